@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+# ARGS goes to the program behind a target: make test ARGS="tests/libbpf -k ring"
+
+VENV := .venv/bin
+C_FILES = $(shell find src/hopscope/bpf tests -name '*.[ch]')
+.DEFAULT_GOAL := help
+.PHONY: help build run test lint layout layout-check format bench vmtest wheel clean
+
+help: ## Show the targets
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
+
+build: ## Install what is missing into .venv and compile the BPF programs
+	@tools/setup build
+
+run: ## Install what is missing, build, and show where received packets spend their time on this host (root)
+	@trap tools/give-back EXIT; tools/setup run && tools/run
+
+test: ## Install what is missing, build, and run the tests (root: all of them)
+	@trap tools/give-back EXIT; tools/setup test && $(VENV)/python -m pytest $(ARGS)
+
+lint: ## Check style, types, import rules, and that generated files are up to date
+	@tools/setup lint
+	$(VENV)/ruff check --quiet
+	$(VENV)/ruff format --quiet --check
+	$(VENV)/mypy
+	$(VENV)/lint-imports --no-logo
+	$(VENV)/clang-format --dry-run -Werror $(C_FILES)
+	@$(MAKE) --no-print-directory layout-check
+
+layout-check: ## Check that the generated sources are up to date
+	$(VENV)/python -m hopscope.libbpf.stub --check src/hopscope/bpf/layout.py
+	$(VENV)/python -m hopscope.analysis.histogram --c-table | diff src/hopscope/bpf/hist_table.h -
+
+layout: ## Write the generated sources anew
+	@tools/setup build
+	$(VENV)/python -m hopscope.analysis.histogram --c-table >src/hopscope/bpf/hist_table.h
+	text=$$($(VENV)/python -m hopscope.libbpf.stub) && echo "$$text" >src/hopscope/bpf/layout.py
+
+format: ## Rewrite the sources in the project's style
+	@tools/setup lint
+	$(VENV)/ruff check --quiet --fix
+	$(VENV)/ruff format --quiet
+	$(VENV)/clang-format -i $(C_FILES)
+
+bench: ## Measure hopscope's own cost (root)
+	@trap tools/give-back EXIT; tools/setup bench && $(VENV)/python -m bench $(ARGS)
+
+vmtest: ## Boot other kernels under QEMU and run the kernel tests there (root)
+	@trap tools/give-back EXIT; tools/setup vmtest && $(VENV)/python -m vmtest $(ARGS)
+
+wheel: ## Build dist/*.whl with libbpf in it, install it into a fresh environment and check it
+	@tools/setup wheel
+	@rm -rf dist
+	PATH="$(CURDIR)/$(VENV):$$PATH" HOPSCOPE_BUNDLE_LIBBPF=1 \
+		python -m pip wheel -qq --no-deps --no-build-isolation --wheel-dir dist .
+	$(VENV)/python tools/check_wheel.py dist/*.whl
+	@tools/give-back
+
+clean: ## Remove all that was built or installed here
+	rm -rf .venv build dist .*_cache .hypothesis src/hopscope/bpf/*.bpf.o
+	find . -name __pycache__ -type d -exec rm -rf {} +

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every exception that hopscope raises on purpose.
+
+::
+
+    HopscopeError               base: a sentence, the next step, an exit code
+    ├── UsageError              a wrong option or value; exit 2
+    ├── PrivilegeError          a right is missing; exit 77
+    ├── KernelError             the kernel refuses or lacks something
+    │   └── LoadError           libbpf could not open, load or attach; carries errno and libbpf's log
+    └── FormatError             bytes that are not laid out as they say (BTF, ring, record)
+"""
+
+from __future__ import annotations
+
+import os
+
+
+class HopscopeError(Exception):
+    """Base of all: what happened, and what to do next.
+
+    Parameters
+    ----------
+    what
+        One sentence without a full stop.
+    next_step
+        What the user can do about it, one sentence, may be empty.
+    """
+
+    exit_code = 1
+
+    def __init__(self, what: str, next_step: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.next_step = next_step
+
+    def __str__(self) -> str:
+        """Return the sentence and the next step, as shown to the user."""
+        return f"{self.what}. {self.next_step}" if self.next_step else self.what
+
+
+class UsageError(HopscopeError):
+    """An option or a value that cannot be used."""
+
+    exit_code = 2
+
+
+class PrivilegeError(HopscopeError):
+    """A right is missing."""
+
+    exit_code = 77
+
+
+class KernelError(HopscopeError):
+    """The running kernel refuses or lacks what is asked for."""
+
+
+class LoadError(KernelError):
+    """Opening, loading or attaching a BPF object failed.
+
+    Parameters
+    ----------
+    what, next_step
+        As in the base class.
+    errno
+        Positive errno, 0 where there is none.
+    program
+        The program that was refused, if libbpf told.
+    log
+        The end of libbpf's own log, the verifier's included.
+    """
+
+    def __init__(
+        self, what: str, next_step: str = "", *, errno: int = 0, program: str | None = None, log: str = ""
+    ) -> None:
+        super().__init__(what, next_step)
+        self.errno = errno
+        self.program = program
+        self.log = log
+
+    @property
+    def reason(self) -> str:
+        """The errno's name and meaning, for a table cell."""
+        if not self.errno:
+            return self.what
+        name = os.strerror(self.errno)
+        return f"errno {self.errno} ({name})"
+
+
+class FormatError(HopscopeError):
+    """Bytes are not laid out as they claim to be."""
