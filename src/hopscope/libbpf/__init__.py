@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""libbpf from Python: objects, programs, maps, links, BTF and rings.
+
+A thin layer over the C library by ctypes. Importing it loads nothing; libbpf is opened at the first use.
+"""
+
+from hopscope.libbpf._failure import missing_capabilities
+from hopscope.libbpf.btf import Btf
+from hopscope.libbpf.links import Link
+from hopscope.libbpf.maps import Map, possible_cpus
+from hopscope.libbpf.object import BpfObject
+from hopscope.libbpf.program import Program, ProgramInfo
+from hopscope.libbpf.ring import RingReader
+from hopscope.libbpf.stats import enable_stats
+
+__all__ = [
+    "BpfObject",
+    "Btf",
+    "Link",
+    "Map",
+    "Program",
+    "ProgramInfo",
+    "RingReader",
+    "enable_stats",
+    "missing_capabilities",
+    "possible_cpus",
+]

@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs: what may be set before they are loaded, and the ways to attach them after."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import platform
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from hopscope.errors import KernelError
+from hopscope.libbpf._abi import (
+    BPF_LINK_CREATE,
+    BPF_NETFILTER,
+    BpfLinkCreateNetfilter,
+    BpfProgInfo,
+    decoded,
+    libc,
+)
+from hopscope.libbpf._failure import load_error
+from hopscope.libbpf._library import lib
+from hopscope.libbpf._log import captured
+from hopscope.libbpf.links import Link
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hopscope.libbpf._handle import ObjectHandle
+
+# asm/unistd_64.h, asm-generic/unistd.h
+_NR_BPF: Final = {"x86_64": 321, "aarch64": 280}
+_FIRST_WITH_MISSES: Final = BpfProgInfo.recursion_misses.offset + BpfProgInfo.recursion_misses.size
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramInfo:
+    """What the kernel counts of a loaded program.
+
+    Attributes
+    ----------
+    id
+        The kernel's number, as ``bpftool prog`` shows it.
+    run_time_ns, run_count
+        All runs on all CPUs while :func:`~hopscope.libbpf.stats.enable_stats` was on, by anybody; 0 without.
+    recursion_misses
+        Runs that the kernel left out because the program was running already on that CPU.
+    misses_counted
+        False on kernels before 5.12, which do not count them.
+    """
+
+    id: int
+    run_time_ns: int
+    run_count: int
+    recursion_misses: int
+    misses_counted: bool
+
+
+class Program:
+    """One program of an object; made by :class:`~hopscope.libbpf.object.BpfObject`.
+
+    Attributes
+    ----------
+    name
+        The C function's name.
+    section
+        The ELF section, which says what libbpf attaches it to.
+    """
+
+    def __init__(self, handle: ObjectHandle, pointer: int) -> None:
+        self._handle = handle
+        self._pointer = pointer
+        self.name = decoded(lib().bpf_program__name(pointer))
+        self.section = decoded(lib().bpf_program__section_name(pointer))
+
+    @property
+    def fd(self) -> int:
+        """The file descriptor of the loaded program.
+
+        Raises
+        ------
+        RuntimeError
+            It is not loaded, or was left out by :attr:`autoload`.
+        """
+        self._handle.check(loaded=True)
+        fd = int(lib().bpf_program__fd(self._pointer))
+        if fd < 0:
+            raise RuntimeError(f"program {self.name} is not loaded")
+        return fd
+
+    @property
+    def autoload(self) -> bool:
+        """Whether it is loaded with its object; may be set before that."""
+        self._handle.check()
+        return bool(lib().bpf_program__autoload(self._pointer))
+
+    @autoload.setter
+    def autoload(self, wanted: bool) -> None:
+        self._handle.check(loaded=False)
+        lib().bpf_program__set_autoload(self._pointer, wanted)
+
+    def set_type(self, prog_type: int, expected_attach_type: int) -> None:
+        """Set ``enum bpf_prog_type`` and ``enum bpf_attach_type`` where libbpf does not know the section's name."""
+        self._handle.check(loaded=False)
+        lib().bpf_program__set_type(self._pointer, prog_type)
+        lib().bpf_program__set_expected_attach_type(self._pointer, expected_attach_type)
+
+    def attach(self) -> Link:
+        """Attach as the section's name says (``tp_btf``, ``fentry``, ``fexit``, ``kprobe``, ``tp``).
+
+        Raises
+        ------
+        LoadError
+            The kernel refuses.
+        """
+        return self._attached(lambda: lib().bpf_program__attach(self._pointer))
+
+    def attach_cgroup(self, cgroup_fd: int) -> Link:
+        """Attach to a cgroup (version 2), by the file descriptor of its directory.
+
+        Raises
+        ------
+        LoadError
+            The kernel refuses.
+        """
+        return self._attached(lambda: lib().bpf_program__attach_cgroup(self._pointer, cgroup_fd))
+
+    def attach_netfilter(self, family: int, hook: int, priority: int) -> Link:
+        """Attach to netfilter in the network namespace that the calling thread is in.
+
+        Parameters
+        ----------
+        family
+            ``NFPROTO_IPV4`` (2) or ``NFPROTO_IPV6`` (10).
+        hook
+            ``enum nf_inet_hooks``: ``NF_INET_PRE_ROUTING`` (0), ``NF_INET_LOCAL_IN`` (1), …
+        priority
+            The place among the hook's functions; two programs cannot share one.
+
+        Raises
+        ------
+        LoadError
+            The kernel refuses; before 6.4, it always does.
+        """
+        attr = BpfLinkCreateNetfilter(
+            prog_fd=self.fd, attach_type=BPF_NETFILTER, pf=family, hooknum=hook, priority=priority
+        )
+        size = ctypes.sizeof(attr)
+        fd = int(libc().syscall(_nr_bpf(), BPF_LINK_CREATE, ctypes.byref(attr), ctypes.c_long(size)))
+        if fd < 0:
+            raise load_error(f"{self.name} cannot be attached", ctypes.get_errno(), program=self.name)
+        return self._kept(Link(fd, functools.partial(os.close, fd)))
+
+    def info(self) -> ProgramInfo:
+        """Return what the kernel counts of it.
+
+        Raises
+        ------
+        LoadError
+            The kernel does not tell.
+        """
+        info = BpfProgInfo()
+        size = ctypes.c_uint32(ctypes.sizeof(info))
+        failed = lib().bpf_obj_get_info_by_fd(self.fd, ctypes.byref(info), ctypes.byref(size))
+        if failed:
+            raise load_error(f"{self.name} cannot be asked about", failed, program=self.name)
+        return ProgramInfo(
+            id=info.id,
+            run_time_ns=info.run_time_ns,
+            run_count=info.run_cnt,
+            recursion_misses=info.recursion_misses,
+            misses_counted=size.value >= _FIRST_WITH_MISSES,
+        )
+
+    def _attached(self, attach: Callable[[], int | None]) -> Link:
+        self._handle.check(loaded=True)
+        with captured() as log:
+            pointer = attach()
+        if not pointer:
+            raise load_error(f"{self.name} cannot be attached", ctypes.get_errno(), program=self.name, log=log.text)
+        library = lib()
+        return self._kept(Link(library.bpf_link__fd(pointer), functools.partial(library.bpf_link__destroy, pointer)))
+
+    def _kept(self, link: Link) -> Link:
+        self._handle.links.append(link)
+        return link
+
+
+def _nr_bpf() -> int:
+    machine = platform.machine()
+    if machine not in _NR_BPF:
+        raise KernelError(f"bpf(2) has no known number on {machine}", "Use an x86-64 or arm64 machine")
+    return _NR_BPF[machine]
