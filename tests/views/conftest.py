@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import os
+from functools import cache
+from math import exp, log
+from pathlib import Path
+from statistics import NormalDist
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hopscope.analysis.histogram import Histogram
+from hopscope.analysis.snapshot import (
+    Discard,
+    HopRow,
+    HostFact,
+    Overhead,
+    PlanRow,
+    PointStatus,
+    ProgramCost,
+    Snapshot,
+    WayStatus,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+GOLDEN = Path(__file__).parent / "golden"
+STARTED_NS = 1_767_323_045_250_000_000  # 2026-01-02 03:04:05.25 UTC
+
+
+@cache
+def spread(count: int, median_ns: float, sigma: float = 0.35) -> Histogram:
+    """Return the histogram of a log-normal distribution's quantiles, without any randomness."""
+    normal = NormalDist(log(median_ns), sigma)
+    return Histogram.from_values([round(exp(normal.inv_cdf((k + 0.5) / count))) for k in range(count)])
+
+
+def row(hop: str, from_point: str, histogram: Histogram, unit: str = "packet", **group: str) -> HopRow:
+    return HopRow(hop, from_point, hop, unit, group, histogram)
+
+
+def overhead() -> Overhead:
+    programs = [
+        ProgramCost("rx_core", 8_123, 58.3, 31.0),
+        ProgramCost("rx_tcp_read", 3_001, 97.9, 33.5, missed=3),
+        ProgramCost("rx_unused", 0, None),
+    ]
+    return Overhead(11_124, 62.4, 0.83, 0.21, 3, programs)
+
+
+def rx_rows(**group: str) -> list[HopRow]:
+    slow = spread(2_700, 3_000) + spread(300, 1_900_000, 0.6)
+    return [
+        row("rx.softirq", "rx.raised", spread(8_123, 2_100, 0.8), "softirq", **group),
+        row("rx.napi", "rx.softirq", spread(8_123, 9_400, 0.5), "poll", **group),
+        row("rx.core", "rx.driver", spread(134_567, 210), **group),
+        row("rx.ip", "rx.core", spread(134_567, 330), **group),
+        row("rx.tcp", "rx.ip", spread(134_500, 410), **group),
+        row("rx.tcp_queue", "rx.tcp", spread(134_500, 890, 0.6), **group),
+        row("rx.tcp_order", "rx.tcp_queue", spread(23, 1_100_000, 0.2), **group),
+        row("rx.tcp_wake", "rx.tcp_queue", slow, **group),
+        row("rx.tcp_read", "rx.tcp_wake", spread(3_000, 12_000, 0.7), **group),
+        row("rx.tcp_total", "rx.core", spread(2_700, 19_000) + spread(300, 2_000_000, 0.6), **group),
+    ]
+
+
+def udp_rows(**group: str) -> list[HopRow]:
+    return [
+        row("rx.udp", "rx.ip", spread(67, 390), **group),
+        row("rx.udp_queue", "rx.udp", spread(67, 700), **group),
+        row("rx.udp_wake", "rx.udp_queue", Histogram.empty(), **group),
+        row(
+            "rx.udp_read",
+            "rx.udp_queue",
+            Histogram.from_values([48, 59, 17_000_000_000, 20_123_456_789]) + spread(63, 51_000_000),
+            **group,
+        ),
+        row("rx.udp_total", "rx.core", spread(63, 51_100_000), **group),
+    ]
+
+
+def plan() -> list[PlanRow]:
+    return [
+        PlanRow(
+            "rx.core",
+            "fentry __netif_receive_skb_core",
+            "refused",
+            "errno 1 (Operation not permitted)",
+            next_step="Boot without lockdown, or go on with the tracepoint.",
+        ),
+        PlanRow("rx.core", "tp_btf netif_receive_skb", "attached", differs="before the packet taps and XDP generic"),
+        PlanRow("rx.core", "kprobe __netif_receive_skb_core", "not needed"),
+        PlanRow("rx.nic", "NIC receive stamp", "unavailable", "eth0 has no PTP clock"),
+    ]
+
+
+@pytest.fixture
+def tcp_snapshot() -> Snapshot:
+    return Snapshot("rx", "interval", STARTED_NS, 1.0004, rx_rows(), overhead(), plan=plan())
+
+
+@pytest.fixture
+def full_snapshot() -> Snapshot:
+    discarded = [
+        Discard("rx.tcp_read", "no_stamp", 8, "the packet came in before the run began"),
+        Discard("rx.udp", "stale", 1_204, "its place in the stamp table was taken by a later packet"),
+        Discard("rx.ip", "never", 0, "must not be shown"),
+    ]
+    return Snapshot(
+        "rx",
+        "total",
+        STARTED_NS,
+        30.2,
+        rx_rows() + udp_rows(),
+        Overhead(11_124, None, None, 0.004, 3, overhead().by_program),
+        lost=12,
+        discarded=discarded,
+        plan=plan(),
+        sampling_1_in=32,
+        filters={"interface": "eth0", "port": "443"},
+        notes=["rx.nic is not there: eth0 has no clock that can be related to the host's."],
+    )
+
+
+@pytest.fixture
+def grouped_snapshot() -> Snapshot:
+    groups = [
+        {"interface": "eth0", "cgroup": "/system.slice/docker-0123456789abcdef.scope/nginx.service"},
+        {"interface": "lo", "cgroup": "/user.slice/ü日本\x1b[31m"},
+    ]
+    rows = [*rx_rows(**groups[0]), *udp_rows(**groups[1])]
+    return Snapshot("rx", "interval", STARTED_NS, 1.0, rows, overhead())
+
+
+@pytest.fixture
+def empty_snapshot() -> Snapshot:
+    return Snapshot("rx", "interval", STARTED_NS, 1.0, [row("rx.core", "rx.driver", Histogram.empty())], overhead())
+
+
+@pytest.fixture
+def points() -> list[PointStatus]:
+    refused = WayStatus(
+        "fentry ip_rcv_core",
+        granted=False,
+        chosen=False,
+        reason="errno 1 (Operation not permitted): the kernel is locked down (integrity)",
+        next_step="Boot without lockdown= if you need it.",
+    )
+    used = WayStatus("tp_btf netif_receive_skb", granted=True, chosen=True, differs="µs earlier: before the taps")
+    spare = WayStatus("tracepoint net:netif_receive_skb", granted=True, chosen=False)
+    missing = WayStatus("NIC receive stamp", granted=False, chosen=False, reason="eth0 has no PTP clock")
+    return [
+        PointStatus("rx.core", "the driver hands the packet over", "tp_btf netif_receive_skb", [refused, used, spare]),
+        PointStatus("rx.nic", "the network card received the packet", None, [missing]),
+    ]
+
+
+@pytest.fixture
+def host() -> list[HostFact]:
+    return [
+        HostFact("rights", "root", ok=True),
+        HostFact("lockdown", "integrity", ok=False, next_step="Nothing: the tracepoints do."),
+    ]
+
+
+@pytest.fixture
+def golden() -> Callable[[str, str], None]:
+    """Compare a text with the file of that name; HOPSCOPE_GOLDEN=1 writes the file instead."""
+
+    def check(name: str, text: str) -> None:
+        path = GOLDEN / f"{name}.txt"
+        if os.environ.get("HOPSCOPE_GOLDEN"):
+            path.write_text(text + "\n", encoding="utf-8")
+        assert text + "\n" == path.read_text(encoding="utf-8")
+
+    return check
