@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* What a BPF program of hopscope needs of the BPF machine itself: types, sections, maps, helpers, CO-RE.
+ * Helper numbers are the kernel's ABI (include/uapi/linux/bpf.h). Only what is used stands here.
+ */
+#pragma once
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef signed char s8;
+typedef int s32;
+typedef _Bool bool;
+#define true 1
+#define false 0
+typedef long long s64;
+typedef u16 __attribute__((aligned(2))) be16;
+
+#define NULL ((void *)0)
+#define SEC(name) __attribute__((section(name), used))
+#define INLINE static inline __attribute__((always_inline))
+#define UNUSED __attribute__((unused))
+#define likely(x) __builtin_expect(!!(x), 1)
+#define unlikely(x) __builtin_expect(!!(x), 0)
+#define barrier() __asm__ volatile("" ::: "memory")
+/* Hide a value's origin from the compiler, so that a bound which it proved stays in the code for the verifier. */
+#define opaque(x) __asm__ volatile("" : "+r"(x))
+
+/* A compiler describes in BTF only what a variable or a function's argument has for its type: make it describe an enum
+ * of which the programs only use the values.
+ */
+#define EXPORT_ENUM(name) const enum name *exported_##name
+
+/* Without the old value, which BPF returns only since 5.12: compilers keep to the old instruction for relaxed order. */
+#define atomic_add(where, value) ((void)__atomic_fetch_add(where, value, __ATOMIC_RELAXED))
+
+/* Maps, in libbpf's BTF form. */
+#define MAP_UINT(name, value) int (*name)[value]
+#define MAP_TYPE(name, value) typeof(value) *name
+
+enum bpf_map_kind {
+	BPF_MAP_TYPE_HASH = 1,
+	BPF_MAP_TYPE_ARRAY = 2,
+	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_LRU_HASH = 9,
+	BPF_MAP_TYPE_ARRAY_OF_MAPS = 12,
+	BPF_MAP_TYPE_SK_STORAGE = 24,
+	BPF_MAP_TYPE_RINGBUF = 27,
+};
+
+enum bpf_flags {
+	BPF_ANY = 0,
+	BPF_NOEXIST = 1,
+	BPF_F_NO_PREALLOC = 1 << 0,
+	BPF_F_MMAPABLE = 1 << 10,
+	BPF_LOCAL_STORAGE_GET_F_CREATE = 1,
+	BPF_RB_NO_WAKEUP = 1,
+};
+
+static void *(*const bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
+static long (*const bpf_map_update_elem)(void *map, const void *key, const void *value, u64 flags) = (void *)2;
+static u64 (*const bpf_ktime_get_ns)(void) = (void *)5;
+static u32 (*const bpf_get_prandom_u32)(void) = (void *)7;
+static u32 (*const bpf_get_smp_processor_id)(void) = (void *)8;
+static u64 (*const bpf_get_current_pid_tgid)(void) = (void *)14;
+static long (*const bpf_get_current_comm)(void *buf, u32 size) = (void *)16;
+static void *(*const bpf_sk_storage_get)(void *map, void *sk, void *value, u64 flags) = (void *)107;
+static long (*const bpf_probe_read_kernel)(void *dst, u32 size, const void *src) = (void *)113;
+static void *(*const bpf_ringbuf_reserve)(void *ring, u64 size, u64 flags)UNUSED = (void *)131;
+static void (*const bpf_ringbuf_submit)(void *record, u64 flags) UNUSED = (void *)132;
+static struct tcp_sock *(*const bpf_skc_to_tcp_sock)(void *sk)UNUSED = (void *)137;
+
+/* CO-RE. */
+#define CORE_FIELD_BYTE_OFFSET 0
+#define CORE_FIELD_EXISTS 2
+#define core_exists(field) __builtin_preserve_field_info(field, CORE_FIELD_EXISTS)
+#define core_offset(type, field) __builtin_preserve_field_info(((typeof(type) *)0)->field, CORE_FIELD_BYTE_OFFSET)
+#define core_type_id(type) __builtin_btf_type_id(*(type *)0, 1)
+/* Read a field through a pointer that the verifier does not know. */
+#define probe_field(pointer, field)                                                                                    \
+	({                                                                                                             \
+		typeof((pointer)->field) field_value = 0;                                                              \
+		bpf_probe_read_kernel(&field_value, sizeof(field_value),                                               \
+				      __builtin_preserve_access_index(&(pointer)->field));                             \
+		field_value;                                                                                           \
+	})

@@ -1,0 +1,639 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* Receive latency, hop by hop. Bodies first, then the thin wrappers by which they are attached: several a body, of which
+ * user space loads one (hopscope.probes.catalogue has the table).
+ */
+#include "rx_tcp.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+#define NET_RX_SOFTIRQ 3
+
+/* ---- the CPU's way to the packet ---- */
+
+INLINE u32 entry_group(struct cpu_state *cpu, struct net_device *dev)
+{
+	if (cfg_group_by == HOP_GROUP_INTERFACE)
+		return group_of(cpu, dev->ifindex, dev->nd_net.net->ns.inum, dev->name, false);
+	if (cfg_group_by == HOP_GROUP_NETNS)
+		return group_of(cpu, 0, dev->nd_net.net->ns.inum, NULL, false);
+	return 0;
+}
+
+SEC("tp_btf/softirq_raise")
+int rx_softirq_raise(u64 *ctx)
+{
+	struct cpu_state *cpu;
+
+	if ((u32)ctx[0] != NET_RX_SOFTIRQ)
+		return 0;
+	cpu = this_cpu();
+	if (!cpu->raised_ns)
+		cpu->raised_ns = bpf_ktime_get_ns();
+	return 0;
+}
+
+SEC("tp_btf/softirq_entry")
+int rx_softirq_entry(u64 *ctx)
+{
+	struct cpu_state *cpu;
+	u64 now_ns, raised_ns;
+
+	if ((u32)ctx[0] != NET_RX_SOFTIRQ)
+		return 0;
+	cpu = this_cpu();
+	now_ns = bpf_ktime_get_ns();
+	raised_ns = cpu->raised_ns;
+	cpu->raised_ns = 0;
+	cpu->poll_ns = now_ns;
+	if (raised_ns)
+		record(HOP_RX_SOFTIRQ, 0, raised_ns, now_ns);
+	return 0;
+}
+
+SEC("tp_btf/softirq_exit")
+int rx_softirq_exit(u64 *ctx)
+{
+	if ((u32)ctx[0] == NET_RX_SOFTIRQ)
+		this_cpu()->poll_ns = 0;
+	return 0;
+}
+
+SEC("tp_btf/napi_poll")
+int rx_napi_poll(u64 *ctx)
+{
+	struct napi_struct *napi = (void *)ctx[0];
+	struct cpu_state *cpu = this_cpu();
+	u64 now_ns, start_ns = cpu->poll_ns;
+	struct net_device *dev = napi->dev;
+
+	if (!start_ns) {
+		discard(HOP_RX_NAPI, HOP_RX_OUTSIDE);
+		return 0;
+	}
+	now_ns = bpf_ktime_get_ns();
+	cpu->poll_ns = now_ns;
+	/* The backlog queue, which lo and veth use, is a NAPI instance with no device. */
+	record(HOP_RX_NAPI, dev ? entry_group(cpu, dev) : 0, start_ns, now_ns);
+	return 0;
+}
+
+SEC("tp_btf/sched_switch")
+int rx_sched_switch(u64 *ctx)
+{
+	this_cpu()->switched_in_ns = bpf_ktime_get_ns();
+	return 0;
+}
+
+/* ---- the packet enters ---- */
+
+INLINE bool entry_sampled(struct cpu_state *cpu)
+{
+	if (cpu->skip) {
+		cpu->skip--;
+		return false;
+	}
+	/* A random gap of N - 1 on average: no pattern in the traffic can hide from it. */
+	cpu->skip = bpf_get_prandom_u32() % (2 * cfg_sample - 1);
+	return true;
+}
+
+INLINE void enter(struct sk_buff *skb, struct stamp *stamp, u64 head, u32 stage)
+{
+	struct hop_rx_counters *counter;
+	struct cpu_state *cpu = this_cpu();
+	struct net_device *dev = skb->dev;
+	bool wanted = true;
+
+	if (cfg_interfaces || cfg_namespaces)
+		wanted = device_wanted(dev->ifindex, dev->nd_net.net->ns.inum);
+	if (wanted && cfg_sample > 1) {
+		wanted = entry_sampled(cpu);
+		counter = count();
+		if (counter) {
+			counter->packets++;
+			counter->sampled += wanted;
+		}
+	}
+	stamp->head = 0;
+	barrier();
+	stamp->stage = wanted ? stage : HOP_STAGE_UNWANTED;
+	stamp->spent = 0;
+	if (wanted) {
+		stamp->group = entry_group(cpu, dev);
+		stamp->first_ns = stamp->last_ns = bpf_ktime_get_ns();
+	}
+	barrier();
+	stamp->head = head;
+}
+
+/* Only a packet that comes fresh from a device has no skb_iif yet: one that a bridge passes up is still the same. */
+INLINE int driver_hands_over(struct sk_buff *skb)
+{
+	u64 head = address(skb->head);
+
+	if (!skb->skb_iif)
+		enter(skb, stamp_slot(head), head, HOP_STAGE_DRIVER);
+	return 0;
+}
+
+SEC("tp_btf/netif_rx")
+int rx_netif_rx(u64 *ctx)
+{
+	return driver_hands_over((void *)ctx[0]);
+}
+
+SEC("tp_btf/napi_gro_receive_entry")
+int rx_napi_gro_receive(u64 *ctx)
+{
+	return driver_hands_over((void *)ctx[0]);
+}
+
+SEC("tp_btf/napi_gro_frags_entry")
+int rx_napi_gro_frags(u64 *ctx)
+{
+	return driver_hands_over((void *)ctx[0]);
+}
+
+SEC("tp_btf/netif_receive_skb_entry")
+int rx_netif_receive(u64 *ctx)
+{
+	return driver_hands_over((void *)ctx[0]);
+}
+
+SEC("tp_btf/netif_receive_skb_list_entry")
+int rx_netif_receive_list(u64 *ctx)
+{
+	return driver_hands_over((void *)ctx[0]);
+}
+
+SEC("tp_btf/netif_receive_skb")
+int rx_core(u64 *ctx)
+{
+	struct sk_buff *skb = (void *)ctx[0];
+	struct stamp *stamp;
+	u64 head;
+
+	if (skb->skb_iif)
+		return 0;
+	head = address(skb->head);
+	stamp = stamp_slot(head);
+	if (unlikely(stamp->head != head || stamp->stage > HOP_STAGE_DRIVER)) {
+		discard(HOP_RX_CORE, HOP_RX_NO_ENTRY);
+		enter(skb, stamp, head, HOP_STAGE_CORE);
+	} else if (stamp->stage == HOP_STAGE_DRIVER) {
+		stamp_pass(stamp, HOP_RX_CORE, HOP_STAGE_CORE, bpf_ktime_get_ns());
+	}
+	return 0;
+}
+
+/* ---- IP, TCP and UDP begin ---- */
+
+INLINE int reach(u64 head, u32 hop, u32 stage)
+{
+	struct stamp *stamp = stamp_find(head, hop);
+
+	if (stamp)
+		stamp_pass(stamp, hop, stage, bpf_ktime_get_ns());
+	return 0;
+}
+
+SEC("fentry/ip_rcv_core")
+int rx_ip_fentry(u64 *ctx)
+{
+	return reach(address(((struct sk_buff *)ctx[0])->head), HOP_RX_IP, HOP_STAGE_IP);
+}
+
+SEC("fentry/ip6_rcv_core")
+int rx_ip6_fentry(u64 *ctx)
+{
+	return reach(address(((struct sk_buff *)ctx[0])->head), HOP_RX_IP, HOP_STAGE_IP);
+}
+
+INLINE u64 kprobe_head(struct pt_regs *ctx)
+{
+	struct sk_buff *skb = ARG1(ctx);
+
+	return (u64)probe_field(skb, head);
+}
+
+SEC("kprobe/ip_rcv_core")
+int rx_ip_kprobe(struct pt_regs *ctx)
+{
+	return reach(kprobe_head(ctx), HOP_RX_IP, HOP_STAGE_IP);
+}
+
+SEC("kprobe/ip6_rcv_core")
+int rx_ip6_kprobe(struct pt_regs *ctx)
+{
+	return reach(kprobe_head(ctx), HOP_RX_IP, HOP_STAGE_IP);
+}
+
+/* User space sets the type: libbpf knows this section only from 1.3 on. */
+SEC("netfilter")
+int rx_ip_netfilter(struct bpf_nf_ctx *ctx)
+{
+	reach(address(ctx->skb->head), HOP_RX_IP, HOP_STAGE_IP);
+	return 1; /* NF_ACCEPT */
+}
+
+SEC("fentry/tcp_v4_rcv")
+int rx_tcp_fentry(u64 *ctx)
+{
+	return reach(address(((struct sk_buff *)ctx[0])->head), HOP_RX_TCP, HOP_STAGE_L4);
+}
+
+SEC("fentry/tcp_v6_rcv")
+int rx_tcp6_fentry(u64 *ctx)
+{
+	return reach(address(((struct sk_buff *)ctx[0])->head), HOP_RX_TCP, HOP_STAGE_L4);
+}
+
+SEC("fentry/udp_rcv")
+int rx_udp_fentry(u64 *ctx)
+{
+	return reach(address(((struct sk_buff *)ctx[0])->head), HOP_RX_UDP, HOP_STAGE_L4);
+}
+
+SEC("fentry/udpv6_rcv")
+int rx_udp6_fentry(u64 *ctx)
+{
+	return reach(address(((struct sk_buff *)ctx[0])->head), HOP_RX_UDP, HOP_STAGE_L4);
+}
+
+SEC("kprobe/tcp_v4_rcv")
+int rx_tcp_kprobe(struct pt_regs *ctx)
+{
+	return reach(kprobe_head(ctx), HOP_RX_TCP, HOP_STAGE_L4);
+}
+
+SEC("kprobe/tcp_v6_rcv")
+int rx_tcp6_kprobe(struct pt_regs *ctx)
+{
+	return reach(kprobe_head(ctx), HOP_RX_TCP, HOP_STAGE_L4);
+}
+
+SEC("kprobe/udp_rcv")
+int rx_udp_kprobe(struct pt_regs *ctx)
+{
+	return reach(kprobe_head(ctx), HOP_RX_UDP, HOP_STAGE_L4);
+}
+
+SEC("kprobe/udpv6_rcv")
+int rx_udp6_kprobe(struct pt_regs *ctx)
+{
+	return reach(kprobe_head(ctx), HOP_RX_UDP, HOP_STAGE_L4);
+}
+
+/* Since 6.2 (a35b9af4ec2c, fd264ca02094). */
+extern void *bpf_cast_to_kern_ctx(void *ctx) __attribute__((section(".ksyms"), weak));
+extern void *bpf_rdonly_cast(const void *pointer, u32 type_id) __attribute__((section(".ksyms"), weak));
+
+#define IPPROTO_TCP 6
+#define IPPROTO_UDP 17
+#define MSG_PEEK 2
+#define MSG_ERRQUEUE 0x2000
+
+/* Where the socket filter runs: the socket is known, and it is not yet locked or full. */
+SEC("cgroup_skb/ingress")
+int rx_l4_cgroup(struct __sk_buff *ctx)
+{
+	struct sk_buff *skb = bpf_cast_to_kern_ctx(ctx);
+	struct cpu_state *cpu;
+	struct sock *sk = skb->sk;
+	u64 head = address(skb->head);
+
+	if (!sk)
+		return 1;
+	if (sk->sk_protocol == IPPROTO_TCP) {
+		if (cfg_cgroup_records_tcp)
+			reach(head, HOP_RX_TCP, HOP_STAGE_L4);
+	} else if (sk->sk_protocol == IPPROTO_UDP) {
+		if (cfg_cgroup_records_udp)
+			reach(head, HOP_RX_UDP, HOP_STAGE_L4);
+		cpu = this_cpu();
+		cpu->socket = (u64)sk;
+		cpu->datagram = head;
+		cpu->network = skb->network_header;
+		cpu->transport = skb->transport_header;
+	}
+	return 1;
+}
+
+/* ---- the socket takes it ---- */
+
+/* Settle what the socket had to say first. False: not wanted after all. */
+INLINE bool settle(struct stamp *stamp, struct sock *sk, u64 head, u16 network, u16 transport, u32 l4_hop)
+{
+	if (!cfg_defer)
+		return true;
+	if (!socket_wanted(sk, head, network, transport)) {
+		stamp->stage = HOP_STAGE_UNWANTED;
+		return false;
+	}
+	if (cfg_group_by == HOP_GROUP_CGROUP)
+		stamp->group = group_of(this_cpu(), cgroup_id(socket_cgroup(sk)), 0, NULL, false);
+	if (cfg_group_by == HOP_GROUP_PROTOCOL)
+		stamp->group = l4_hop == HOP_RX_TCP ? HOP_GROUP_TCP : HOP_GROUP_UDP;
+	stamp_settle(stamp, l4_hop);
+	return true;
+}
+
+INLINE void tcp_queue(struct sock *sk, const struct arrival *arrival, bool trusted)
+{
+	u32 end_seq = arrival->end_seq - (arrival->tcp_flags & TCP_FIN);
+	struct tcp_state *state;
+	struct stamp *stamp;
+
+	if (arrival->seq == end_seq)
+		return;
+	stamp = stamp_find(arrival->head, HOP_RX_TCP_QUEUE);
+	if (!stamp)
+		return;
+	if (!before(arrival->rcv_nxt, end_seq)) {
+		discard(HOP_RX_TCP_QUEUE, HOP_RX_DUPLICATE);
+		return;
+	}
+	if (!settle(stamp, sk, arrival->head, arrival->network, arrival->transport, HOP_RX_TCP))
+		return;
+	if (stamp->stage >= HOP_STAGE_QUEUE) {
+		discard(HOP_RX_TCP_QUEUE, HOP_RX_AGAIN);
+		return;
+	}
+	stamp_pass(stamp, HOP_RX_TCP_QUEUE, HOP_STAGE_QUEUE, bpf_ktime_get_ns());
+	if (trusted && cfg_socket_storage)
+		state = bpf_sk_storage_get(&tcp_states, sk, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	else
+		state = tcp_state_by_address(sk, true);
+	if (state)
+		tcp_arrive(state, stamp, arrival, end_seq);
+	else
+		discard(HOP_RX_TCP_READ, HOP_RX_NO_MEMORY);
+}
+
+INLINE struct tcp_sock *tcp_sock_of(struct sock *sk)
+{
+	if (bpf_rdonly_cast)
+		return bpf_rdonly_cast(sk, core_type_id(struct tcp_sock));
+	return bpf_skc_to_tcp_sock(sk);
+}
+
+INLINE void read_control_block(struct arrival *arrival, const void *cb)
+{
+	struct tcp_skb_cb *tcp = (void *)cb;
+
+	arrival->seq = probe_field(tcp, seq);
+	arrival->end_seq = probe_field(tcp, end_seq);
+	arrival->tcp_flags = probe_field(tcp, tcp_flags);
+}
+
+SEC("tp_btf/tcp_probe")
+int rx_tcp_queue_tp(u64 *ctx)
+{
+	struct sock *sk = (void *)ctx[0];
+	struct sk_buff *skb = (void *)ctx[1];
+	struct arrival arrival = {
+		.head = address(skb->head),
+		.network = skb->network_header,
+		.transport = skb->transport_header,
+	};
+	struct tcp_sock *tp = tcp_sock_of(sk);
+	struct tcp_skb_cb *cb;
+
+	if (!tp)
+		return 0;
+	arrival.rcv_nxt = tp->rcv_nxt;
+	if (bpf_rdonly_cast) {
+		cb = bpf_rdonly_cast(skb->cb, core_type_id(struct tcp_skb_cb));
+		arrival.seq = cb->seq;
+		arrival.end_seq = cb->end_seq;
+		arrival.tcp_flags = cb->tcp_flags;
+	} else {
+		read_control_block(&arrival, skb->cb);
+	}
+	tcp_queue(sk, &arrival, true);
+	return 0;
+}
+
+SEC("kprobe/tcp_rcv_established")
+int rx_tcp_queue_kprobe(struct pt_regs *ctx)
+{
+	struct sock *sk = ARG1(ctx);
+	struct sk_buff *skb = ARG2(ctx);
+	struct tcp_sock *tp = (void *)sk;
+	struct arrival arrival = {
+		.head = (u64)probe_field(skb, head),
+		.rcv_nxt = probe_field(tp, rcv_nxt),
+		.network = probe_field(skb, network_header),
+		.transport = probe_field(skb, transport_header),
+	};
+
+	read_control_block(&arrival, skb->cb);
+	tcp_queue(sk, &arrival, false);
+	return 0;
+}
+
+/* The datagram of a socket that will be read next, for the hook at the return of the call that reads it: by then its memory
+ * may carry another packet, so that its times are copied while it is still queued. With several threads that read one
+ * socket, two datagrams that are read at the same time may be taken for one another.
+ */
+struct udp_state {
+	u64 head; /* 0: the queue is empty */
+	u64 first_ns;
+	u64 last_ns;
+	u32 group;
+	u32 stage; /* HOP_STAGE_NONE: it has no stamp */
+};
+
+struct {
+	MAP_UINT(type, BPF_MAP_TYPE_SK_STORAGE);
+	MAP_UINT(map_flags, BPF_F_NO_PREALLOC);
+	MAP_TYPE(key, int);
+	MAP_TYPE(value, struct udp_state);
+} udp_states SEC(".maps");
+
+/* The reader takes from a queue of its own, and refills it from the socket's. */
+INLINE u64 udp_first_in_queue(struct sock *sk)
+{
+	struct udp_sock *udp = bpf_rdonly_cast(sk, core_type_id(struct udp_sock));
+	struct sk_buff *next = udp->reader_queue.next;
+
+	if ((u64)next == (u64)&udp->reader_queue) {
+		next = udp->inet.sk.sk_receive_queue.next;
+		if ((u64)next == (u64)&udp->inet.sk.sk_receive_queue)
+			return 0;
+	}
+	return address(next->head);
+}
+
+static __attribute__((noinline)) void udp_set_next(struct udp_state *state, struct sock *sk)
+{
+	u64 head = udp_first_in_queue(sk);
+	struct stamp *stamp = stamp_slot(head);
+
+	if (!head)
+		return;
+	state->first_ns = stamp->first_ns;
+	state->last_ns = stamp->last_ns;
+	state->group = stamp->group;
+	state->stage = stamp->stage;
+	barrier();
+	if (stamp->head != head)
+		state->stage = HOP_STAGE_NONE;
+	state->head = head;
+}
+
+INLINE int udp_queue(struct sock *sk, u64 head, u16 network, u16 transport)
+{
+	struct stamp *stamp = stamp_find(head, HOP_RX_UDP_QUEUE);
+
+	if (stamp && settle(stamp, sk, head, network, transport, HOP_RX_UDP))
+		stamp_pass(stamp, HOP_RX_UDP_QUEUE, HOP_STAGE_QUEUE, bpf_ktime_get_ns());
+	return 0;
+}
+
+SEC("fexit/__udp_enqueue_schedule_skb")
+int rx_udp_queue_fexit(u64 *ctx)
+{
+	struct sk_buff *skb = (void *)ctx[1];
+
+	if ((int)ctx[2]) /* refused: the buffer is full */
+		return 0;
+	return udp_queue((void *)ctx[0], address(skb->head), skb->network_header, skb->transport_header);
+}
+
+SEC("kprobe/__udp_enqueue_schedule_skb")
+int rx_udp_queue_kprobe(struct pt_regs *ctx)
+{
+	struct sk_buff *skb = ARG2(ctx);
+
+	return udp_queue(ARG1(ctx), (u64)probe_field(skb, head), probe_field(skb, network_header),
+			 probe_field(skb, transport_header));
+}
+
+/* Where no function can be hooked: the datagram is known from the hook before, on the same CPU. */
+SEC("tp_btf/sk_data_ready")
+int rx_udp_queue_tp(u64 *ctx)
+{
+	struct cpu_state *cpu = this_cpu();
+	struct sock *sk = (void *)ctx[0];
+	struct udp_state *state;
+	u64 head;
+
+	if (cpu->socket != (u64)sk)
+		return 0;
+	head = cpu->datagram;
+	cpu->socket = 0;
+	if (cfg_ready_records)
+		udp_queue(sk, head, cpu->network, cpu->transport);
+	state = bpf_sk_storage_get(&udp_states, sk, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!state)
+		discard(HOP_RX_UDP_READ, HOP_RX_NO_MEMORY);
+	else if (!state->head)
+		udp_set_next(state, sk);
+	return 0;
+}
+
+/* ---- the application reads ---- */
+
+SEC("tp_btf/tcp_rcv_space_adjust")
+int rx_tcp_read_tp(u64 *ctx)
+{
+	struct sock *sk = (void *)ctx[0];
+	struct tcp_sock *tp = tcp_sock_of(sk);
+	struct tcp_state *state;
+
+	if (!tp)
+		return 0;
+	if (cfg_socket_storage)
+		state = bpf_sk_storage_get(&tcp_states, sk, NULL, 0);
+	else
+		state = tcp_state_by_address(sk, false);
+	tcp_read(state, tp->copied_seq, tp->rcv_nxt);
+	return 0;
+}
+
+SEC("kprobe/tcp_rcv_space_adjust")
+int rx_tcp_read_kprobe(struct pt_regs *ctx)
+{
+	struct sock *sk = ARG1(ctx);
+	struct tcp_sock *tp = (void *)sk;
+
+	tcp_read(tcp_state_by_address(sk, false), probe_field(tp, copied_seq), probe_field(tp, rcv_nxt));
+	return 0;
+}
+
+static __attribute__((noinline)) void udp_read(u64 first_ns, u64 last_ns, u32 group, u32 stage)
+{
+	u64 from_ns = cfg_since_entry ? first_ns : last_ns;
+	u64 now_ns, switched_in_ns;
+
+	if (stage != HOP_STAGE_QUEUE) {
+		/* With a filter on the socket, a datagram that was not seen before it is not known to be wanted. */
+		if (cfg_defer)
+			return;
+		discard(HOP_RX_UDP_READ, HOP_RX_SKIPPED_STAGE);
+	}
+	group = reader_group(group);
+	now_ns = bpf_ktime_get_ns();
+	switched_in_ns = this_cpu()->switched_in_ns;
+	if (switched_in_ns > last_ns) {
+		record(HOP_RX_UDP_WAKE, group, from_ns, switched_in_ns);
+		if (!cfg_since_entry)
+			from_ns = switched_in_ns;
+	}
+	record(HOP_RX_UDP_READ, group, from_ns, now_ns);
+	record(HOP_RX_UDP_TOTAL, group, first_ns, now_ns);
+}
+
+INLINE int udp_consume(u64 head)
+{
+	struct stamp *stamp = stamp_find(head, HOP_RX_UDP_READ);
+
+	if (stamp && reader_wanted())
+		udp_read(stamp->first_ns, stamp->last_ns, stamp->group, stamp->stage);
+	return 0;
+}
+
+/* Called for a peeked datagram, too: then somebody else still holds it. */
+SEC("fentry/skb_consume_udp")
+int rx_udp_read_fentry(u64 *ctx)
+{
+	struct sk_buff *skb = (void *)ctx[1];
+
+	return skb->users.refs.counter > 1 ? 0 : udp_consume(address(skb->head));
+}
+
+SEC("kprobe/skb_consume_udp")
+int rx_udp_read_kprobe(struct pt_regs *ctx)
+{
+	struct sk_buff *skb = ARG2(ctx);
+
+	return probe_field(skb, users.refs.counter) > 1 ? 0 : udp_consume((u64)probe_field(skb, head));
+}
+
+/* Where no function can be hooked: the call that returns took the datagram that was the next to be read. */
+SEC("tp_btf/sock_recv_length")
+int rx_udp_read_tp(u64 *ctx)
+{
+	struct sock *sk = (void *)ctx[0];
+	struct udp_state *state;
+
+	if (sk->sk_protocol != IPPROTO_UDP || (s32)ctx[1] < 0 || (u32)ctx[2] & (MSG_PEEK | MSG_ERRQUEUE))
+		return 0;
+	state = bpf_sk_storage_get(&udp_states, sk, NULL, 0);
+	if (!state || !state->head) {
+		if (complete())
+			discard(HOP_RX_UDP_READ, HOP_RX_UNSEEN);
+	} else if (state->stage == HOP_STAGE_NONE) {
+		discard(HOP_RX_UDP_READ, HOP_RX_NO_STAMP);
+	} else if (state->stage != HOP_STAGE_UNWANTED && reader_wanted()) {
+		udp_read(state->first_ns, state->last_ns, state->group, state->stage);
+	}
+	if (!state)
+		return 0;
+	/* In this order: a datagram that is queued meanwhile is found by one of the two sides. */
+	state->head = 0;
+	barrier();
+	udp_set_next(state, sk);
+	return 0;
+}

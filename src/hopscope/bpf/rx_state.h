@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* Receive latency: settings, maps, and what is remembered of a CPU and of a packet. */
+#pragma once
+
+#include "hist.h"
+#include "kernel.h"
+
+/* ---- settings: constants to the verifier, which drops the code of what is off ---- */
+
+const volatile u32 cfg_groups = 1; /* rows a hop has, "other" included */
+const volatile enum hop_rx_group_by cfg_group_by = 0;
+const volatile enum hop_rx_order cfg_order = 0;
+const volatile u32 cfg_sample = 1;         /* follow 1 packet in N */
+const volatile u32 cfg_min_queue = 0;      /* packets in the socket's queue */
+const volatile u32 cfg_stages = 0;         /* bit per enum hop_rx_stage that is attached */
+const volatile bool cfg_since_entry = 0;   /* hops count from the entry instead of from the hop before */
+const volatile bool cfg_defer = 0;         /* a fact that only the socket knows is asked for: record once it is known */
+const volatile bool cfg_programs_nest = 1; /* the kernel lets a program interrupt itself */
+/* What a program records that may be attached for another's sake alone. */
+const volatile bool cfg_cgroup_records_tcp = 1;
+const volatile bool cfg_cgroup_records_udp = 1;
+const volatile bool cfg_ready_records = 1;
+const volatile bool cfg_socket_storage = 1; /* 0: the kernel has no socket storage for tracing; hash by address */
+
+const volatile u32 cfg_interfaces = 0;
+const volatile struct hop_interface cfg_interface[HOP_FILTERS] = {};
+const volatile u32 cfg_namespaces = 0;
+const volatile u32 cfg_namespace[HOP_FILTERS] = {};
+const volatile u32 cfg_cgroups = 0;
+const volatile u64 cfg_cgroup[HOP_FILTERS] = {};
+const volatile u32 cfg_pids = 0;
+const volatile u32 cfg_pid[HOP_FILTERS] = {};
+const volatile u32 cfg_comms = 0;
+const volatile struct hop_comm cfg_comm[HOP_FILTERS] = {};
+const volatile u32 cfg_ports = 0;
+const volatile u16 cfg_port[HOP_FILTERS] = {};
+const volatile u32 cfg_addresses = 0;
+const volatile struct hop_prefix cfg_address[HOP_FILTERS] = {};
+
+/* ---- what user space maps and reads ---- */
+
+struct {
+	MAP_UINT(type, BPF_MAP_TYPE_ARRAY);
+	MAP_UINT(map_flags, BPF_F_MMAPABLE);
+	MAP_UINT(max_entries, 1); /* CPUs x hops x groups, set before load */
+	MAP_TYPE(key, u32);
+	MAP_TYPE(value, struct hop_hist_row);
+} histograms SEC(".maps");
+
+struct {
+	MAP_UINT(type, BPF_MAP_TYPE_ARRAY);
+	MAP_UINT(map_flags, BPF_F_MMAPABLE);
+	MAP_UINT(max_entries, 1); /* CPUs, set before load */
+	MAP_TYPE(key, u32);
+	MAP_TYPE(value, struct hop_rx_counters);
+} counters SEC(".maps");
+
+EXPORT_ENUM(hop_rx_stage);
+EXPORT_ENUM(hop_limits);
+EXPORT_ENUM(hop_protocol_group);
+EXPORT_ENUM(hop_hist);
+
+/* ---- a CPU ---- */
+
+struct cpu_state {
+	u64 switched_in_ns; /* the running task came on the CPU */
+	u64 raised_ns;      /* NET_RX raised and not yet entered */
+	u64 poll_ns;        /* start of the poll that runs: softirq entry, or the end of the poll before */
+	u64 socket;         /* the UDP socket that the datagram ... */
+	u64 datagram;       /* ... with this head, and these headers in it, is on its way to */
+	u16 network;
+	u16 transport;
+	u32 pad;
+	u64 group_id; /* the last group that was looked up */
+	u64 group_netns;
+	u32 group;
+	u32 skip;          /* packets to leave out before the next one is followed */
+	u64 cgroup;        /* the last cgroup that the filter was asked about ... */
+	u64 cgroup_wanted; /* ... and the answer */
+} __attribute__((aligned(128)));
+
+struct cpu_state cpu_states[HOP_CPUS];
+
+INLINE struct cpu_state *this_cpu(void)
+{
+	u32 cpu = bpf_get_smp_processor_id();
+
+	opaque(cpu);
+	return &cpu_states[cpu & (HOP_CPUS - 1)];
+}
+
+INLINE struct hop_rx_counters *count(void)
+{
+	u32 cpu = bpf_get_smp_processor_id();
+
+	return bpf_map_lookup_elem(&counters, &cpu);
+}
+
+/* Not inlined: discards are rare, and the code of the hooks stays short. */
+__attribute__((noinline)) int discard(enum hop_rx_hop hop, enum hop_rx_discard reason)
+{
+	struct hop_rx_counters *counter = count();
+	u32 index = hop * HOP_RX_DISCARDS + reason;
+
+	if (counter && index < HOP_RX_HOPS * HOP_RX_DISCARDS)
+		atomic_add(&counter->discarded[index], 1);
+	return 0;
+}
+
+/* Add the interval to the histogram of the hop and group. A function of its own, so that the verifier looks at it once. */
+__attribute__((noinline)) int record(enum hop_rx_hop hop, u32 group, u64 from_ns, u64 to_ns)
+{
+	struct hop_hist_row *row;
+	u32 index;
+
+	if (unlikely(to_ns < from_ns))
+		return discard(hop, HOP_RX_BACKWARDS);
+	index = (bpf_get_smp_processor_id() * HOP_RX_HOPS + hop) * cfg_groups + group;
+	row = bpf_map_lookup_elem(&histograms, &index);
+	if (row)
+		/* The wait for order ends in a softirq or in the reader. */
+		hist_add(row, to_ns - from_ns, cfg_programs_nest || hop == HOP_RX_TCP_ORDER);
+	return 0;
+}
+
+/* ---- a packet ----
+ *
+ * A packet is known by the address of its data (skb->head), which clones share and which GRO, routing and the socket
+ * leave as it is. The table is direct-mapped: a slot that another packet took since is told by the address. Every skb
+ * is stamped anew when it enters, so that an old stamp of the same address is never taken for its own.
+ */
+struct stamp {
+	u64 head;
+	u64 first_ns; /* at the entry */
+	u64 last_ns;  /* at the last hook */
+	u64 spent_ns[HOP_STAGE_L4 -
+		     HOP_STAGE_DRIVER]; /* by stage from HOP_STAGE_CORE on, where recording is deferred */
+	u16 group;
+	u8 stage;
+	u8 spent; /* bit per element of spent_ns that is set */
+	u32 pad;
+	u64 pad2;
+};
+
+struct stamp stamps[HOP_STAMPS];
+
+/* A kernel pointer as a number. From 6.17 on the verifier knows even a "char *" for a pointer, with which no arithmetic is
+ * allowed; its halves, moved by 32-bit instructions, are numbers. In assembler, for the compiler would join them again.
+ */
+INLINE u64 address(const void *pointer)
+{
+	u64 upper = (u64)pointer;
+	u32 high, low;
+
+	__asm__("%0 >>= 32" : "+r"(upper));
+	__asm__("%0 = %1" : "=w"(high) : "w"((u32)upper));
+	__asm__("%0 = %1" : "=w"(low) : "w"((u32)(u64)pointer));
+	return (u64)high << 32 | low;
+}
+
+INLINE struct stamp *stamp_slot(u64 head)
+{
+	u64 index = (head * 0x9e3779b97f4a7c15ULL) >> 48;
+
+	opaque(index);
+	return &stamps[index & (HOP_STAMPS - 1)];
+}
+
+/* The stamp of a packet that is wanted, or NULL (and counted, if it should have been there). */
+INLINE struct stamp *stamp_find(u64 head, u32 hop)
+{
+	struct stamp *stamp = stamp_slot(head);
+
+	if (unlikely(stamp->head != head)) {
+		discard(hop, HOP_RX_NO_STAMP);
+		return NULL;
+	}
+	return stamp->stage == HOP_STAGE_UNWANTED ? NULL : stamp;
+}
+
+/* The packet reaches a stage: record the hop that ends there. */
+INLINE void stamp_pass(struct stamp *stamp, u32 hop, u32 stage, u64 now_ns)
+{
+	u64 from_ns = cfg_since_entry ? stamp->first_ns : stamp->last_ns;
+	u32 expected = stage - 1;
+
+	if (unlikely(stamp->stage >= stage)) {
+		discard(hop, HOP_RX_AGAIN);
+		return;
+	}
+	if (unlikely(stamp->stage != expected && cfg_stages & (1 << expected)))
+		discard(hop, HOP_RX_SKIPPED_STAGE);
+	stamp->stage = stage;
+	stamp->last_ns = now_ns;
+	if (cfg_defer && stage <= HOP_STAGE_L4 && now_ns >= from_ns) {
+		stamp->spent_ns[stage - HOP_STAGE_CORE] = now_ns - from_ns;
+		stamp->spent |= 1 << (stage - HOP_STAGE_CORE);
+	} else {
+		record(hop, stamp->group, from_ns, now_ns);
+	}
+}
+
+/* The socket is known now: record what was put off. */
+INLINE void stamp_settle(struct stamp *stamp, u32 l4_hop)
+{
+	if (stamp->spent & (1 << 0))
+		record(HOP_RX_CORE, stamp->group, 0, stamp->spent_ns[0]);
+	if (stamp->spent & (1 << 1))
+		record(HOP_RX_IP, stamp->group, 0, stamp->spent_ns[1]);
+	if (stamp->spent & (1 << 2))
+		record(l4_hop, stamp->group, 0, stamp->spent_ns[2]);
+	stamp->spent = 0;
+}

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* Receive latency: the TCP segments that wait in a socket.
+ *
+ * TCP merges skbs as it queues them, so that a packet cannot be followed to its read. Bytes can: each segment that
+ * arrives leaves the end of its sequence range here, and a read takes all those that lie before tp->copied_seq.
+ * recvmsg, splice, sendfile and zero-copy receive all move it; MSG_PEEK does not.
+ *
+ * The kernel calls both ends with the socket's lock held: nothing here is shared.
+ */
+#pragma once
+
+#include "rx_select.h"
+
+enum segment_flags {
+	SEGMENT_HOLE = 1,     /* arrived out of order, the hole before it is still open */
+	SEGMENT_WAS_LATE = 2, /* arrived out of order */
+	SEGMENT_DONE = 4,     /* read, while one before it in this ring is not */
+};
+
+struct segment {
+	u64 first_ns;  /* at the entry */
+	u64 queued_ns; /* from when on the read hop counts */
+	u32 end_seq;
+	u16 group;
+	u8 flags;
+	u8 pad;
+};
+
+struct tcp_state {
+	u32 produced;
+	u32 consumed;
+	u32 seen_seq;  /* all bytes before it were seen arriving */
+	u32 holes;     /* segments with SEGMENT_HOLE */
+	u32 reordered; /* one of the segments arrived out of order */
+	u32 pad;
+	u64 filled_ns; /* the last segment in order arrived */
+	struct segment segments[HOP_SEGMENTS];
+};
+
+struct {
+	MAP_UINT(type, BPF_MAP_TYPE_SK_STORAGE);
+	MAP_UINT(map_flags, BPF_F_NO_PREALLOC);
+	MAP_TYPE(key, int);
+	MAP_TYPE(value, struct tcp_state);
+} tcp_states SEC(".maps");
+
+/* For kernels whose tracing programs have no socket storage (before 5.11, and every kprobe). The hash of the addresses and
+ * ports tells a new socket at the address of an old one.
+ */
+struct socket_key {
+	u64 sk;
+	u32 hash;
+	u16 port;
+	be16 peer_port;
+};
+
+struct {
+	MAP_UINT(type, BPF_MAP_TYPE_LRU_HASH);
+	MAP_UINT(max_entries, 1); /* set before load */
+	MAP_TYPE(key, struct socket_key);
+	MAP_TYPE(value, struct tcp_state);
+} tcp_states_by_address SEC(".maps");
+
+struct {
+	MAP_UINT(type, BPF_MAP_TYPE_ARRAY);
+	MAP_UINT(max_entries, 1);
+	MAP_TYPE(key, u32);
+	MAP_TYPE(value, struct tcp_state);
+} tcp_state_empty SEC(".maps");
+
+static __attribute__((noinline)) struct tcp_state *tcp_state_by_address(struct sock *sk, bool create)
+{
+	struct socket_key key = {
+		.sk = (u64)sk,
+		.hash = probe_field(sk, __sk_common.skc_hash),
+		.port = probe_field(sk, __sk_common.skc_num),
+		.peer_port = probe_field(sk, __sk_common.skc_dport),
+	};
+	struct tcp_state *state = bpf_map_lookup_elem(&tcp_states_by_address, &key);
+	u32 zero = 0;
+	void *empty;
+
+	if (state || !create)
+		return state;
+	empty = bpf_map_lookup_elem(&tcp_state_empty, &zero);
+	if (empty)
+		bpf_map_update_elem(&tcp_states_by_address, &key, empty, BPF_NOEXIST);
+	return bpf_map_lookup_elem(&tcp_states_by_address, &key);
+}
+
+/* What the hooks know of a segment, however they were attached. */
+struct arrival {
+	u64 head;
+	u32 seq;
+	u32 end_seq;
+	u32 rcv_nxt;
+	u16 network;
+	u16 transport;
+	u8 tcp_flags;
+};
+
+#define TCP_FIN 0x01
+
+INLINE bool before(u32 a, u32 b)
+{
+	return (s32)(a - b) < 0;
+}
+
+INLINE struct segment *segment_at(struct tcp_state *state, u32 index)
+{
+	opaque(index);
+	return &state->segments[index & (HOP_SEGMENTS - 1)];
+}
+
+/* Holes that rcv_nxt has passed were filled by the last segment in order. */
+static __attribute__((noinline)) void tcp_fill_holes(struct tcp_state *state, u32 rcv_nxt)
+{
+	u32 waiting = state->produced - state->consumed;
+
+	for (u32 i = 0; i < HOP_SEGMENTS && i < waiting; i++) {
+		struct segment *segment = segment_at(state, state->consumed + i);
+
+		if (!(segment->flags & SEGMENT_HOLE) || before(rcv_nxt, segment->end_seq))
+			continue;
+		segment->flags &= ~SEGMENT_HOLE;
+		state->holes--;
+		if (before(state->seen_seq, segment->end_seq))
+			state->seen_seq = segment->end_seq;
+		if (cfg_order == HOP_ORDER_APART) {
+			record(HOP_RX_TCP_ORDER, segment->group, segment->queued_ns, state->filled_ns);
+			segment->queued_ns = state->filled_ns;
+		}
+	}
+}
+
+/* Has a segment with this end arrived out of order already? */
+INLINE bool tcp_repeats_hole(struct tcp_state *state, u32 end_seq)
+{
+	u32 waiting = state->produced - state->consumed;
+
+	for (u32 i = 0; i < HOP_SEGMENTS && i < waiting; i++) {
+		struct segment *segment = segment_at(state, state->consumed + i);
+
+		if (segment->flags & SEGMENT_HOLE && segment->end_seq == end_seq)
+			return true;
+	}
+	return false;
+}
+
+INLINE void tcp_push(struct tcp_state *state, struct stamp *stamp, u32 end_seq, bool late, u64 now_ns)
+{
+	struct segment *segment;
+
+	if (state->produced - state->consumed >= HOP_SEGMENTS) {
+		/* Full: the youngest takes the bytes over, and its sample speaks for both. */
+		segment = segment_at(state, state->produced - 1);
+		discard(HOP_RX_TCP_READ, HOP_RX_MERGED);
+		if (before(segment->end_seq, end_seq))
+			segment->end_seq = end_seq;
+		return;
+	}
+	segment = segment_at(state, state->produced);
+	segment->first_ns = stamp->first_ns;
+	segment->queued_ns = now_ns;
+	segment->end_seq = end_seq;
+	segment->group = stamp->group;
+	segment->flags = late ? SEGMENT_HOLE | SEGMENT_WAS_LATE : 0;
+	state->produced++;
+	state->holes += late;
+	state->reordered |= late;
+}
+
+static __attribute__((noinline)) void tcp_arrive(struct tcp_state *state, struct stamp *stamp,
+						 const struct arrival *arrival, u32 end_seq)
+{
+	bool late = before(arrival->rcv_nxt, arrival->seq);
+	u64 now_ns = stamp->last_ns;
+
+	if (state->holes) {
+		tcp_fill_holes(state, arrival->rcv_nxt);
+		if (late && tcp_repeats_hole(state, end_seq)) {
+			discard(HOP_RX_TCP_READ, HOP_RX_DUPLICATE);
+			return;
+		}
+	}
+	if (!late) {
+		state->filled_ns = now_ns;
+		state->seen_seq = end_seq;
+	}
+	tcp_push(state, stamp, end_seq, late, now_ns);
+}
+
+/* One segment is read: the wait for the reader and the wait of the reader, which add up to the wait in the queue. */
+__attribute__((noinline)) int tcp_deliver(u64 first_ns, u64 queued_ns, u32 group, u64 switched_in_ns, u64 now_ns)
+{
+	u64 from_ns = cfg_since_entry ? first_ns : queued_ns;
+
+	if (switched_in_ns > queued_ns) {
+		record(HOP_RX_TCP_WAKE, group, from_ns, switched_in_ns);
+		if (!cfg_since_entry)
+			from_ns = switched_in_ns;
+	}
+	record(HOP_RX_TCP_READ, group, from_ns, now_ns);
+	return record(HOP_RX_TCP_TOTAL, group, first_ns, now_ns);
+}
+
+INLINE void tcp_take(struct segment *segment, bool wanted, u64 switched_in_ns, u64 now_ns)
+{
+	if (cfg_order == HOP_ORDER_EXCLUDE && segment->flags & SEGMENT_WAS_LATE)
+		discard(HOP_RX_TCP_READ, HOP_RX_OUT_OF_ORDER);
+	else if (wanted)
+		tcp_deliver(segment->first_ns, segment->queued_ns, reader_group(segment->group), switched_in_ns,
+			    now_ns);
+}
+
+/* After reordering the ring is not sorted: look at all of it, then let go of what is read at its start. */
+static __attribute__((noinline)) void tcp_take_reordered(struct tcp_state *state, u32 copied_seq, bool wanted,
+							 u64 switched_in_ns, u64 now_ns)
+{
+	u32 waiting = state->produced - state->consumed;
+
+	for (u32 i = 0; i < HOP_SEGMENTS && i < waiting; i++) {
+		struct segment *segment = segment_at(state, state->consumed + i);
+
+		if (segment->flags & SEGMENT_DONE || before(copied_seq, segment->end_seq))
+			continue;
+		tcp_take(segment, wanted, switched_in_ns, now_ns);
+		segment->flags |= SEGMENT_DONE;
+	}
+	for (u32 i = 0; i < HOP_SEGMENTS; i++) {
+		if (state->consumed == state->produced || !(segment_at(state, state->consumed)->flags & SEGMENT_DONE))
+			break;
+		state->consumed++;
+	}
+	if (state->consumed == state->produced)
+		state->reordered = 0;
+}
+
+/* All segments that end before copied_seq are read. */
+static __attribute__((noinline)) void tcp_take_segments(struct tcp_state *state, u32 copied_seq, bool wanted)
+{
+	u64 switched_in_ns = this_cpu()->switched_in_ns, now_ns = bpf_ktime_get_ns();
+
+	if (state->reordered) {
+		tcp_take_reordered(state, copied_seq, wanted, switched_in_ns, now_ns);
+		return;
+	}
+	for (u32 i = 0; i < HOP_SEGMENTS && state->consumed != state->produced; i++) {
+		struct segment *segment = segment_at(state, state->consumed);
+
+		if (before(copied_seq, segment->end_seq))
+			break;
+		tcp_take(segment, wanted, switched_in_ns, now_ns);
+		state->consumed++;
+	}
+}
+
+/* Nothing is left out by option: every byte that is read must have been seen arriving. */
+INLINE bool complete(void)
+{
+	return cfg_sample == 1 && !cfg_interfaces && !cfg_namespaces && !cfg_defer;
+}
+
+INLINE void tcp_read(struct tcp_state *state, u32 copied_seq, u32 rcv_nxt)
+{
+	if (!state) {
+		if (complete())
+			discard(HOP_RX_TCP_READ, HOP_RX_UNSEEN);
+		return;
+	}
+	if (state->holes)
+		tcp_fill_holes(state, rcv_nxt);
+	tcp_take_segments(state, copied_seq, reader_wanted());
+	if (complete() && before(state->seen_seq, copied_seq)) {
+		state->seen_seq = copied_seq;
+		discard(HOP_RX_TCP_READ, HOP_RX_UNSEEN);
+	}
+}

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The hops of ``rx`` as a table of data: where each begins and ends, and what its discarded samples mean."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from hopscope.analysis.snapshot import PACKET_UNIT
+from hopscope.bpf.layout import HopRxDiscard, HopRxHop
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """A hop: the interval that ends at a probe point.
+
+    Parameters
+    ----------
+    hop
+        Its number in the kernel side.
+    name
+        As shown.
+    starts
+        Points at which it may begin, the best first: the first that is attached counts.
+    ends
+        The point at which it ends.
+    also
+        Further points without which it is not recorded.
+    unit
+        What one sample is.
+    """
+
+    hop: HopRxHop
+    name: str
+    starts: tuple[str, ...]
+    ends: str
+    also: tuple[str, ...] = ()
+    unit: str = PACKET_UNIT
+
+    @property
+    def protocol(self) -> str | None:
+        """``tcp``, ``udp``, or None before that is known."""
+        stem = self.name.removeprefix("rx.").partition("_")[0]
+        return stem if stem in {"tcp", "udp"} else None
+
+    @property
+    def of_reader(self) -> bool:
+        """Whether it ends with the reader, so that the reading process is known."""
+        return self.name.endswith(("_wake", "_read", "_total"))
+
+
+_BEFORE_IP: Final = ("rx.core", "rx.driver")
+_BEFORE_L4: Final = ("rx.ip", *_BEFORE_IP)
+_BEFORE_TCP_QUEUE: Final = ("rx.tcp", *_BEFORE_L4)
+_BEFORE_UDP_QUEUE: Final = ("rx.udp", *_BEFORE_L4)
+
+HOPS: Final = (
+    Hop(HopRxHop.HOP_RX_SOFTIRQ, "rx.softirq", ("rx.softirq",), "rx.softirq", unit="softirq"),
+    Hop(HopRxHop.HOP_RX_NAPI, "rx.napi", ("rx.softirq",), "rx.napi", unit="poll"),
+    Hop(HopRxHop.HOP_RX_CORE, "rx.core", ("rx.driver",), "rx.core"),
+    Hop(HopRxHop.HOP_RX_IP, "rx.ip", _BEFORE_IP, "rx.ip"),
+    Hop(HopRxHop.HOP_RX_TCP, "rx.tcp", _BEFORE_L4, "rx.tcp"),
+    Hop(HopRxHop.HOP_RX_TCP_QUEUE, "rx.tcp_queue", _BEFORE_TCP_QUEUE, "rx.tcp_queue"),
+    Hop(HopRxHop.HOP_RX_TCP_ORDER, "rx.tcp_order", ("rx.tcp_queue",), "rx.tcp_queue", also=("rx.tcp_read",)),
+    Hop(HopRxHop.HOP_RX_TCP_WAKE, "rx.tcp_wake", ("rx.tcp_queue",), "rx.wake", also=("rx.tcp_read",)),
+    Hop(HopRxHop.HOP_RX_TCP_READ, "rx.tcp_read", ("rx.wake", "rx.tcp_queue"), "rx.tcp_read", also=("rx.tcp_queue",)),
+    Hop(HopRxHop.HOP_RX_TCP_TOTAL, "rx.tcp_total", ("rx.driver", "rx.core"), "rx.tcp_read", also=("rx.tcp_queue",)),
+    Hop(HopRxHop.HOP_RX_UDP, "rx.udp", _BEFORE_L4, "rx.udp"),
+    Hop(HopRxHop.HOP_RX_UDP_QUEUE, "rx.udp_queue", _BEFORE_UDP_QUEUE, "rx.udp_queue"),
+    Hop(HopRxHop.HOP_RX_UDP_WAKE, "rx.udp_wake", ("rx.udp_queue",), "rx.wake", also=("rx.udp_read",)),
+    Hop(HopRxHop.HOP_RX_UDP_READ, "rx.udp_read", ("rx.wake", "rx.udp_queue", "rx.udp"), "rx.udp_read"),
+    Hop(HopRxHop.HOP_RX_UDP_TOTAL, "rx.udp_total", ("rx.driver", "rx.core"), "rx.udp_read"),
+)
+
+MEANINGS: Final = {
+    HopRxDiscard.HOP_RX_NO_STAMP: "not seen at the entry: in flight at the start, or its slot was taken meanwhile",
+    HopRxDiscard.HOP_RX_NO_ENTRY: "reached the core past the hooks at the driver; counted from the core on",
+    HopRxDiscard.HOP_RX_AGAIN: "the same data a second time: a copy to a further socket, or a bridge",
+    HopRxDiscard.HOP_RX_BACKWARDS: "the clock of another CPU is behind: the interval would be negative",
+    HopRxDiscard.HOP_RX_MERGED: "shares its sample with the segment before: too many wait in the socket",
+    HopRxDiscard.HOP_RX_DUPLICATE: "bytes that had arrived before (a retransmission)",
+    HopRxDiscard.HOP_RX_UNSEEN: "read, but not seen arriving: older than the start, or after the peer's FIN",
+    HopRxDiscard.HOP_RX_NO_MEMORY: "no memory for the state of the socket",
+    HopRxDiscard.HOP_RX_OUTSIDE: "a poll outside the softirq: threaded NAPI or busy polling",
+    HopRxDiscard.HOP_RX_OUT_OF_ORDER: "arrived out of order, left out as asked",
+    HopRxDiscard.HOP_RX_SKIPPED_STAGE: "the hook before did not run; its time is part of this hop",
+}

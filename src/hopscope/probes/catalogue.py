@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The catalogue of probe points, as a table of data.
+
+A point has ways to attach in order of preference. A way names its kind, the kernel functions or tracepoints that it
+hooks, and the programs of the object that do it; all of them are needed. A new way is a row here and a wrapper in C.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One way to attach a probe point.
+
+    Parameters
+    ----------
+    kind
+        ``tp_btf``, ``fentry``, ``fexit``, ``kprobe``, ``cgroup_skb`` or ``netfilter``.
+    hooks
+        Functions or tracepoints, by the kernel's names.
+    programs
+        Programs of the object which record at this point.
+    helpers
+        Programs which must be attached as well, for what they remember.
+    kfuncs
+        Kernel functions for BPF programs that they cannot do without.
+    differs
+        What it sees differently from the ways before it.
+    """
+
+    kind: str
+    hooks: tuple[str, ...]
+    programs: tuple[str, ...]
+    helpers: tuple[str, ...] = ()
+    kfuncs: tuple[str, ...] = ()
+    differs: str = ""
+
+    @property
+    def name(self) -> str:
+        """Kind and hooks, as shown and as given to ``--way``."""
+        return f"{self.kind}:{'+'.join(self.hooks)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A named place in the stack.
+
+    Parameters
+    ----------
+    name
+        Such as ``rx.core``.
+    marks
+        What happens there, with the kernel function that it rests on.
+    ways
+        In order of preference.
+    """
+
+    name: str
+    marks: str
+    ways: tuple[Way, ...]
+
+
+RX: Final = (
+    Point(
+        "rx.softirq",
+        "NET_RX softirq raised, entered and left, per CPU",
+        (
+            Way(
+                "tp_btf",
+                ("softirq_raise", "softirq_entry", "softirq_exit"),
+                ("rx_softirq_raise", "rx_softirq_entry", "rx_softirq_exit"),
+            ),
+        ),
+    ),
+    Point(
+        "rx.napi",
+        "a NAPI poll ends (net_rx_action)",
+        (Way("tp_btf", ("napi_poll",), ("rx_napi_poll",), helpers=("rx_softirq_entry", "rx_softirq_exit")),),
+    ),
+    Point(
+        "rx.driver",
+        "the driver hands a packet over, before GRO or the backlog queue",
+        (
+            Way(
+                "tp_btf",
+                (
+                    "netif_rx",
+                    "napi_gro_receive_entry",
+                    "napi_gro_frags_entry",
+                    "netif_receive_skb_entry",
+                    "netif_receive_skb_list_entry",
+                ),
+                (
+                    "rx_netif_rx",
+                    "rx_napi_gro_receive",
+                    "rx_napi_gro_frags",
+                    "rx_netif_receive",
+                    "rx_netif_receive_list",
+                ),
+            ),
+        ),
+    ),
+    Point(
+        "rx.core",
+        "the core takes the packet (__netif_receive_skb_core)",
+        (Way("tp_btf", ("netif_receive_skb",), ("rx_core",)),),
+    ),
+    Point(
+        "rx.ip",
+        "IP begins (ip_rcv_core, ip6_rcv_core)",
+        (
+            Way("fentry", ("ip_rcv_core", "ip6_rcv_core"), ("rx_ip_fentry", "rx_ip6_fentry")),
+            Way("kprobe", ("ip_rcv_core", "ip6_rcv_core"), ("rx_ip_kprobe", "rx_ip6_kprobe")),
+            Way(
+                "netfilter",
+                ("PREROUTING",),
+                ("rx_ip_netfilter",),
+                differs="after the header checks of ip_rcv_core, first in PREROUTING; packets with a broken header are "
+                "not seen; a namespace made during the run is seen from the next interval on",
+            ),
+        ),
+    ),
+    Point(
+        "rx.tcp",
+        "TCP begins (tcp_v4_rcv, tcp_v6_rcv)",
+        (
+            Way("fentry", ("tcp_v4_rcv", "tcp_v6_rcv"), ("rx_tcp_fentry", "rx_tcp6_fentry")),
+            Way("kprobe", ("tcp_v4_rcv", "tcp_v6_rcv"), ("rx_tcp_kprobe", "rx_tcp6_kprobe")),
+            Way(
+                "cgroup_skb",
+                ("ingress",),
+                ("rx_l4_cgroup",),
+                kfuncs=("bpf_cast_to_kern_ctx",),
+                differs="after the socket look-up, where the socket filter runs; packets without a full socket "
+                "(handshake, TIME_WAIT, closed port) are not seen",
+            ),
+        ),
+    ),
+    Point(
+        "rx.udp",
+        "UDP begins (udp_rcv, udpv6_rcv)",
+        (
+            Way("fentry", ("udp_rcv", "udpv6_rcv"), ("rx_udp_fentry", "rx_udp6_fentry")),
+            Way("kprobe", ("udp_rcv", "udpv6_rcv"), ("rx_udp_kprobe", "rx_udp6_kprobe")),
+            Way(
+                "cgroup_skb",
+                ("ingress",),
+                ("rx_l4_cgroup",),
+                kfuncs=("bpf_cast_to_kern_ctx",),
+                differs="after the socket look-up, where the socket filter runs; datagrams to a closed port are not "
+                "seen",
+            ),
+        ),
+    ),
+    Point(
+        "rx.tcp_queue",
+        "the socket processes the segment, out of the backlog, and queues it (tcp_rcv_established)",
+        (
+            Way("tp_btf", ("tcp_probe",), ("rx_tcp_queue_tp",)),
+            Way("kprobe", ("tcp_rcv_established",), ("rx_tcp_queue_kprobe",)),
+        ),
+    ),
+    Point(
+        "rx.udp_queue",
+        "the datagram is in the socket's queue (__udp_enqueue_schedule_skb)",
+        (
+            Way("fexit", ("__udp_enqueue_schedule_skb",), ("rx_udp_queue_fexit",)),
+            Way(
+                "kprobe",
+                ("__udp_enqueue_schedule_skb",),
+                ("rx_udp_queue_kprobe",),
+                differs="before the datagram is queued; those that a full buffer refuses are counted, too",
+            ),
+            Way(
+                "tp_btf",
+                ("sk_data_ready",),
+                ("rx_udp_queue_tp",),
+                helpers=("rx_l4_cgroup",),
+                kfuncs=("bpf_cast_to_kern_ctx", "bpf_rdonly_cast"),
+                differs="when the socket tells its reader; where several CPUs fill one socket at once, some are "
+                "missing",
+            ),
+        ),
+    ),
+    Point(
+        "rx.wake",
+        "the reader comes on a CPU (schedule)",
+        (Way("tp_btf", ("sched_switch",), ("rx_sched_switch",)),),
+    ),
+    Point(
+        "rx.tcp_read",
+        "the application has read the bytes (tcp_rcv_space_adjust)",
+        (
+            Way("tp_btf", ("tcp_rcv_space_adjust",), ("rx_tcp_read_tp",)),
+            Way("kprobe", ("tcp_rcv_space_adjust",), ("rx_tcp_read_kprobe",)),
+        ),
+    ),
+    Point(
+        "rx.udp_read",
+        "the application has read the datagram (skb_consume_udp)",
+        (
+            Way("fentry", ("skb_consume_udp",), ("rx_udp_read_fentry",)),
+            Way("kprobe", ("skb_consume_udp",), ("rx_udp_read_kprobe",)),
+            Way(
+                "tp_btf",
+                ("sock_recv_length",),
+                ("rx_udp_read_tp",),
+                helpers=("rx_udp_queue_tp", "rx_l4_cgroup"),
+                kfuncs=("bpf_cast_to_kern_ctx", "bpf_rdonly_cast"),
+                differs="at the return of the call that reads; with several threads on one socket, datagrams that are "
+                "read at the same time may be taken for one another",
+            ),
+        ),
+    ),
+)
+
+POINTS: Final = {point.name: point for point in RX}

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which kinds of attachment this kernel grants, found by trying each with an empty program."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from hopscope.bpf import object_path
+from hopscope.errors import KernelError, LoadError
+from hopscope.libbpf import BpfObject
+from hopscope.probes.attach import attach, prepare
+
+KINDS: Final = ("tp_btf", "fentry", "fexit", "kprobe", "cgroup_skb", "netfilter")
+_KPROBE_PMU: Final = Path("/sys/bus/event_source/devices/kprobe")
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """Whether something can be had, and if not, why and what to do."""
+
+    granted: bool
+    reason: str = ""
+    next_step: str = ""
+
+
+GRANTED: Final = Grant(granted=True)
+
+
+def refusal(error: KernelError) -> Grant:
+    """Return a grant that says why it is none."""
+    if isinstance(error, LoadError) and error.errno:
+        return Grant(granted=False, reason=f"{error.reason}{_last_words(error.log)}", next_step=_next_step(error))
+    return Grant(granted=False, reason=error.what, next_step=error.next_step)
+
+
+def try_kind(kind: str) -> Grant:
+    """Load and attach an empty program of a kind, and take it away again."""
+    name = f"feature_{kind}"
+    if kind == "kprobe" and not _KPROBE_PMU.exists():
+        return Grant(granted=False, reason="this kernel was built without kprobes (CONFIG_KPROBES)")
+    try:
+        with BpfObject.open(object_path("features")) as bpf:
+            for program in bpf.programs.values():
+                program.autoload = program.name == name
+            prepare(bpf.programs[name], kind)
+            bpf.load()
+            attach(bpf.programs[name], kind)
+    except KernelError as error:
+        return refusal(error)
+    return GRANTED
+
+
+def _last_words(log: str) -> str:
+    """Return what the verifier said last, if it said anything."""
+    lines = [line.strip() for line in log.splitlines()]
+    for before, line in itertools.pairwise(lines):
+        if line.startswith(("processed ", "verification time")) and not before.startswith("libbpf:"):
+            return f": {before}"
+    return ""
+
+
+def _next_step(error: LoadError) -> str:
+    if error.errno in {1, 13} and "root" in error.next_step:
+        return error.next_step
+    return ""

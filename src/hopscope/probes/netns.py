@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Network namespaces of the host: which there are, what people call them, and how to act inside one."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_CLONE_NEWNET: Final = 0x40000000
+_NAMED: Final = Path("/run/netns")
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Namespace:
+    """A network namespace.
+
+    Attributes
+    ----------
+    inode
+        Its identity, ``ns.inum`` in the kernel.
+    name
+        ``host`` for that of process 1 or of the kernel's threads, the name in ``/run/netns``, or
+        ``PID (comm)`` of its first process.
+    path
+        A file that stands for it.
+    """
+
+    inode: int
+    name: str
+    path: Path
+
+
+def namespaces() -> dict[int, Namespace]:
+    """Return the namespaces that have a process or a name, by inode."""
+    found: dict[int, Namespace] = {}
+    for path in _candidates():
+        try:
+            inode = path.stat().st_ino
+        except OSError:
+            continue  # the process ended, or it is not ours to look at
+        if inode not in found:
+            found[inode] = Namespace(inode, _name(path), path)
+    return found
+
+
+def inside(path: Path, act: Callable[[], T]) -> T:
+    """Return what `act` returns in a thread of its own that has entered the namespace.
+
+    Raises
+    ------
+    OSError
+        The namespace cannot be entered. What `act` raises is passed on.
+    """
+    outcome: list[T] = []
+    failure: list[BaseException] = []
+
+    def enter_and_act() -> None:
+        try:
+            with path.open("rb") as file:
+                _enter(file.fileno(), path)
+            outcome.append(act())
+        except BaseException as error:  # noqa: BLE001 # handed to the caller's thread
+            failure.append(error)
+
+    thread = threading.Thread(target=enter_and_act, name="hopscope-netns")
+    thread.start()
+    thread.join()
+    if failure:
+        raise failure[0]
+    return outcome[0]
+
+
+def _enter(fd: int, path: Path) -> None:
+    if _libc().setns(fd, _CLONE_NEWNET):
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code), str(path))
+
+
+def _candidates() -> Iterator[Path]:
+    yield Path("/proc/1/ns/net")
+    if _NAMED.is_dir():
+        yield from sorted(_NAMED.iterdir())
+    numbers = sorted(int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
+    for number in numbers:
+        yield Path(f"/proc/{number}/ns/net")
+
+
+def _name(path: Path) -> str:
+    if path.parent == _NAMED:
+        return path.name
+    pid = path.parts[2]
+    try:
+        comm = Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        comm = "ended"
+    # Kernel threads live in the first namespace; process 1 may be closed to us, or a container's.
+    return "host" if pid == "1" or comm == "kthreadd" else f"{pid} ({comm})"
+
+
+@functools.cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)

@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which time stamps each network interface can take, as its driver says (``ethtool -T``)."""
+
+from __future__ import annotations
+
+import array
+import errno
+import fcntl
+import os
+import socket
+import struct
+from dataclasses import dataclass
+from typing import Final
+
+from hopscope.analysis.snapshot import HostFact
+from hopscope.errors import KernelError, UsageError
+
+# include/uapi/linux/sockios.h, include/uapi/linux/if.h
+SIOCETHTOOL: Final = 0x8946
+IFNAMSIZ: Final = 16
+_IFREQ: Final = struct.Struct("16sP16x")
+
+# include/uapi/linux/ethtool.h
+ETHTOOL_GDRVINFO: Final = 0x00000003
+ETHTOOL_GET_TS_INFO: Final = 0x00000041
+_DRVINFO: Final = struct.Struct("=I32s160x")
+_TS_INFO: Final = struct.Struct("=IIiI12xI12x")
+
+# include/uapi/linux/net_tstamp.h, each tuple in the order of the bits
+SOF_TIMESTAMPING: Final = (
+    "SOF_TIMESTAMPING_TX_HARDWARE",
+    "SOF_TIMESTAMPING_TX_SOFTWARE",
+    "SOF_TIMESTAMPING_RX_HARDWARE",
+    "SOF_TIMESTAMPING_RX_SOFTWARE",
+    "SOF_TIMESTAMPING_SOFTWARE",
+    "SOF_TIMESTAMPING_SYS_HARDWARE",
+    "SOF_TIMESTAMPING_RAW_HARDWARE",
+    "SOF_TIMESTAMPING_OPT_ID",
+    "SOF_TIMESTAMPING_TX_SCHED",
+    "SOF_TIMESTAMPING_TX_ACK",
+    "SOF_TIMESTAMPING_OPT_CMSG",
+    "SOF_TIMESTAMPING_OPT_TSONLY",
+    "SOF_TIMESTAMPING_OPT_STATS",
+    "SOF_TIMESTAMPING_OPT_PKTINFO",
+    "SOF_TIMESTAMPING_OPT_TX_SWHW",
+    "SOF_TIMESTAMPING_BIND_PHC",
+    "SOF_TIMESTAMPING_OPT_ID_TCP",
+    "SOF_TIMESTAMPING_OPT_RX_FILTER",
+    "SOF_TIMESTAMPING_TX_COMPLETION",
+)
+HWTSTAMP_TX: Final = ("HWTSTAMP_TX_OFF", "HWTSTAMP_TX_ON", "HWTSTAMP_TX_ONESTEP_SYNC", "HWTSTAMP_TX_ONESTEP_P2P")
+HWTSTAMP_FILTER: Final = (
+    "HWTSTAMP_FILTER_NONE",
+    "HWTSTAMP_FILTER_ALL",
+    "HWTSTAMP_FILTER_SOME",
+    "HWTSTAMP_FILTER_PTP_V1_L4_EVENT",
+    "HWTSTAMP_FILTER_PTP_V1_L4_SYNC",
+    "HWTSTAMP_FILTER_PTP_V1_L4_DELAY_REQ",
+    "HWTSTAMP_FILTER_PTP_V2_L4_EVENT",
+    "HWTSTAMP_FILTER_PTP_V2_L4_SYNC",
+    "HWTSTAMP_FILTER_PTP_V2_L4_DELAY_REQ",
+    "HWTSTAMP_FILTER_PTP_V2_L2_EVENT",
+    "HWTSTAMP_FILTER_PTP_V2_L2_SYNC",
+    "HWTSTAMP_FILTER_PTP_V2_L2_DELAY_REQ",
+    "HWTSTAMP_FILTER_PTP_V2_EVENT",
+    "HWTSTAMP_FILTER_PTP_V2_SYNC",
+    "HWTSTAMP_FILTER_PTP_V2_DELAY_REQ",
+    "HWTSTAMP_FILTER_NTP_ALL",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TimestampInfo:
+    """What an interface's driver says of time stamps (``struct ethtool_ts_info``).
+
+    Attributes
+    ----------
+    interface
+        Its name in the network namespace of the calling thread.
+    capabilities
+        Names of the ``SOF_TIMESTAMPING_*`` flags that work on it.
+    phc_index
+        N of its hardware clock ``/dev/ptpN``, None where it has none.
+    rx_filters
+        ``HWTSTAMP_FILTER_*``: the received packets that its hardware can stamp.
+    tx_types
+        ``HWTSTAMP_TX_*``: the ways in which its hardware can stamp sent packets.
+    driver
+        The driver's name, empty where the kernel gives none (as for ``lo``).
+
+    A bit that is newer than this program is ``bit N``.
+    """
+
+    interface: str
+    capabilities: list[str]
+    phc_index: int | None
+    rx_filters: list[str]
+    tx_types: list[str]
+    driver: str
+
+
+def timestamp_info(interface: str) -> TimestampInfo:
+    """Ask the kernel what time stamps an interface can take; needs no rights.
+
+    Raises
+    ------
+    UsageError
+        The calling thread's network namespace has no such interface, or it is suspended.
+    KernelError
+        The kernel does not tell (EOPNOTSUPP), or refuses.
+    """
+    try:
+        reply = _ethtool(interface, ETHTOOL_GET_TS_INFO, _TS_INFO.size)
+    except OSError as error:
+        if error.errno == errno.ENODEV:
+            raise UsageError(
+                f"there is no interface {interface} in this network namespace, or it is suspended",
+                "See `ip link` for the names",
+            ) from error
+        what = f"the kernel does not tell what time stamps {interface} can take: {error.strerror}"
+        raise KernelError(what, f"See what `ethtool -T {interface}` says") from error
+    return _decode(interface, reply, _driver(interface))
+
+
+def nic_facts() -> list[HostFact]:
+    """Return a fact for each interface of the calling thread's network namespace, in the kernel's order.
+
+    It is `ok` if packets that arrive can be stamped at all: a hardware clock is a gift that a user cannot add.
+    """
+    try:
+        names = [name for _, name in socket.if_nameindex()]
+    except OSError as error:
+        value = f"unknown: the interfaces cannot be listed: {error.strerror}"
+        return [HostFact("nic", value, ok=False, next_step="Run hopscope where it may open sockets")]
+    facts = map(_fact, names)
+    return [fact for fact in facts if fact is not None]
+
+
+def describe(info: TimestampInfo) -> str:
+    """Return in words who can stamp what on an interface: software, its hardware, and by which clock."""
+    software = _directions(info, "SOFTWARE")
+    hardware = _directions(info, "HARDWARE")
+    parts = [f"software {software}" if software else "no software stamps"]
+    if hardware:
+        parts.append(f"hardware {hardware}")
+    if "SOF_TIMESTAMPING_RX_HARDWARE" in info.capabilities and "HWTSTAMP_FILTER_ALL" not in info.rx_filters:
+        parts.append("hardware stamps only some kinds of received packets, such as PTP")
+    parts.append("no hardware clock" if info.phc_index is None else f"hardware clock /dev/ptp{info.phc_index}")
+    if info.driver:
+        parts.append(f"driver {info.driver}")
+    return "; ".join(parts)
+
+
+def _directions(info: TimestampInfo, who: str) -> str:
+    words = {"receive": f"SOF_TIMESTAMPING_RX_{who}", "transmit": f"SOF_TIMESTAMPING_TX_{who}"}
+    return " and ".join(word for word, flag in words.items() if flag in info.capabilities)
+
+
+def _fact(interface: str) -> HostFact | None:
+    # The kernel allows any bytes in a name but white space and slashes; a terminal does not.
+    name = f"nic {os.fsencode(interface).decode(errors='backslashreplace')}"
+    try:
+        info = timestamp_info(interface)
+    except UsageError:
+        return None  # it went away since it was listed
+    except KernelError as error:
+        return HostFact(name, f"unknown: {error.what}", ok=False, next_step=error.next_step)
+    if "SOF_TIMESTAMPING_RX_SOFTWARE" in info.capabilities:
+        return HostFact(name, describe(info), ok=True)
+    return HostFact(name, describe(info), ok=False, next_step="Use a driver that stamps received packets")
+
+
+def _decode(interface: str, reply: bytes, driver: str) -> TimestampInfo:
+    _, capabilities, phc_index, tx_types, rx_filters = _TS_INFO.unpack(reply)
+    return TimestampInfo(
+        interface,
+        capabilities=_names(capabilities, SOF_TIMESTAMPING),
+        phc_index=None if phc_index < 0 else phc_index,
+        rx_filters=_names(rx_filters, HWTSTAMP_FILTER),
+        tx_types=_names(tx_types, HWTSTAMP_TX),
+        driver=driver,
+    )
+
+
+def _names(bits: int, names: tuple[str, ...]) -> list[str]:
+    set_bits = (bit for bit in range(bits.bit_length()) if bits >> bit & 1)
+    return [names[bit] if bit < len(names) else f"bit {bit}" for bit in set_bits]
+
+
+def _driver(interface: str) -> str:
+    try:
+        reply = _ethtool(interface, ETHTOOL_GDRVINFO, _DRVINFO.size)
+    except OSError:
+        return ""
+    name: bytes = _DRVINFO.unpack(reply)[1]
+    return name.partition(b"\0")[0].decode(errors="backslashreplace")
+
+
+def _ethtool(interface: str, command: int, size: int) -> bytes:
+    name = os.fsencode(interface)
+    if len(name) >= IFNAMSIZ:
+        # The kernel would cut it off and answer for another interface.
+        raise OSError(errno.ENODEV, os.strerror(errno.ENODEV), interface)
+    data = array.array("B", struct.pack("=I", command).ljust(size, b"\0"))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as control:
+        fcntl.ioctl(control, SIOCETHTOOL, _IFREQ.pack(name, data.buffer_info()[0]))
+    return data.tobytes()

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From the catalogue to a plan: which way is used for each probe point on this kernel, and why not a better one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hopscope.analysis.snapshot import PlanRow
+from hopscope.errors import UsageError
+from hopscope.libbpf import Btf
+from hopscope.probes.catalogue import POINTS
+from hopscope.probes.grants import GRANTED, Grant, try_kind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from hopscope.probes.catalogue import Point, Way
+
+
+class Resolver:
+    """Judges ways on the running kernel; each kind of attachment is tried once."""
+
+    def __init__(self) -> None:
+        self._btf = Btf.kernel()
+        self._kinds: dict[str, Grant] = {}
+
+    def judge(self, way: Way) -> Grant:
+        """Say whether a way should work: its kind is granted, and the kernel has what it hooks."""
+        missing = [hook for hook in way.hooks if not self._has(way.kind, hook)]
+        if missing:
+            what = "tracepoint" if way.kind == "tp_btf" else "function"
+            return Grant(granted=False, reason=f"this kernel's BTF has no {what} {', '.join(missing)}")
+        absent = [kfunc for kfunc in way.kfuncs if not self._btf.has_func(kfunc)]
+        if absent:
+            return Grant(granted=False, reason=f"this kernel has no kfunc {', '.join(absent)}")
+        if way.kind not in self._kinds:
+            self._kinds[way.kind] = try_kind(way.kind)
+        return self._kinds[way.kind]
+
+    def _has(self, kind: str, hook: str) -> bool:
+        if kind == "tp_btf":
+            return self._btf.has_tracepoint(hook)
+        if kind in {"cgroup_skb", "netfilter"}:
+            return True
+        return self._btf.has_func(hook)
+
+
+class Plan:
+    """The way that is used for each point. A refusal in the act moves a point to its next way.
+
+    Parameters
+    ----------
+    resolver
+        Judges the ways.
+    points
+        The points that are wanted.
+    forced
+        Point name → way name, for the points at which only one way may be used.
+
+    Raises
+    ------
+    UsageError
+        `forced` names a point or a way that the catalogue does not have.
+    """
+
+    def __init__(self, resolver: Resolver, points: Iterable[Point], forced: Mapping[str, str] | None = None) -> None:
+        self.points = list(points)
+        self.forced = dict(forced or {})
+        self._verdicts: dict[tuple[str, str], Grant] = {}
+        self._resolver = resolver
+        for name, way in self.forced.items():
+            _check_forced(name, way)
+
+    def chosen(self, point: Point) -> Way | None:
+        """Return the first way that is granted, or the forced one if it is."""
+        for way in point.ways:
+            if self._allowed(point, way) and self.verdict(point, way).granted:
+                return way
+        return None
+
+    def verdict(self, point: Point, way: Way) -> Grant:
+        """Return the judgement of a way, or the refusal that it met."""
+        key = (point.name, way.name)
+        if key not in self._verdicts:
+            self._verdicts[key] = self._resolver.judge(way)
+        return self._verdicts[key]
+
+    def refuse(self, program: str, verdict: Grant) -> bool:
+        """Take note that the kernel refused a program; False if no chosen way uses it."""
+        hit = False
+        for point in self.points:
+            way = self.chosen(point)
+            if way and program in (*way.programs, *way.helpers):
+                self._verdicts[point.name, way.name] = verdict
+                hit = True
+        return hit
+
+    def programs(self) -> dict[str, str]:
+        """Return program name → kind of all programs that the chosen ways need."""
+        kinds = {program: way.kind for point in POINTS.values() for way in point.ways for program in way.programs}
+        used = [way for point in self.points if (way := self.chosen(point))]
+        return {program: kinds[program] for way in used for program in (*way.programs, *way.helpers)}
+
+    def rows(self) -> list[PlanRow]:
+        """Return the plan as shown: for each point the chosen way, and the better ones with their reasons."""
+        return [row for point in self.points for row in self._point_rows(point)]
+
+    def _point_rows(self, point: Point) -> list[PlanRow]:
+        rows = []
+        chosen = self.chosen(point)
+        for way in point.ways:
+            if not self._allowed(point, way):
+                rows.append(PlanRow(point.name, way.name, "not needed", reason="another way is forced"))
+            elif way is chosen:
+                differs = way.differs if way is not point.ways[0] else ""
+                rows.append(PlanRow(point.name, way.name, "attached", differs=differs))
+                break
+            else:
+                verdict = self.verdict(point, way)
+                rows.append(
+                    PlanRow(point.name, way.name, "unavailable", reason=verdict.reason, next_step=verdict.next_step)
+                )
+        return rows
+
+    def _allowed(self, point: Point, way: Way) -> bool:
+        return self.forced.get(point.name, way.name) == way.name
+
+
+def _check_forced(name: str, way: str) -> None:
+    if name not in POINTS:
+        raise UsageError(f"There is no probe point {name}", f"The points are {', '.join(POINTS)}")
+    names = [each.name for each in POINTS[name].ways]
+    if way not in names:
+        raise UsageError(f"{name} has no way {way}", f"Its ways are {', '.join(names)}")
+
+
+__all__ = ["GRANTED", "Plan", "Resolver"]

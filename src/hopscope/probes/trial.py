@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Try every way of every probe point for real: load its programs, attach them, and take them away again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hopscope.analysis.snapshot import PointStatus, WayStatus
+from hopscope.bpf import object_path
+from hopscope.errors import KernelError
+from hopscope.libbpf import BpfObject
+from hopscope.probes.attach import attach, prepare
+from hopscope.probes.catalogue import POINTS
+from hopscope.probes.grants import GRANTED, Grant, refusal
+from hopscope.probes.resolve import Resolver
+
+if TYPE_CHECKING:
+    from hopscope.probes.catalogue import Point, Way
+
+
+def try_everything() -> list[PointStatus]:
+    """Return what each point's ways came to on this kernel.
+
+    Raises
+    ------
+    KernelError
+        The kernel has no BTF, or the programs are not built.
+    """
+    resolver = Resolver()
+    return [_try_point(resolver, point) for point in POINTS.values()]
+
+
+def _try_point(resolver: Resolver, point: Point) -> PointStatus:
+    verdicts = [_try_way(resolver, way) for way in point.ways]
+    chosen = next((way.name for way, verdict in zip(point.ways, verdicts, strict=True) if verdict.granted), None)
+    ways = [
+        WayStatus(way.name, verdict.granted, way.name == chosen, verdict.reason, verdict.next_step, way.differs)
+        for way, verdict in zip(point.ways, verdicts, strict=True)
+    ]
+    return PointStatus(point.name, point.marks, chosen, ways)
+
+
+def _try_way(resolver: Resolver, way: Way) -> Grant:
+    verdict = resolver.judge(way)
+    if not verdict.granted:
+        return verdict
+    try:
+        with BpfObject.open(object_path("rx")) as bpf:
+            for program in bpf.programs.values():
+                program.autoload = program.name in way.programs
+            for name in way.programs:
+                prepare(bpf.programs[name], way.kind)
+            bpf.load()
+            for name in way.programs:
+                attach(bpf.programs[name], way.kind)
+    except KernelError as error:
+        return refusal(error)
+    return GRANTED
