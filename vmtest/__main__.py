@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Run the kernel tests in other kernels: ``python -m vmtest [--kernel 6.12]... [-- COMMAND...]``."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vmtest import VmtestError, boot, kernels, results, setup, suite
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_SHOWN_LINES = 15
+
+
+def _arguments(argv: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m vmtest",
+        description="Boot Debian's kernels under QEMU, one after the other, and run the kernel tests in each.",
+    )
+    parser.add_argument("--kernel", action="append", default=[], metavar="LABEL", help="this one; default: all")
+    parser.add_argument("--list", action="store_true", help="show the kernels and which are on disk")
+    parser.add_argument("--requirements", action="store_true", help="print the Debian packages that this needs")
+    parser.add_argument("--setup", action="store_true", help="install those that are missing")
+    parser.add_argument("--refresh", action="store_true", help="fetch the newest packages even if there are some")
+    parser.add_argument("--out", type=Path, default=boot.REPOSITORY / "build" / "vmtest", help="folder for results")
+    parser.add_argument("--timeout", type=float, default=1800.0, metavar="SECONDS", help="for each kernel")
+    parser.add_argument("command", nargs="*", help="after --: what to run instead of the tests, in the source tree")
+    return parser.parse_args(argv)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Do what the command line says and return the exit code: 0 only if every kernel passed."""
+    arguments = _arguments(argv)
+    try:
+        chosen = kernels.select(arguments.kernel)
+        if arguments.requirements:
+            sys.stdout.write("\n".join(setup.REQUIREMENTS) + "\n")
+        elif arguments.setup:
+            setup.install()
+        elif arguments.list:
+            _list(chosen)
+        else:
+            return _run_all(chosen, arguments)
+    except VmtestError as exc:
+        sys.stderr.write(f"vmtest: {exc}\n")
+        return 1
+    return 0
+
+
+def _list(chosen: Sequence[kernels.Kernel]) -> None:
+    for kernel in chosen:
+        there = kernels.fetched(kernel, kernels.cache_folder())
+        state = f"{there.release} (package {there.version})" if there else "not fetched"
+        sys.stdout.write(f"{kernel.label:<6}{kernel.suite:<10}{state}\n")
+
+
+def _run_all(chosen: Sequence[kernels.Kernel], arguments: argparse.Namespace) -> int:
+    command = arguments.command or suite.pytest_command()
+    finished = []
+    refused = False
+    for kernel in chosen:
+        sys.stdout.write(f"== {kernel.label} (Debian {kernel.suite})\n")
+        sys.stdout.flush()
+        try:
+            finished.append(_run(kernel, command, arguments))
+        except VmtestError as exc:  # the others can still run
+            sys.stderr.write(f"vmtest: {kernel.label}: {exc}\n")
+            refused = True
+    if finished:
+        sys.stdout.write(f"\n{results.table(finished)}\nDetails are in {arguments.out}\n")
+    return 1 if refused or any(result.verdict != "passed" for result in finished) else 0
+
+
+def _run(kernel: kernels.Kernel, command: Sequence[str], arguments: argparse.Namespace) -> results.Result:
+    cache = kernels.cache_folder()
+    unpacked = None if arguments.refresh else kernels.fetched(kernel, cache)
+    if unpacked is None:
+        unpacked = kernels.fetch(kernel, cache)
+    folder = arguments.out / kernel.label
+    shutil.rmtree(folder, ignore_errors=True)  # what an earlier run left must not pass for this one's
+    outcome = boot.boot(unpacked, suite.guest_commands(command), folder, timeout_s=arguments.timeout, show=True)
+    result = results.read(unpacked, outcome, folder)
+    results.write(result, arguments.out / f"{kernel.label}.json")
+    if result.verdict in {"lost", "timeout"}:
+        why = f"ended after {arguments.timeout:.0f} s" if result.verdict == "timeout" else "the guest ended early"
+        sys.stderr.write(f"vmtest: {kernel.label}: {why}; its console ends so:\n{_last_words(folder)}\n")
+    return result
+
+
+def _last_words(folder: Path) -> str:
+    console = (folder / "console.txt").read_text(errors="replace").strip().splitlines()
+    return "\n".join(console[-_SHOWN_LINES:])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What runs in each kernel: the one place that says which tests, and what is asked of the kernel besides.
+
+A run leaves in its folder ``facts.txt`` (one ``name=value`` a line), ``probes.json`` (what ``hopscope probes --json``
+said there) and ``junit.xml`` (what the tests came to).
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from vmtest import VmtestError
+from vmtest.boot import GUEST_FOLDER, REPOSITORY
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# What differs between kernels, and is quick enough under emulation.
+TESTS: Final = (
+    "tests/collectors/test_rx_ways.py",
+    "tests/collectors/test_rx_counts.py",
+    "tests/collectors/test_rx_order.py",
+)
+FACTS_FILE: Final = "facts.txt"
+PROBES_FILE: Final = "probes.json"
+JUNIT_FILE: Final = "junit.xml"
+PROBES_TIMEOUT_S: Final = 300  # a verb that hangs must not cost the tests their time
+
+_FACTS: Final = f"""{{
+echo "release=$(uname -r)"
+echo "btf_bytes=$(stat -c %s /sys/kernel/btf/vmlinux 2>/dev/null || echo 0)"
+echo "module_btf=$(ls /sys/kernel/btf 2>/dev/null | grep -vc '^vmlinux$')"
+echo "kprobes=$(test -e /sys/kernel/tracing/kprobe_events && echo yes || echo no)"
+echo "tracers=$(cat /sys/kernel/tracing/available_tracers 2>/dev/null)"
+echo "lockdown=$(cat /sys/kernel/security/lockdown 2>/dev/null)"
+echo "clock=$(cat /sys/devices/system/clocksource/clocksource0/current_clocksource)"
+}} >{GUEST_FOLDER}/{FACTS_FILE}"""
+
+
+def pytest_command(repository: Path = REPOSITORY) -> list[str]:
+    """Return the command that runs the kernel tests, those of `TESTS` that the tree has.
+
+    Raises
+    ------
+    VmtestError
+        The tree has none of them.
+    """
+    there = [name for name in TESTS if (repository / name).exists()]
+    if not there:
+        raise VmtestError(f"none of {', '.join(TESTS)} is in {repository}. Name a command after --")
+    pytest = [sys.executable, "-m", "pytest", "-m", "root", "-q", "-p", "no:cacheprovider"]
+    return [*pytest, f"--junitxml={GUEST_FOLDER}/{JUNIT_FILE}", *there]
+
+
+def guest_commands(command: Sequence[str]) -> str:
+    """Return the shell script for the guest: facts, probe points, then `command`, whose exit code is the script's."""
+    hopscope = Path(sys.executable).with_name("hopscope")
+    ask = f"timeout {PROBES_TIMEOUT_S} {shlex.quote(str(hopscope))} probes --json"
+    probes = f"{ask} >{GUEST_FOLDER}/{PROBES_FILE} 2>{GUEST_FOLDER}/probes.err"
+    lines = [_FACTS, probes] if hopscope.exists() else [_FACTS]
+    return "\n".join([*lines, shlex.join(command)])
