@@ -140,3 +140,9 @@ struct user_pt_regs {
 #else
 #error "unknown target: add how its registers carry a function's arguments"
 #endif
+
+/* Kernel functions for BPF. */
+
+/* Since 6.2 (a35b9af4ec2c, fd264ca02094). */
+extern void *bpf_cast_to_kern_ctx(void *ctx) __attribute__((section(".ksyms"), weak));
+extern void *bpf_rdonly_cast(const void *pointer, u32 type_id) __attribute__((section(".ksyms"), weak));

@@ -3,6 +3,7 @@
  * user space loads one (hopscope.probes.catalogue has the table).
  */
 #include "rx_tcp.h"
+#include "rx_udp.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -118,6 +119,7 @@ INLINE void enter(struct sk_buff *skb, struct stamp *stamp, u64 head, u32 stage)
 	barrier();
 	stamp->stage = wanted ? stage : HOP_STAGE_UNWANTED;
 	stamp->spent = 0;
+	stamp->done = 0;
 	if (wanted) {
 		stamp->group = entry_group(cpu, dev);
 		stamp->first_ns = stamp->last_ns = bpf_ktime_get_ns();
@@ -132,7 +134,7 @@ INLINE int driver_hands_over(struct sk_buff *skb)
 	u64 head = address(skb->head);
 
 	if (!skb->skb_iif)
-		enter(skb, stamp_slot(head), head, HOP_STAGE_DRIVER);
+		enter(skb, stamp_take(head), head, HOP_STAGE_DRIVER);
 	return 0;
 }
 
@@ -179,7 +181,7 @@ int rx_core(u64 *ctx)
 	stamp = stamp_slot(head);
 	if (unlikely(stamp->head != head || stamp->stage > HOP_STAGE_DRIVER)) {
 		discard(HOP_RX_CORE, HOP_RX_NO_ENTRY);
-		enter(skb, stamp, head, HOP_STAGE_CORE);
+		enter(skb, stamp_take(head), head, HOP_STAGE_CORE);
 	} else if (stamp->stage == HOP_STAGE_DRIVER) {
 		stamp_pass(stamp, HOP_RX_CORE, HOP_STAGE_CORE, bpf_ktime_get_ns());
 	}
@@ -284,10 +286,6 @@ int rx_udp6_kprobe(struct pt_regs *ctx)
 	return reach(kprobe_head(ctx), HOP_RX_UDP, HOP_STAGE_L4);
 }
 
-/* Since 6.2 (a35b9af4ec2c, fd264ca02094). */
-extern void *bpf_cast_to_kern_ctx(void *ctx) __attribute__((section(".ksyms"), weak));
-extern void *bpf_rdonly_cast(const void *pointer, u32 type_id) __attribute__((section(".ksyms"), weak));
-
 #define IPPROTO_TCP 6
 #define IPPROTO_UDP 17
 #define MSG_PEEK 2
@@ -368,6 +366,7 @@ INLINE void tcp_queue(struct sock *sk, const struct arrival *arrival, bool trust
 		tcp_arrive(state, stamp, arrival, end_seq);
 	else
 		discard(HOP_RX_TCP_READ, HOP_RX_NO_MEMORY);
+	stamp->done = 1;
 }
 
 INLINE struct tcp_sock *tcp_sock_of(struct sock *sk)
@@ -432,56 +431,6 @@ int rx_tcp_queue_kprobe(struct pt_regs *ctx)
 	return 0;
 }
 
-/* The datagram of a socket that will be read next, for the hook at the return of the call that reads it: by then its memory
- * may carry another packet, so that its times are copied while it is still queued. With several threads that read one
- * socket, two datagrams that are read at the same time may be taken for one another.
- */
-struct udp_state {
-	u64 head; /* 0: the queue is empty */
-	u64 first_ns;
-	u64 last_ns;
-	u32 group;
-	u32 stage; /* HOP_STAGE_NONE: it has no stamp */
-};
-
-struct {
-	MAP_UINT(type, BPF_MAP_TYPE_SK_STORAGE);
-	MAP_UINT(map_flags, BPF_F_NO_PREALLOC);
-	MAP_TYPE(key, int);
-	MAP_TYPE(value, struct udp_state);
-} udp_states SEC(".maps");
-
-/* The reader takes from a queue of its own, and refills it from the socket's. */
-INLINE u64 udp_first_in_queue(struct sock *sk)
-{
-	struct udp_sock *udp = bpf_rdonly_cast(sk, core_type_id(struct udp_sock));
-	struct sk_buff *next = udp->reader_queue.next;
-
-	if ((u64)next == (u64)&udp->reader_queue) {
-		next = udp->inet.sk.sk_receive_queue.next;
-		if ((u64)next == (u64)&udp->inet.sk.sk_receive_queue)
-			return 0;
-	}
-	return address(next->head);
-}
-
-static __attribute__((noinline)) void udp_set_next(struct udp_state *state, struct sock *sk)
-{
-	u64 head = udp_first_in_queue(sk);
-	struct stamp *stamp = stamp_slot(head);
-
-	if (!head)
-		return;
-	state->first_ns = stamp->first_ns;
-	state->last_ns = stamp->last_ns;
-	state->group = stamp->group;
-	state->stage = stamp->stage;
-	barrier();
-	if (stamp->head != head)
-		state->stage = HOP_STAGE_NONE;
-	state->head = head;
-}
-
 INLINE int udp_queue(struct sock *sk, u64 head, u16 network, u16 transport)
 {
 	struct stamp *stamp = stamp_find(head, HOP_RX_UDP_QUEUE);
@@ -526,10 +475,13 @@ int rx_udp_queue_tp(u64 *ctx)
 	if (cfg_ready_records)
 		udp_queue(sk, head, cpu->network, cpu->transport);
 	state = bpf_sk_storage_get(&udp_states, sk, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	if (!state)
+	if (!state) {
 		discard(HOP_RX_UDP_READ, HOP_RX_NO_MEMORY);
-	else if (!state->head)
-		udp_set_next(state, sk);
+		return 0;
+	}
+	atomic_add(&state->fence, 1);
+	if (!state->head)
+		udp_queued(state, sk, head);
 	return 0;
 }
 
@@ -562,35 +514,15 @@ int rx_tcp_read_kprobe(struct pt_regs *ctx)
 	return 0;
 }
 
-static __attribute__((noinline)) void udp_read(u64 first_ns, u64 last_ns, u32 group, u32 stage)
-{
-	u64 from_ns = cfg_since_entry ? first_ns : last_ns;
-	u64 now_ns, switched_in_ns;
-
-	if (stage != HOP_STAGE_QUEUE) {
-		/* With a filter on the socket, a datagram that was not seen before it is not known to be wanted. */
-		if (cfg_defer)
-			return;
-		discard(HOP_RX_UDP_READ, HOP_RX_SKIPPED_STAGE);
-	}
-	group = reader_group(group);
-	now_ns = bpf_ktime_get_ns();
-	switched_in_ns = this_cpu()->switched_in_ns;
-	if (switched_in_ns > last_ns) {
-		record(HOP_RX_UDP_WAKE, group, from_ns, switched_in_ns);
-		if (!cfg_since_entry)
-			from_ns = switched_in_ns;
-	}
-	record(HOP_RX_UDP_READ, group, from_ns, now_ns);
-	record(HOP_RX_UDP_TOTAL, group, first_ns, now_ns);
-}
-
 INLINE int udp_consume(u64 head)
 {
 	struct stamp *stamp = stamp_find(head, HOP_RX_UDP_READ);
 
-	if (stamp && reader_wanted())
+	if (!stamp)
+		return 0;
+	if (reader_wanted())
 		udp_read(stamp->first_ns, stamp->last_ns, stamp->group, stamp->stage);
+	stamp->done = 1;
 	return 0;
 }
 
@@ -617,11 +549,16 @@ int rx_udp_read_tp(u64 *ctx)
 {
 	struct sock *sk = (void *)ctx[0];
 	struct udp_state *state;
+	u64 head;
 
 	if (sk->sk_protocol != IPPROTO_UDP || (s32)ctx[1] < 0 || (u32)ctx[2] & (MSG_PEEK | MSG_ERRQUEUE))
 		return 0;
-	state = bpf_sk_storage_get(&udp_states, sk, NULL, 0);
-	if (!state || !state->head) {
+	state = bpf_sk_storage_get(&udp_states, sk, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!state) {
+		discard(HOP_RX_UDP_READ, HOP_RX_NO_MEMORY);
+		return 0;
+	}
+	if (!udp_next_is_known(state)) {
 		if (complete())
 			discard(HOP_RX_UDP_READ, HOP_RX_UNSEEN);
 	} else if (state->stage == HOP_STAGE_NONE) {
@@ -629,11 +566,13 @@ int rx_udp_read_tp(u64 *ctx)
 	} else if (state->stage != HOP_STAGE_UNWANTED && reader_wanted()) {
 		udp_read(state->first_ns, state->last_ns, state->group, state->stage);
 	}
-	if (!state)
-		return 0;
 	/* In this order: a datagram that is queued meanwhile is found by one of the two sides. */
 	state->head = 0;
-	barrier();
-	udp_set_next(state, sk);
+	atomic_add(&state->fence, 1);
+	head = udp_first_in_queue(sk);
+	if (head)
+		udp_set_next(state, head);
+	else
+		state->emptied = 1;
 	return 0;
 }

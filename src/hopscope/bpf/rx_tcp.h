@@ -170,6 +170,20 @@ INLINE void tcp_push(struct tcp_state *state, struct stamp *stamp, u32 end_seq, 
 	state->reordered |= late;
 }
 
+/* A segment that was next in order, and yet did not move rcv_nxt, found no room. Its bytes come again. */
+static __attribute__((noinline)) void tcp_forget_refused(struct tcp_state *state, u32 rcv_nxt)
+{
+	for (u32 i = 0; i < HOP_SEGMENTS && state->produced != state->consumed; i++) {
+		struct segment *segment = segment_at(state, state->produced - 1);
+
+		if (segment->flags & SEGMENT_HOLE || !before(rcv_nxt, segment->end_seq))
+			break;
+		discard(HOP_RX_TCP_READ, HOP_RX_DUPLICATE);
+		state->produced--;
+	}
+	state->seen_seq = rcv_nxt;
+}
+
 static __attribute__((noinline)) void tcp_arrive(struct tcp_state *state, struct stamp *stamp,
 						 const struct arrival *arrival, u32 end_seq)
 {
@@ -183,6 +197,8 @@ static __attribute__((noinline)) void tcp_arrive(struct tcp_state *state, struct
 			return;
 		}
 	}
+	if (before(arrival->rcv_nxt, state->seen_seq))
+		tcp_forget_refused(state, arrival->rcv_nxt);
 	if (!late) {
 		state->filled_ns = now_ns;
 		state->seen_seq = end_seq;

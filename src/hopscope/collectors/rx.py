@@ -28,6 +28,7 @@ from hopscope.collectors.session import Session
 from hopscope.errors import KernelError, UsageError
 from hopscope.libbpf import Btf, possible_cpus
 from hopscope.probes.catalogue import POINTS
+from hopscope.probes.grants import lacks_socket_storage
 from hopscope.probes.resolve import Plan, Resolver
 
 if TYPE_CHECKING:
@@ -49,8 +50,6 @@ _STAGES: Final = {
     "rx.tcp_queue": HopRxStage.HOP_STAGE_QUEUE,
     "rx.udp_queue": HopRxStage.HOP_STAGE_QUEUE,
 }
-# The functions that need socket storage: what the verifier says where tracing programs have none.
-_STORAGE_HELPER: Final = "bpf_sk_storage_get"
 # What raw tracepoints call, from 6.1 on, when they keep a program from interrupting itself.
 _RECURSION_GUARD: Final = "bpf_prog_inc_misses_counter"
 _PROTOCOL_GROUPS: Final[dict[int, str]] = {HopProtocolGroup.HOP_GROUP_TCP: "tcp", HopProtocolGroup.HOP_GROUP_UDP: "udp"}
@@ -172,8 +171,8 @@ class RxCollector:
         bpf.maps["group_rows"].set_max_entries(rows)
 
     def _adapt(self, error: LoadError) -> bool:
-        """Tracing programs have had socket storage since 5.11 (8e4597c627fb): without it, hash by address."""
-        if self._storage and _STORAGE_HELPER in error.log:
+        """Without socket storage, the state of sockets is kept by their address."""
+        if self._storage and lacks_socket_storage(error):
             self._storage = False
             return True
         return False
@@ -190,6 +189,7 @@ class RxCollector:
         self._counters = bpf.maps["counters"].array()
         used = self._plan.programs()
         self._cost = CostMeter(program for program in bpf.programs.values() if program.name in used)
+        self._rows["max_ns"] = 0
         self._maxima = np.zeros(self._shape, np.int64)
         self._first = self._last = self._read()
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from hopscope.bpf import object_path
 from hopscope.errors import KernelError, LoadError
-from hopscope.libbpf import BpfObject
+from hopscope.libbpf import BpfObject, Btf
 from hopscope.probes.attach import attach, prepare
 
 KINDS: Final = ("tp_btf", "fentry", "fexit", "kprobe", "cgroup_skb", "netfilter")
@@ -37,12 +37,21 @@ def refusal(error: KernelError) -> Grant:
 
 
 def try_kind(kind: str) -> Grant:
-    """Load and attach an empty program of a kind, and take it away again."""
+    """Load and attach an empty program of a kind, and take it away again.
+
+    Raises
+    ------
+    KernelError
+        The programs are not built.
+    """
     name = f"feature_{kind}"
     if kind == "kprobe" and not _KPROBE_PMU.exists():
         return Grant(granted=False, reason="this kernel was built without kprobes (CONFIG_KPROBES)")
+    if kind == "netfilter" and not Btf.kernel().has_func("bpf_nf_link_attach"):
+        return Grant(granted=False, reason="this kernel has no BPF for netfilter (6.4, CONFIG_NETFILTER_BPF_LINK)")
+    path = object_path("features")
     try:
-        with BpfObject.open(object_path("features")) as bpf:
+        with BpfObject.open(path) as bpf:
             for program in bpf.programs.values():
                 program.autoload = program.name == name
             prepare(bpf.programs[name], kind)
@@ -51,6 +60,11 @@ def try_kind(kind: str) -> Grant:
     except KernelError as error:
         return refusal(error)
     return GRANTED
+
+
+def lacks_socket_storage(error: LoadError) -> bool:
+    """Say whether a program was refused because tracing programs have no socket storage (before 5.11, 8e4597c627fb)."""
+    return "bpf_sk_storage_get" in error.log
 
 
 def _last_words(log: str) -> str:

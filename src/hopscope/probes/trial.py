@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from hopscope.analysis.snapshot import PointStatus, WayStatus
 from hopscope.bpf import object_path
-from hopscope.errors import KernelError
+from hopscope.errors import KernelError, LoadError
 from hopscope.libbpf import BpfObject
 from hopscope.probes.attach import attach, prepare
 from hopscope.probes.catalogue import POINTS
-from hopscope.probes.grants import GRANTED, Grant, refusal
+from hopscope.probes.grants import GRANTED, Grant, lacks_socket_storage, refusal
 from hopscope.probes.resolve import Resolver
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ def try_everything() -> list[PointStatus]:
         The kernel has no BTF, or the programs are not built.
     """
     resolver = Resolver()
+    object_path("rx")  # or each way would say that it is missing
     return [_try_point(resolver, point) for point in POINTS.values()]
 
 
@@ -45,14 +46,31 @@ def _try_way(resolver: Resolver, way: Way) -> Grant:
     if not verdict.granted:
         return verdict
     try:
-        with BpfObject.open(object_path("rx")) as bpf:
-            for program in bpf.programs.values():
-                program.autoload = program.name in way.programs
-            for name in way.programs:
-                prepare(bpf.programs[name], way.kind)
-            bpf.load()
-            for name in way.programs:
-                attach(bpf.programs[name], way.kind)
+        _load_and_attach(way, socket_storage=True)
+    except LoadError as error:
+        if not lacks_socket_storage(error):
+            return refusal(error)
+        return _try_without_storage(way)
     except KernelError as error:
         return refusal(error)
     return GRANTED
+
+
+def _try_without_storage(way: Way) -> Grant:
+    try:
+        _load_and_attach(way, socket_storage=False)
+    except KernelError as error:
+        return refusal(error)
+    return GRANTED
+
+
+def _load_and_attach(way: Way, *, socket_storage: bool) -> None:
+    with BpfObject.open(object_path("rx")) as bpf:
+        for program in bpf.programs.values():
+            program.autoload = program.name in way.programs
+        for name in way.programs:
+            prepare(bpf.programs[name], way.kind)
+        bpf.set_const("cfg_socket_storage", int(socket_storage))
+        bpf.load()
+        for name in way.programs:
+            attach(bpf.programs[name], way.kind)

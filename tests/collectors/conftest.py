@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A network of our own, and the paths through it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from collectors.measure import PATH_NAMES, Way, way
+from hopscope.lab import Lab
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture
+def lab() -> Iterator[Lab]:
+    with Lab() as made:
+        yield made
+
+
+@pytest.fixture(params=PATH_NAMES)
+def path(request: pytest.FixtureRequest, lab: Lab) -> Way:
+    """Each way that packets can go in the lab: veth and lo, IPv4 and IPv6."""
+    return way(lab, request.param)
+
+
+@pytest.fixture(params=["veth-4", "lo-6"])
+def either(request: pytest.FixtureRequest, lab: Lab) -> Way:
+    """Both kinds of device and both versions of IP once, for what the two do not decide together."""
+    return way(lab, request.param)
+
+
+@pytest.fixture
+def veth(lab: Lab) -> Way:
+    return way(lab, "veth-4")

@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the accuracy tests share: a path with known traffic on it, a run on that path alone, and independent counts."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import signal
+import socket
+import subprocess
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from hopscope.collectors.rx import RxCollector
+from hopscope.collectors.rx_options import RxOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from hopscope.analysis.histogram import Histogram
+    from hopscope.analysis.snapshot import Snapshot
+    from hopscope.lab import Lab, Namespace
+
+MS = 1_000_000
+# Nothing here blocks for longer: a hung test is a failed one.
+TIMEOUT_S = 20.0
+_SO_RCVBUFFORCE = 33
+UDP_DATA_HOPS = ("rx.udp", "rx.udp_queue", "rx.udp_read", "rx.udp_total")
+TCP_DATA_HOPS = ("rx.tcp_queue", "rx.tcp_read", "rx.tcp_total")
+PATH_NAMES = ("veth-4", "veth-6", "lo-4", "lo-6")
+_ADDRESSES = {"veth-4": "10.77.0.2", "veth-6": "fd77::2", "lo-4": "127.0.0.1", "lo-6": "::1"}
+
+
+@dataclass(frozen=True)
+class Way:
+    """From where to where packets go."""
+
+    sender: Namespace
+    receiver: Namespace
+    host: str
+    ifname: str
+
+    @property
+    def family(self) -> socket.AddressFamily:
+        return socket.AF_INET6 if ":" in self.host else socket.AF_INET
+
+
+def way(lab: Lab, name: str) -> Way:
+    sender = lab.client if name.startswith("veth") else lab.server
+    return Way(sender, lab.server, _ADDRESSES[name], "server0" if name.startswith("veth") else "lo")
+
+
+def run(lab: Lab, **options: Any) -> RxCollector:  # noqa: ANN401 - whatever RxOptions takes
+    """Return a collector that sees the lab and nothing else of this machine."""
+    return RxCollector(RxOptions(namespaces=[lab.client.inode, lab.server.inode], **options))
+
+
+def histogram(snapshot: Snapshot, hop: str, **group: str) -> Histogram:
+    """Return the histogram of a hop and group; it must be there exactly once."""
+    (row,) = [row for row in snapshot.hops if row.hop == hop and row.group == group]
+    return row.histogram
+
+
+def counts(snapshot: Snapshot) -> dict[str, int]:
+    """Return the samples of each hop, the groups added up."""
+    result: dict[str, int] = {}
+    for row in snapshot.hops:
+        result[row.hop] = result.get(row.hop, 0) + row.histogram.count
+    return result
+
+
+def group_counts(snapshot: Snapshot, hop: str) -> dict[str, int]:
+    """Return the samples of each group of a hop that has any."""
+    return {
+        next(iter(row.group.values())): row.histogram.count
+        for row in snapshot.hops
+        if row.hop == hop and row.histogram.count
+    }
+
+
+def discarded(snapshot: Snapshot) -> dict[tuple[str, str], int]:
+    """Return hop and reason of what was discarded.
+
+    Without ``no_stamp``: where a packet without a stamp belongs to cannot be told, so that it may be another's on this
+    machine. One of ours would be missing in the counts.
+    """
+    return {key: count for key, count in all_discarded(snapshot).items() if key[1] != "no_stamp"}
+
+
+def all_discarded(snapshot: Snapshot) -> dict[tuple[str, str], int]:
+    return {(row.hop, row.reason): row.count for row in snapshot.discarded}
+
+
+def assert_each(snapshot: Snapshot, hops: tuple[str, ...], expected: int) -> None:
+    """Each of these hops has so many samples, and nothing of ours was discarded."""
+    found = counts(snapshot)
+    found = {hop: found[hop] for hop in hops}
+    assert found == dict.fromkeys(hops, expected), (found, all_discarded(snapshot))
+    assert discarded(snapshot) == {}, discarded(snapshot)
+
+
+@contextlib.contextmanager
+def udp_pair(path: Way, *, bind: str | None = None) -> Iterator[tuple[socket.socket, socket.socket]]:
+    """Yield a sender that is connected, and the receiver."""
+    with (
+        path.receiver.call(socket.socket, path.family, socket.SOCK_DGRAM) as receiver,
+        path.sender.call(socket.socket, path.family, socket.SOCK_DGRAM) as sender,
+    ):
+        receiver.bind((bind or path.host, 0))
+        sender.connect((path.host, receiver.getsockname()[1]))
+        receiver.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, 8 << 20)
+        limit(receiver)
+        yield sender, receiver
+
+
+@contextlib.contextmanager
+def tcp_pair(path: Way) -> Iterator[tuple[socket.socket, socket.socket]]:
+    """Yield the ends of a connection that sends each message at once: the one that connected first."""
+    with (
+        path.receiver.call(socket.create_server, (path.host, 0), family=path.family) as listener,
+        path.sender.call(socket.create_connection, listener.getsockname()[:2], TIMEOUT_S) as sender,
+        listener.accept()[0] as receiver,
+    ):
+        sender.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        limit(receiver)
+        limit(sender)
+        yield sender, receiver
+
+
+def limit(sock: socket.socket) -> None:
+    """Let no call block for ever, by the kernel's own time-out: Python's would poll first and read then."""
+    sock.settimeout(None)
+    seconds = int(TIMEOUT_S).to_bytes(8, "little") + bytes(8)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, seconds)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, seconds)
+
+
+def ping(sender: socket.socket, receiver: socket.socket, messages: int, len_bytes: int = 100) -> int:
+    """Send and read messages one by one, so that each is one packet; return how many the reader had."""
+    had = 0
+    for _ in range(messages):
+        sender.send(bytes(len_bytes))
+        had += len(receiver.recv(65_536)) == len_bytes
+    return had
+
+
+@contextlib.contextmanager
+def in_thread(act: Callable[[], object]) -> Iterator[None]:
+    """Run `act` beside the body; what it raises is raised here at the end."""
+    failures: list[BaseException] = []
+
+    def guarded() -> None:
+        try:
+            act()
+        except BaseException as error:  # noqa: BLE001 - handed to the test
+            failures.append(error)
+
+    thread = threading.Thread(target=guarded, daemon=True)
+    thread.start()
+    yield
+    thread.join(TIMEOUT_S)
+    assert not thread.is_alive()
+    if failures:
+        raise failures[0]
+
+
+class Tcpdump:
+    """Counts packets that arrive at an interface, from another point of view."""
+
+    def __init__(self, path: Way, expression: str) -> None:
+        argv = ["tcpdump", "-p", "-n", "-s", "128", "-i", path.ifname, "-w", "/dev/null", expression]
+        self._child = path.receiver.popen(argv, stderr=subprocess.PIPE, text=True)
+        self._on_lo = path.ifname == "lo"
+        self.packets = -1
+
+    def __enter__(self) -> Self:
+        assert self._child.stderr is not None
+        assert "listening on" in self._child.stderr.readline()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._child.send_signal(signal.SIGINT)
+        _, words = self._child.communicate(timeout=TIMEOUT_S)
+        # What the kernel's filter let pass, taken or not. On lo a tap sees each packet leave and arrive.
+        (passed,) = re.findall(r"(\d+) packets? received by filter", words)
+        self.packets = int(passed) // (2 if self._on_lo else 1)
+
+
+def udp_datagrams_read(path: Way) -> int:
+    """Return how many datagrams the kernel says were read in the receiving namespace."""
+    return path.receiver.call(_udp_in_datagrams, path.family)
+
+
+def _udp_in_datagrams(family: socket.AddressFamily) -> int:
+    folder = Path("/proc/thread-self/net")
+    if family == socket.AF_INET6:
+        values = dict(line.split() for line in (folder / "snmp6").read_text().splitlines())
+        return int(values["Udp6InDatagrams"])
+    names, numbers = (line.split() for line in (folder / "snmp").read_text().splitlines() if line.startswith("Udp:"))
+    return int(numbers[names.index("InDatagrams")])

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every way to attach a probe point gives the same counts; each is forced in turn, where this kernel grants it.
+
+`make vmtest` runs this on kernels that grant what the one at hand does not.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from collectors.measure import TCP_DATA_HOPS, UDP_DATA_HOPS, assert_each, counts, ping, run, tcp_pair, udp_pair, way
+from hopscope.probes.catalogue import RX
+from hopscope.probes.grants import GRANTED
+from hopscope.probes.trial import try_everything
+
+if TYPE_CHECKING:
+    from hopscope.analysis.snapshot import PointStatus
+    from hopscope.lab import Lab
+
+pytestmark = pytest.mark.root
+WAYS = [(point.name, each.name) for point in RX if len(point.ways) > 1 for each in point.ways]
+_MESSAGES = 23
+_DATAGRAMS = 101
+
+
+@pytest.fixture(scope="module")
+def points() -> dict[str, PointStatus]:
+    return {point.point: point for point in try_everything()}
+
+
+def test_every_point_has_a_way(points: dict[str, PointStatus]) -> None:
+    assert [point for point, status in points.items() if status.chosen is None] == []
+
+
+def test_what_is_refused_has_a_reason(points: dict[str, PointStatus]) -> None:
+    ways = [way for status in points.values() for way in status.ways]
+    assert [way.way for way in ways if not way.granted and not way.reason] == []
+    assert GRANTED.granted
+
+
+@pytest.mark.parametrize("path_name", ["veth-4", "veth-6"])
+@pytest.mark.parametrize(("point", "name"), WAYS)
+def test_each_way_counts_the_same(
+    lab: Lab, points: dict[str, PointStatus], point: str, name: str, path_name: str
+) -> None:
+    status = next(each for each in points[point].ways if each.way == name)
+    if not status.granted:
+        pytest.skip(f"{point} by {name}: {status.reason}")
+    path = way(lab, path_name)
+    with udp_pair(path) as (udp_sender, udp_reader), tcp_pair(path) as (tcp_sender, tcp_reader):
+        ports = [udp_reader.getsockname()[1], tcp_reader.getsockname()[1]]
+        with run(lab, ways={point: name}, ports=ports) as rx:
+            assert ping(udp_sender, udp_reader, _DATAGRAMS) == _DATAGRAMS
+            assert ping(tcp_sender, tcp_reader, _MESSAGES) == _MESSAGES
+            snapshot = rx.interval()
+    assert_each(snapshot, UDP_DATA_HOPS, _DATAGRAMS)
+    assert_each(snapshot, TCP_DATA_HOPS, _MESSAGES)
+    # Of TCP only the segments with data are known to be wanted: the socket says so when it takes them.
+    assert counts(snapshot)["rx.tcp"] == _MESSAGES
+    assert counts(snapshot)["rx.core"] == counts(snapshot)["rx.ip"] == _MESSAGES + _DATAGRAMS
+    attached = {row.point: row.way for row in snapshot.plan if row.status == "attached"}
+    assert attached[point] == name
