@@ -2,9 +2,9 @@
 # ARGS goes to the program behind a target: make test ARGS="tests/libbpf -k ring"
 
 VENV := .venv/bin
-C_FILES = $(shell find src/hopscope/bpf tests -name '*.[ch]')
+C_FILES = $(shell find src/hopscope/bpf bench tests -name '*.[ch]')
 .DEFAULT_GOAL := help
-.PHONY: help build run test lint layout layout-check format bench vmtest wheel clean
+.PHONY: help build run test lint layout layout-check format bench vmtest matrix wheel clean
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -46,7 +46,10 @@ bench: ## Measure hopscope's own cost (root)
 	@trap tools/give-back EXIT; tools/setup bench && $(VENV)/python -m bench $(ARGS)
 
 vmtest: ## Boot other kernels under QEMU and run the kernel tests there (root)
-	@trap tools/give-back EXIT; tools/setup vmtest && $(VENV)/python -m vmtest $(ARGS)
+	@trap tools/give-back EXIT; tools/setup vmtest && $(VENV)/python -m vmtest --setup && $(VENV)/python -m vmtest $(ARGS)
+
+matrix: ## Write docs/support-matrix.md from the results of the last vmtest and of this machine (root)
+	$(VENV)/python -m vmtest.matrix build/vmtest docs/support-matrix.md
 
 wheel: ## Build dist/*.whl with libbpf in it, install it into a fresh environment and check it
 	@tools/setup wheel

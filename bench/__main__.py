@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command: ``python -m bench [NAME...]``."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import platform
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from bench.tools import ToolError
+from build_bpf import BuildError
+from hopscope.errors import HopscopeError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+BENCHMARKS: Final = {
+    "hits": "cost of each run of each BPF program of rx, over an empty program",
+    "throughput": "what applications lose while rx runs, and while bpftrace does",
+    "reader": "CPU and memory of the process, time to start and to attach",
+    "ring": "cost of a record that is read in bulk, and by a callback",
+}
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the benchmarks that are named, or all."""
+    parser = argparse.ArgumentParser(
+        prog="python -m bench",
+        description="Measure hopscope's own cost. " + "; ".join(f"{name}: {what}" for name, what in BENCHMARKS.items()),
+    )
+    # No `choices`: argparse in 3.11 tests an empty list against them.
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(BENCHMARKS)}; all by default")
+    parser.add_argument("--rounds", type=int, metavar="N", help="turns of each benchmark; its own number by default")
+    options = parser.parse_args(argv)
+    unknown = [name for name in options.names if name not in BENCHMARKS]
+    if unknown:
+        parser.error(f"there is no benchmark {unknown[0]}; there are {', '.join(BENCHMARKS)}")
+    sys.stdout.write(machine() + "\n")
+    rounds = {} if options.rounds is None else {"rounds": options.rounds}
+    for name in options.names or BENCHMARKS:
+        sys.stdout.write(f"\n== {name}: {BENCHMARKS[name]}\n")
+        sys.stdout.flush()
+        try:
+            for text in importlib.import_module(f"bench.{name}").run(**rounds):
+                sys.stdout.write(text)
+                sys.stdout.flush()
+        except (HopscopeError, ToolError, BuildError) as error:
+            sys.stderr.write(f"bench {name}: {error}\n")
+            return error.exit_code if isinstance(error, HopscopeError) else 1
+    return 0
+
+
+def machine() -> str:
+    """Return what the figures depend on: kernel, CPU, and how busy the machine is with other things."""
+    models = [
+        line.partition(":")[2].strip()
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        if line.startswith("model name")
+    ]
+    cpu = models[0] if models else platform.machine()
+    busy = os.getloadavg()[0]
+    return f"Linux {platform.release()}, {len(os.sched_getaffinity(0))} CPUs ({cpu}), load before: {busy:.1f}"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``hits``: what one run of each BPF program of ``rx`` costs, over an empty program on the same hook.
+
+By the kernel's own statistics (BPF_ENABLE_STATS), under a saturating TCP stream and a flood of small datagrams, on lo.
+Windows with the empty programs, with ``rx``, and with ``rx`` grouped by interface take turns under the same traffic.
+The statistics' own two looks at the clock are in both, so that the difference is without them.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Final
+
+from bench.floor import Floor
+from bench.measure import Spread, table, turns
+from bench.traffic import LOADS, saturated
+from hopscope.collectors.cost import CostMeter
+from hopscope.collectors.rx import RxCollector
+from hopscope.collectors.rx_options import RxOptions
+from hopscope.lab import Namespace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from hopscope.analysis.snapshot import Overhead
+
+ROUNDS: Final = 8
+_WINDOW_S: Final = 0.6
+# For caches, and for sockets to have their state.
+_SETTLE_S: Final = 0.2
+_VARIANTS: Final = ("floor", "none", "interface")
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Of one program in one window: runs per second, and mean ns a run."""
+
+    per_s: float
+    ns: float
+
+
+Window = dict[str, Cost]
+
+
+def run(rounds: int = ROUNDS) -> Iterator[str]:
+    """Measure, and yield the report."""
+    overs, groupings = [], []
+    with Namespace() as namespace, TemporaryDirectory(prefix="hopscope-bench-") as scratch:
+        floor = Floor(Path(scratch))
+        for load, title in LOADS.items():
+            with saturated(namespace, load):
+                measured = _measured(floor, rounds)
+            yield f"{title}, median of {rounds} windows of {_WINDOW_S} s\n"
+            yield programs_table(measured) + "\n"
+            over, grouping = overall(measured)
+            yield summary(over, grouping) + "\n\n"
+            overs += over
+            groupings += grouping
+    yield "both loads\n" + summary(overs, groupings) + "\n"
+    yield "wanted: at most 70 over an empty program, at most 30 more grouped by interface\n"
+
+
+def over_floor(window: Window, floor: Window, weights: Window) -> float:
+    """Return the mean of ns over the floor, weighted by how often each program of `weights` ran; nan if none did."""
+    both = [name for name in weights if name in window and name in floor]
+    runs = sum(weights[name].per_s for name in both)
+    if not runs:
+        return float("nan")
+    return sum(weights[name].per_s * (window[name].ns - floor[name].ns) for name in both) / runs
+
+
+def overall(rounds: Iterable[Mapping[str, Window]]) -> tuple[list[float], list[float]]:
+    """Return for each round ns over the floor without grouping, and how much more they are with it."""
+    over, grouping = [], []
+    for windows in rounds:
+        plain = over_floor(windows["none"], windows["floor"], windows["none"])
+        over.append(plain)
+        grouping.append(over_floor(windows["interface"], windows["floor"], windows["none"]) - plain)
+    return over, grouping
+
+
+def summary(over: Iterable[float], grouping: Iterable[float]) -> str:
+    """Return the two lines that count."""
+    return (
+        f"all programs, weighted by hits: {Spread.of(over).shown()} ns over the empty ones\n"
+        f"grouped by interface:           {Spread.of(grouping).shown('+.1f')} ns more"
+    )
+
+
+def programs_table(rounds: Sequence[Mapping[str, Window]]) -> str:
+    """Lay out the programs, the one that costs most in all first."""
+    rows = []
+    for name in sorted({name for windows in rounds for name in windows["none"]}):
+        full = [windows for windows in rounds if all(name in windows[variant] for variant in _VARIANTS)]
+        if not full:
+            continue
+        per_s = Spread.of(windows["none"][name].per_s for windows in full).median
+        over = Spread.of(windows["none"][name].ns - windows["floor"][name].ns for windows in full)
+        cells = [f"{Spread.of(windows[variant][name].ns for windows in full).median:.0f}" for variant in _VARIANTS]
+        rows.append((per_s * over.median, [name, f"{per_s / 1e3:.1f}", *cells, over.shown(".0f")]))
+    rows.sort(key=lambda row: row[0], reverse=True)
+    head = ("program", "k hits/s", "empty", "ns/hit", "grouped", "over the empty one")
+    return table(head, [cells for _, cells in rows])
+
+
+def _measured(floor: Floor, rounds: int) -> list[dict[str, Window]]:
+    return [{variant: _window(floor, variant) for variant in order} for order in turns(_VARIANTS, rounds)]
+
+
+def _window(floor: Floor, variant: str) -> Window:
+    if variant == "floor":
+        with floor.attached() as programs:
+            time.sleep(_SETTLE_S)
+            meter = CostMeter(programs)
+            before = meter.read()
+            meter.sample(_WINDOW_S)
+            after = meter.read()
+            return _costs(meter.overhead(before, after), after.at_s - before.at_s)
+    with RxCollector(RxOptions(group_by=None if variant == "none" else variant)) as rx:
+        time.sleep(_SETTLE_S)
+        rx.interval()
+        rx.measure_cost(_WINDOW_S)
+        snapshot = rx.interval()
+        return _costs(snapshot.overhead, snapshot.duration_s)
+
+
+def _costs(overhead: Overhead, duration_s: float) -> Window:
+    """Return the programs that ran."""
+    return {
+        cost.name: Cost(cost.hits / duration_s, cost.ns_per_hit)
+        for cost in overhead.by_program
+        if cost.ns_per_hit is not None
+    }

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The load: the lab's workloads on the loopback device of a network namespace of our own, each end on its own CPU."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from hopscope.lab import Workload
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hopscope.lab import Namespace
+    from hopscope.lab.pace import Summary
+
+LOADS: Final = {"tcp": "saturating TCP stream", "udp": "flood of 64-byte UDP datagrams"}
+# However a benchmark ends, its traffic does so on its own.
+_LIMIT_S: Final = 300
+_UDP_BUFFER_BYTES: Final = 8 << 20
+# For sockets and their buffers to grow.
+_SETTLE_S: Final = 0.3
+_COUNTERS: Final = {"tcp": ("netstat", "IpExt:", "InOctets"), "udp": ("snmp", "Udp:", "InDatagrams")}
+
+
+@contextmanager
+def saturated(namespace: Namespace, load: str, *, cpus: int = 2) -> Iterator[tuple[int, int]]:
+    """Keep a load of :data:`LOADS` running during the block, its ends on 1 or 2 CPUs; yield the pids of both."""
+    extra = ("--rcvbuf", _UDP_BUFFER_BYTES) if load == "udp" else ()
+    with (
+        _server(namespace, f"{load}-sink", *extra, cpu=cpus - 1) as sink,
+        Workload(namespace, f"{load}-send", "127.0.0.1", sink.port, "--limit", _LIMIT_S) as sender,
+    ):
+        pin(sender.pid, 0)
+        yield sender.pid, sink.pid
+
+
+def pin(pid: int, index: int) -> None:
+    """Let a process run only on the CPU of this index among those that we may use, modulo their number."""
+    cpus = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(pid, {cpus[index % len(cpus)]})
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """What a TCP stream achieved: bytes a second, as the reader saw it."""
+
+    bytes_per_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Flood:
+    """What a flood of datagrams achieved: datagrams a second at either end."""
+
+    sent_per_s: float
+    received_per_s: float
+
+
+def stream(namespace: Namespace, seconds: float) -> Stream:
+    """Send on one TCP connection as fast as it goes, from one CPU to another."""
+    with _server(namespace, "tcp-sink") as sink:
+        _client(namespace, "tcp-send", sink, seconds)
+        read = sink.result()
+    return Stream(read.len_bytes / read.duration_s)
+
+
+def flood(namespace: Namespace, seconds: float) -> Flood:
+    """Send 64-byte datagrams as fast as it goes, from one CPU to another."""
+    with _server(namespace, "udp-sink", "--rcvbuf", _UDP_BUFFER_BYTES) as sink:
+        sent = _client(namespace, "udp-send", sink, seconds)
+        read = sink.stop()
+    return Flood(sent.messages / sent.duration_s, read.messages / read.duration_s)
+
+
+def per_cpu_second(namespace: Namespace, load: str, seconds: float) -> float:
+    """Return the bytes (tcp) or datagrams (udp) that are sent and read in a second of CPU time of both ends.
+
+    Both are on one CPU. On a machine with nothing else to do that is their rate; on a busy one it is what their rate
+    would be.
+    """
+    with saturated(namespace, load, cpus=1) as pids:
+        time.sleep(_SETTLE_S)
+        before, before_ns = received(namespace.pid, load), sum(map(cpu_ns, pids))
+        time.sleep(seconds)
+        after, after_ns = received(namespace.pid, load), sum(map(cpu_ns, pids))
+    return (after - before) / (after_ns - before_ns) * 1e9
+
+
+def received(pid: int, load: str) -> int:
+    """Return the bytes that a process's network namespace took in so far (tcp), or the datagrams read in it (udp)."""
+    file, line, column = _COUNTERS[load]
+    text = Path(f"/proc/{pid}/net/{file}").read_text(encoding="utf-8")
+    # Two lines with the same name: of the columns' names, and of their values.
+    names, values = (found.split() for found in text.splitlines() if found.startswith(line))
+    return int(values[names.index(column)])
+
+
+def cpu_ns(pid: int) -> int:
+    """Return the time that all threads of a process were on a CPU, by the scheduler's account."""
+    paths = Path(f"/proc/{pid}/task").glob("*/schedstat")
+    return sum(int(path.read_text(encoding="utf-8").split()[0]) for path in paths)
+
+
+def ask(namespace: Namespace, seconds: float, *, cpus: int) -> Summary:
+    """Send 64-byte requests on one connection, each after the reply to the last, between processes on 1 or 2 CPUs."""
+    with _server(namespace, "tcp-echo", cpu=cpus - 1) as echo:
+        return _client(namespace, "tcp-rr", echo, seconds)
+
+
+def _server(namespace: Namespace, *arguments: str | float, cpu: int = 1) -> Workload:
+    server = Workload(namespace, *arguments, "--limit", _LIMIT_S)
+    pin(server.pid, cpu)
+    return server
+
+
+def _client(namespace: Namespace, name: str, server: Workload, seconds: float) -> Summary:
+    with Workload(namespace, name, "127.0.0.1", server.port, "--duration", seconds) as client:
+        pin(client.pid, 0)
+        return client.result()
