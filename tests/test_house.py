@@ -187,7 +187,7 @@ def test_program_of_another_process_is_not_ours(monkeypatch: pytest.MonkeyPatch)
         assert other.stdout.readline() == b"loaded\n"
         ours = leftovers.left_since(before, patience_s=0)
         monkeypatch.setattr(leftovers, "descendants", dict)
-        theirs = leftovers.left_since(before, patience_s=0)
+        theirs = leftovers.left_since(before)
         assert other.stdin is not None
         other.stdin.close()
     assert any(name.startswith("BPF prog") for name in ours)

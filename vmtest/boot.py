@@ -45,7 +45,7 @@ _KERNEL_OPTIONS: Final = (
     "cryptomgr.notests",
 )
 _QEMU_OPTIONS: Final = (
-    # One thread for both CPUs: with a thread each, QEMU 7.2 now and then lets one run the int3 that the other has already
+    # One thread for both CPUs: with a thread each, QEMU 7.2 now and then lets one run the int3 that the other has
     # taken away again while it patched a tracepoint's jump label, and the guest panics.
     *("-accel", "tcg,thread=single,tb-size=512"),
     *("-cpu", "max,svm=off,la57=off,xlevel=0x80000008"),

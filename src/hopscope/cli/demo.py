@@ -4,9 +4,13 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import sys
 from typing import TYPE_CHECKING
 
 import click
+
+from hopscope.cli.seconds import Seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,8 +21,8 @@ _SLEEP_MS = 5
 _GRACE_S = 5
 
 
-@click.command("demo")
-@click.option("-d", "--duration", type=click.FloatRange(1, 60), default=5.0, show_default=True, help="Seconds.")
+@click.command("demo", short_help="Measure traffic of its own, and explain the result.")
+@click.option("-d", "--duration", type=Seconds(1, 60), default=5.0, show_default=True, help="Measure for so long.")
 def command(*, duration: float) -> int:
     """Measure traffic of hopscope's own, and explain what is seen.
 
@@ -33,16 +37,24 @@ def command(*, duration: float) -> int:
     from hopscope.views.reading import explain  # noqa: PLC0415
 
     require_rights()
-
-    click.echo(
-        f"Two namespaces, joined by a veth pair, for {duration:g} seconds: requests and replies over TCP,\n"
-        f"and 100 datagrams/s over UDP to a reader that sleeps {_SLEEP_MS} ms before it reads each.\n"
+    _say(
+        f"Two namespaces, joined by a veth pair, for {duration:g} seconds: requests and replies over TCP, and 100 "
+        f"datagrams a second over UDP to a reader that sleeps {_SLEEP_MS} ms before it reads each.\n"
     )
     with Lab() as lab, _traffic(lab, duration + _GRACE_S):
         collector = RxCollector(RxOptions(namespaces=[lab.client.inode, lab.server.inode]))
         code = run(collector, Output("table"), interval_s=duration, duration_s=duration)
-        click.echo(explain(collector.total()))
+        _say(explain(collector.total()), indent=4)
     return code
+
+
+def _say(text: str, indent: int = 0) -> None:
+    """Print paragraphs in lines that fit; what does not is continued after so many blanks."""
+    from hopscope.views.terminal import Terminal  # noqa: PLC0415
+
+    terminal = Terminal.of(sys.stdout, os.environ)
+    for line in text.split("\n"):
+        click.echo("\n".join(terminal.fold(line, indent=indent)))
 
 
 @contextlib.contextmanager

@@ -11,8 +11,9 @@ import sys
 import threading
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TextIO
 
+from hopscope.cli.stop import Stop, stop_on_signal
 from hopscope.errors import UsageError
 from hopscope.views.histogram import render_histograms
 from hopscope.views.json_lines import line, to_json
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 # The part of an interval in which the kernel measures our programs, and its limit.
 _COST_SHARE: Final = 0.05
 _COST_WINDOW_S: Final = 0.05
+# How long a command may take to end by itself, and when it is asked to.
+_MOMENT_S: Final = 1.0
+_GRACE_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +56,10 @@ class Output:
             render = render_histograms if self.style == "histogram" else render_table
             self._print(render(snapshot, _terminal()))
 
+    def wants_total(self, reports: int) -> bool:
+        """Tell whether the whole is to be shown at the end: programs count on it, people do not need it after one."""
+        return self.style == "json" or reports > 1
+
     @staticmethod
     def _print(text: str) -> None:
         sys.stdout.write(text + "\n\n")
@@ -71,28 +79,38 @@ def run(
     Returns
     -------
     int
-        The exit code: the command's, if there is one.
+        The exit code: that of the command, as a shell gives it, unless the command was ended because the time was over.
 
     Raises
     ------
     UsageError
         The command cannot be started.
     """
-    with _stop_on_signal() as stop, collector, _running(command, stop) as child:
+    # What reads JSON from us must not find the command's words in it.
+    command_output = sys.stderr if output.style == "json" else None
+    with stop_on_signal() as stop, collector, _running(command, stop, command_output) as child:
         output.plan(collector.plan())
         reports = 0
         end_s = time.monotonic() + duration_s if duration_s else float("inf")
         tick_s = time.monotonic()
-        while not stop.is_set() and tick_s < end_s:
+        stopped = False
+        while not stopped and tick_s < end_s:
             tick_s = min(tick_s + interval_s, end_s)
             window_s = min(interval_s * _COST_SHARE, _COST_WINDOW_S)
-            stop.wait(max(tick_s - window_s - time.monotonic(), 0))
+            # Asked before the counters are read: a stop that comes later gets a report of its own, or what was seen up
+            # to then would be missing.
+            stopped = stop.wait(max(tick_s - window_s - time.monotonic(), 0))
             collector.measure_cost(window_s)
             output.show(collector.interval())
             reports += 1
-        if reports > 1:
+        if output.wants_total(reports):
             output.show(collector.total())
-    return child.returncode if child else 0
+        time_is_over = not stopped and child is not None and child.poll() is None
+    return 0 if child is None or time_is_over else _as_a_shell_says(child.returncode)
+
+
+def _as_a_shell_says(code: int) -> int:
+    return 128 - code if code < 0 else code
 
 
 def _terminal() -> Terminal:
@@ -100,40 +118,30 @@ def _terminal() -> Terminal:
 
 
 @contextlib.contextmanager
-def _stop_on_signal() -> Iterator[threading.Event]:
-    """Yield an event that SIGINT and SIGTERM set; the handlers before are put back."""
-    stop = threading.Event()
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    for number in before:
-        signal.signal(number, lambda *_: stop.set())
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-@contextlib.contextmanager
-def _running(command: Sequence[str], stop: threading.Event) -> Iterator[subprocess.Popen[bytes] | None]:
+def _running(command: Sequence[str], stop: Stop, output: TextIO | None) -> Iterator[subprocess.Popen[bytes] | None]:
     """Start the command, set `stop` when it ends, and end it when we do."""
     if not command:
         yield None
         return
     try:
-        child = subprocess.Popen(command)
+        child = subprocess.Popen(command, stdout=output)
     except OSError as error:
         raise UsageError(
-            f"{command[0]} cannot be started: {error.strerror}", "Give a program and its arguments"
+            f"{command[0] or 'An empty name'} cannot be started: {error.strerror}", "Give a program and its arguments"
         ) from error
 
     def wait_and_stop() -> None:
         child.wait()
         stop.set()
 
-    threading.Thread(target=wait_and_stop, daemon=True).start()
+    waiter = threading.Thread(target=wait_and_stop, name="hopscope-command", daemon=True)
+    waiter.start()
     try:
         yield child
     finally:
-        if child.poll() is None:
-            child.terminate()
-        child.wait()
+        if stop.signal == signal.SIGINT:
+            waiter.join(_MOMENT_S)  # the terminal's Ctrl-C has reached the command, too
+        child.terminate()
+        waiter.join(_GRACE_S)
+        child.kill()
+        waiter.join()

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import importlib
 import os
 import sys
@@ -14,6 +16,12 @@ from hopscope import __version__
 from hopscope.errors import HopscopeError
 
 VERBS: Final = ("rx", "probes", "demo")
+
+# What writing to a full or broken output says; anything else that goes wrong with a file is a bug of ours.
+_UNWRITABLE: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
+
+# As a shell says of a process that SIGPIPE ended.
+_NOBODY_READS: Final = 141
 
 
 class _Verbs(click.Group):
@@ -30,35 +38,66 @@ class _Verbs(click.Group):
         command: click.Command = importlib.import_module(f"hopscope.cli.{cmd_name}").command
         return command
 
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:  # click would make it a failure
+            _forget_output()
+            return _NOBODY_READS
 
-@click.command(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+
+@click.command(
+    cls=_Verbs,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(__version__, prog_name="hopscope")
-def cli() -> None:
+@click.pass_context
+def cli(ctx: click.Context) -> None:
     """Show where packets spend their time in the Linux network stack, hop by hop."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
 
 
 def main() -> None:
     """Run the command line and exit.
 
-    Exit codes: 0 well, 1 failed, 2 wrong usage, 77 a right is missing, or that of the command given after ``--``.
+    Exit codes: 0 well, 1 failed, 2 wrong usage, 77 a right is missing, 130 interrupted before there was anything to
+    report, 141 nobody reads the output, or that of the command given after ``--``.
     """
+    if sys.stdout is None:  # and its number is free for the next file, whichever that is
+        _complain("Standard output is closed. Send it to a file, a pipe or /dev/null")
+        sys.exit(1)
     try:
-        code = cli(standalone_mode=False)
-        sys.stdout.flush()
+        code = cli(prog_name="hopscope", standalone_mode=False)
     except HopscopeError as error:
         _complain(str(error))
         code = error.exit_code
     except click.ClickException as error:
-        error.show()
+        _complain(_one_sentence(error))
         code = error.exit_code
     except click.Abort:
         code = 130
-    except BrokenPipeError:
-        # The reader of our output went away: nothing is left to say, and Python must not try at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 141
+    except OSError as error:
+        if error.errno not in _UNWRITABLE:
+            raise
+        _forget_output()
+        _complain(f"The output cannot be written: {error.strerror}. Send it elsewhere, or make room")
+        code = 1
     sys.exit(code)
 
 
+def _one_sentence(error: click.ClickException) -> str:
+    what = error.format_message().replace("\n", " ").rstrip(".")
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    return f"{what}. See {context.command_path if context else 'hopscope'} --help"
+
+
 def _complain(sentence: str) -> None:
-    click.echo(f"hopscope: {sentence}", err=True)
+    with contextlib.suppress(OSError):  # nobody listens
+        click.echo(f"hopscope: {sentence}", err=True)
+
+
+def _forget_output() -> None:
+    """Keep Python from writing what is left in its buffer when it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

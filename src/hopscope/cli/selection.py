@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import ipaddress
+import itertools
+import re
 import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,11 +13,29 @@ from typing import TYPE_CHECKING
 from hopscope.errors import KernelError, UsageError
 from hopscope.probes import netns
 from hopscope.probes.attach import cgroup_root
+from hopscope.probes.host import in_initial_namespace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
+
+    from hopscope.probes.netns import Namespace
 
 _COMM_LENGTH = 15
+
+
+def shown(given: Mapping[str, Iterable[object]]) -> dict[str, str]:
+    """Return filter → its values as the user wrote them, without filters that have none.
+
+    Raises
+    ------
+    UsageError
+        A value is empty.
+    """
+    texts = {name: [str(value) for value in values] for name, values in given.items()}
+    for name, values in texts.items():
+        if "" in values:
+            raise UsageError(f"--{name} is empty", "Give it a value, or leave it out")
+    return {name: ", ".join(values) for name, values in texts.items() if values}
 
 
 def namespaces(names: Iterable[str]) -> list[int]:
@@ -26,7 +46,7 @@ def namespaces(names: Iterable[str]) -> list[int]:
     UsageError
         There is no such namespace.
     """
-    return [_namespace(name) for name in names]
+    return [_namespace(name).inode for name in names]
 
 
 def interfaces(names: Iterable[str]) -> list[tuple[int, int]]:
@@ -57,12 +77,16 @@ def pids(numbers: Iterable[int]) -> list[int]:
     Raises
     ------
     UsageError
-        There is no such process.
+        There is no such process, it is a thread of one, or the numbers that we see are not the host's.
     """
     numbers = list(numbers)
+    if numbers and not in_initial_namespace("pid"):
+        raise UsageError(
+            "--pid takes the host's process numbers, which this container does not see",
+            "Use --comm or --cgroup, or run hopscope outside of it",
+        )
     for number in numbers:
-        if not Path(f"/proc/{number}").exists():
-            raise UsageError(f"There is no process {number}", "`pgrep -a NAME` finds the pid of a program")
+        _check_process(number)
     return numbers
 
 
@@ -100,34 +124,57 @@ def ways(texts: Iterable[str]) -> dict[str, str]:
     return {point: way for point, _, way in parts}
 
 
-def _namespace(name: str) -> int:
+def _check_process(number: int) -> None:
+    try:
+        status = Path(f"/proc/{number}/status").read_text(errors="replace")
+    except OSError as error:
+        raise UsageError(f"There is no process {number}", "`pgrep -a NAME` finds the pid of a program") from error
+    found = re.search(r"^Tgid:\s*(\d+)$", status, re.MULTILINE)
+    if found and int(found[1]) != number:
+        raise UsageError(f"{number} is a thread of process {found[1]}", f"Give --pid {found[1]}")
+
+
+def _namespace(name: str) -> Namespace:
     known = netns.namespaces()
     for each in known.values():
         if name in {each.name, str(each.inode)}:
-            return each.inode
-    paths = [Path(f"/proc/{name}/ns/net")] if name.isdigit() else [Path(name)] if "/" in name else []
-    for path in paths:
-        if path.exists():
-            return path.stat().st_ino
-    shown = ", ".join(sorted(each.name for each in known.values()))
+            return each
+    path = Path(f"/proc/{name}/ns/net") if name.isdecimal() else Path(name)
+    if name.isdecimal() or "/" in name:
+        try:
+            return netns.at(path)
+        except (FileNotFoundError, NotADirectoryError):
+            pass
+        except OSError as error:
+            raise UsageError(
+                f"{name} cannot be taken for a network namespace: {error.strerror}", "Give its name, a pid or an inode"
+            ) from error
+    names = ", ".join(sorted(each.name for each in known.values()))
     raise UsageError(
-        f"There is no network namespace {name}", f"Those in use are {shown}; a pid or an inode will do, too"
+        f"There is no network namespace {name}", f"Those in use are {names}; a pid or an inode will do, too"
     )
 
 
 def _interface(name: str) -> list[tuple[int, int]]:
     device, _, namespace = name.partition("@")
-    known = netns.namespaces()
-    wanted = {_namespace(namespace)} if namespace else known.keys()
+    wanted = [_namespace(namespace)] if namespace else list(netns.namespaces().values())
     found: list[tuple[int, int]] = []
     seen: set[str] = set()
-    for inode in wanted & known.keys():
-        devices = {text: index for index, text in netns.inside(known[inode].path, socket.if_nameindex)}
+    closed: list[str] = []
+    for each in wanted:
+        try:
+            devices = {text: index for index, text in netns.inside(each.path, socket.if_nameindex)}
+        except FileNotFoundError:
+            continue  # it went away between the look and the step inside
+        except OSError:
+            closed.append(each.name)
+            continue
         seen |= devices.keys()
         if device in devices:
-            found.append((devices[device], inode))
+            found.append((devices[device], each.inode))
     if not found:
-        raise UsageError(f"There is no interface {name}", f"Those in use are {', '.join(sorted(seen))}")
+        hint = f"; {', '.join(closed)} cannot be entered without CAP_SYS_ADMIN" if closed else ""
+        raise UsageError(f"There is no interface {name}", f"Those in use are {', '.join(sorted(seen))}{hint}")
     return found
 
 
@@ -136,13 +183,20 @@ def _cgroup(name: str) -> int:
         root = cgroup_root()
     except KernelError as error:
         raise UsageError(f"cgroup {name} cannot be looked up: {error.what}", error.next_step) from error
-    if name.isdigit():
-        if any(path.stat().st_ino == int(name) for path in (root, *root.rglob("*/"))):
+    if name.isdecimal():
+        if any(_inode(path) == int(name) for path in itertools.chain([root], root.rglob("*/"))):
             return int(name)
         raise UsageError(f"There is no cgroup with id {name}", f"The id is the inode of its directory below {root}")
     path = Path(name)
     if not path.is_relative_to(root):
         path = root / name.lstrip("/")
-    if not path.is_dir():
+    if not path.is_dir() or path.stat().st_dev != root.stat().st_dev:
         raise UsageError(f"There is no cgroup {name}", f"Give its path below {root}, or its id")
     return path.stat().st_ino
+
+
+def _inode(path: Path) -> int | None:
+    try:
+        return path.stat().st_ino
+    except OSError:
+        return None  # removed meanwhile

@@ -137,7 +137,7 @@ class Btf(TypeTable):
 def _kernel() -> Btf:
     if not KERNEL_BTF.exists():
         raise KernelError(
-            f"this kernel has no BTF ({KERNEL_BTF} is missing)",
+            f"This kernel has no BTF ({KERNEL_BTF} is missing)",
             "Boot a kernel that was built with CONFIG_DEBUG_INFO_BTF=y, as those of the distributions are",
         )
     return Btf.of_object(KERNEL_BTF)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from hopscope.errors import KernelError, LoadError
 from hopscope.probes import netns
+from hopscope.probes.host import read_mounts
 
 if TYPE_CHECKING:
     from hopscope.libbpf import Link, Program
@@ -40,12 +41,10 @@ def attach(program: Program, kind: str) -> list[Link]:
     Raises
     ------
     LoadError
-        The kernel refuses.
-    KernelError
-        There is nothing to attach it to.
+        The kernel refuses, or there is nothing to attach it to.
     """
     if kind == "cgroup_skb":
-        fd = os.open(cgroup_root(), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fd = _open_cgroup_root(program)
         try:
             return [program.attach_cgroup(fd)]
         finally:
@@ -55,19 +54,26 @@ def attach(program: Program, kind: str) -> list[Link]:
     return [program.attach()]
 
 
-def cgroup_root(mountinfo: Path = Path("/proc/self/mountinfo")) -> Path:
-    """Return where the cgroup version 2 hierarchy is mounted.
+def cgroup_root(root: Path = Path("/")) -> Path:
+    """Return where the cgroup version 2 hierarchy is mounted, all of it rather than a part.
+
+    Parameters
+    ----------
+    root
+        The folder that has ``proc``.
 
     Raises
     ------
     KernelError
         It is not.
     """
-    for line in mountinfo.read_text().splitlines():
-        fields, _, filesystem = line.partition(" - ")
-        if filesystem.split()[0] == "cgroup2":
-            return Path(fields.split()[4].encode().decode("unicode_escape"))
-    raise KernelError("cgroup version 2 is not mounted", "Run `mount -t cgroup2 none /sys/fs/cgroup`")
+    found = [mount for mount in read_mounts(root) if mount.kind == "cgroup2"]
+    if not found:
+        raise KernelError(
+            "cgroup version 2 is not mounted",
+            "Mount it: mkdir -p /run/cgroup2 && mount -t cgroup2 cgroup2 /run/cgroup2",
+        )
+    return Path(next((mount for mount in found if mount.root == "/"), found[0]).point)
 
 
 class EveryNamespace:
@@ -97,6 +103,16 @@ class EveryNamespace:
             except LoadError:
                 if not self._links:
                     raise
+
+
+def _open_cgroup_root(program: Program) -> int:
+    try:
+        return os.open(cgroup_root(), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except KernelError as error:
+        raise LoadError(error.what, error.next_step, program=program.name) from error
+    except OSError as error:
+        what = f"{error.filename} cannot be opened: {error.strerror}"
+        raise LoadError(what, errno=error.errno or 0, program=program.name) from error
 
 
 def _attach_first(program: Program, family: int) -> Link:

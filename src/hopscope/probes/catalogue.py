@@ -218,3 +218,5 @@ RX: Final = (
 )
 
 POINTS: Final = {point.name: point for point in RX}
+# By program: what it must be loaded and attached as.
+PROGRAM_KINDS: Final = {program: way.kind for point in RX for way in point.ways for program in way.programs}

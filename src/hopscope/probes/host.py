@@ -23,8 +23,8 @@ MACHINES: Final = ("x86_64", "aarch64")
 CAPABILITIES: Final = {"CAP_NET_ADMIN": 12, "CAP_SYS_ADMIN": 21, "CAP_PERFMON": 38, "CAP_BPF": 39}
 ATTACH: Final = ("CAP_BPF", "CAP_PERFMON", "CAP_NET_ADMIN")
 
-# include/linux/proc_ns.h: PROC_USER_INIT_INO, PROC_CGROUP_INIT_INO; the numbers of the host's own namespaces.
-INITIAL_NAMESPACES: Final = {"user": 0xEFFFFFFD, "cgroup": 0xEFFFFFFB}
+# include/linux/proc_ns.h: PROC_USER_INIT_INO, PROC_CGROUP_INIT_INO, PROC_PID_INIT_INO; the host's own namespaces.
+INITIAL_NAMESPACES: Final = {"user": 0xEFFFFFFD, "cgroup": 0xEFFFFFFB, "pid": 0xEFFFFFFC}
 
 # Read by a few instructions. Others (hpet, acpi_pm) are device registers, at about a microsecond each, or (jiffies)
 # advance by milliseconds.
@@ -126,11 +126,11 @@ def _rights(root: Path) -> HostFact:
     missing = [] if "CAP_SYS_ADMIN" in held else [name for name in ATTACH if name not in held]
     uid = int(fields["Uid"].split()[1])
     value = f"{'root' if uid == 0 else f'user {uid}'}, {_held(held)}"
-    if not _initial(root, "user"):
+    if not in_initial_namespace("user", root):
         value += "; but in a user namespace, whose rights do not count for BPF"
         return HostFact("rights", value, ok=False, next_step="Run hopscope as root of the host")
     if missing:
-        return HostFact("rights", value, ok=False, next_step=_how_to_get(missing, uid))
+        return HostFact("rights", value, ok=False, next_step=how_to_get(missing, uid))
     if "CAP_SYS_ADMIN" not in held:
         value += "; without CAP_SYS_ADMIN the cost of BPF programs is not counted, other namespaces cannot be entered"
     return HostFact("rights", value, ok=True)
@@ -141,13 +141,15 @@ def _held(held: set[str]) -> str:
     return ", ".join(names) if names else f"none of {', '.join(ATTACH)}"
 
 
-def _how_to_get(missing: list[str], uid: int) -> str:
+def how_to_get(missing: list[str], uid: int) -> str:
+    """Return the next step of a user who lacks capabilities."""
     if uid != 0:
         return "Run hopscope as root: sudo hopscope"
     return f"Give root the missing {' and '.join(missing)} (a container: --cap-add, or --privileged)"
 
 
-def _initial(root: Path, kind: str) -> bool:
+def in_initial_namespace(kind: str, root: Path = Path("/")) -> bool:
+    """Tell whether this process is in the host's own namespace of a kind of :data:`INITIAL_NAMESPACES`."""
     try:
         link = (root / "proc/self/ns" / kind).readlink()
     except OSError:
@@ -247,7 +249,7 @@ def _cgroup(root: Path, mounts: list[Mount]) -> HostFact:
         value = "not mounted: cgroup hooks, filters and groups need it"
         return HostFact("cgroup v2", value, ok=False, next_step=_MOUNT_CGROUP)
     whole = next((mount for mount in found if mount.root == "/"), None)
-    if whole is not None and _initial(root, "cgroup"):
+    if whole is not None and in_initial_namespace("cgroup", root):
         return HostFact("cgroup v2", whole.point, ok=True)
     point = (whole or found[0]).point
     return HostFact(

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import ctypes
+import errno
+import fcntl
 import functools
 import os
 import threading
@@ -15,7 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _CLONE_NEWNET: Final = 0x40000000
+# include/uapi/linux/nsfs.h
+_NS_GET_NSTYPE: Final = 0xB703
 _NAMED: Final = Path("/run/netns")
+_OWN: Final = Path("/proc/thread-self/ns/net")
 
 T = TypeVar("T")
 
@@ -43,18 +48,38 @@ class Namespace:
 def namespaces() -> dict[int, Namespace]:
     """Return the namespaces that have a process or a name, by inode."""
     found: dict[int, Namespace] = {}
+    device = _device()
     for path in _candidates():
         try:
-            inode = path.stat().st_ino
+            status = path.stat()
         except OSError:
             continue  # the process ended, or it is not ours to look at
-        if inode not in found:
-            found[inode] = Namespace(inode, _name(path), path)
+        # A name stays behind as an empty file where the mount on it was lost.
+        if status.st_dev == device and status.st_ino not in found:
+            found[status.st_ino] = Namespace(status.st_ino, _name(path), path)
     return found
+
+
+def at(path: Path) -> Namespace:
+    """Return the namespace that a file stands for.
+
+    Raises
+    ------
+    OSError
+        There is no such file, it is closed to us, or (EINVAL) it is no network namespace.
+    """
+    status = path.stat()
+    if status.st_dev == _device():  # anything else might block when it is opened
+        with path.open("rb") as file:
+            if fcntl.ioctl(file, _NS_GET_NSTYPE) == _CLONE_NEWNET:
+                return Namespace(status.st_ino, str(path), path)
+    raise OSError(errno.EINVAL, "not a network namespace", str(path))
 
 
 def inside(path: Path, act: Callable[[], T]) -> T:
     """Return what `act` returns in a thread of its own that has entered the namespace.
+
+    The namespace that we are in needs no entering, and no right.
 
     Raises
     ------
@@ -66,8 +91,9 @@ def inside(path: Path, act: Callable[[], T]) -> T:
 
     def enter_and_act() -> None:
         try:
-            with path.open("rb") as file:
-                _enter(file.fileno(), path)
+            if path.stat().st_ino != _OWN.stat().st_ino:
+                with path.open("rb") as file:
+                    _enter(file.fileno(), path)
             outcome.append(act())
         except BaseException as error:  # noqa: BLE001 # handed to the caller's thread
             failure.append(error)
@@ -95,12 +121,17 @@ def _candidates() -> Iterator[Path]:
         yield Path(f"/proc/{number}/ns/net")
 
 
+def _device() -> int:
+    """Return the device of the file system that all namespaces are files of."""
+    return _OWN.stat().st_dev
+
+
 def _name(path: Path) -> str:
     if path.parent == _NAMED:
         return path.name
     pid = path.parts[2]
     try:
-        comm = Path(f"/proc/{pid}/comm").read_text().strip()
+        comm = Path(f"/proc/{pid}/comm").read_text(errors="replace").strip()
     except OSError:
         comm = "ended"
     # Kernel threads live in the first namespace; process 1 may be closed to us, or a container's.

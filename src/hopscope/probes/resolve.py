@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hopscope.analysis.snapshot import PlanRow
 from hopscope.errors import UsageError
 from hopscope.libbpf import Btf
-from hopscope.probes.catalogue import POINTS
+from hopscope.probes.catalogue import POINTS, PROGRAM_KINDS
 from hopscope.probes.grants import GRANTED, Grant, try_kind
 
 if TYPE_CHECKING:
@@ -25,7 +25,13 @@ class Resolver:
         self._kinds: dict[str, Grant] = {}
 
     def judge(self, way: Way) -> Grant:
-        """Say whether a way should work: its kind is granted, and the kernel has what it hooks."""
+        """Say whether a way should work: the kernel has what it hooks, and grants its kind and that of its helpers.
+
+        Raises
+        ------
+        KernelError
+            The programs are not built.
+        """
         missing = [hook for hook in way.hooks if not self._has(way.kind, hook)]
         if missing:
             what = "tracepoint" if way.kind == "tp_btf" else "function"
@@ -33,9 +39,13 @@ class Resolver:
         absent = [kfunc for kfunc in way.kfuncs if not self._btf.has_func(kfunc)]
         if absent:
             return Grant(granted=False, reason=f"this kernel has no kfunc {', '.join(absent)}")
-        if way.kind not in self._kinds:
-            self._kinds[way.kind] = try_kind(way.kind)
-        return self._kinds[way.kind]
+        verdicts = [self._judge_kind(kind) for kind in (way.kind, *(PROGRAM_KINDS[helper] for helper in way.helpers))]
+        return next((verdict for verdict in verdicts if not verdict.granted), GRANTED)
+
+    def _judge_kind(self, kind: str) -> Grant:
+        if kind not in self._kinds:
+            self._kinds[kind] = try_kind(kind)
+        return self._kinds[kind]
 
     def _has(self, kind: str, hook: str) -> bool:
         if kind == "tp_btf":
@@ -60,7 +70,7 @@ class Plan:
     Raises
     ------
     UsageError
-        `forced` names a point or a way that the catalogue does not have.
+        `forced` names a point or a way that the catalogue does not have, or a point that is not wanted.
     """
 
     def __init__(self, resolver: Resolver, points: Iterable[Point], forced: Mapping[str, str] | None = None) -> None:
@@ -69,7 +79,7 @@ class Plan:
         self._verdicts: dict[tuple[str, str], Grant] = {}
         self._resolver = resolver
         for name, way in self.forced.items():
-            _check_forced(name, way)
+            _check_forced(name, way, wanted=[point.name for point in self.points])
 
     def chosen(self, point: Point) -> Way | None:
         """Return the first way that is granted, or the forced one if it is."""
@@ -97,9 +107,8 @@ class Plan:
 
     def programs(self) -> dict[str, str]:
         """Return program name → kind of all programs that the chosen ways need."""
-        kinds = {program: way.kind for point in POINTS.values() for way in point.ways for program in way.programs}
         used = [way for point in self.points if (way := self.chosen(point))]
-        return {program: kinds[program] for way in used for program in (*way.programs, *way.helpers)}
+        return {program: PROGRAM_KINDS[program] for way in used for program in (*way.programs, *way.helpers)}
 
     def rows(self) -> list[PlanRow]:
         """Return the plan as shown: for each point the chosen way, and the better ones with their reasons."""
@@ -126,12 +135,14 @@ class Plan:
         return self.forced.get(point.name, way.name) == way.name
 
 
-def _check_forced(name: str, way: str) -> None:
+def _check_forced(name: str, way: str, wanted: Iterable[str]) -> None:
     if name not in POINTS:
         raise UsageError(f"There is no probe point {name}", f"The points are {', '.join(POINTS)}")
     names = [each.name for each in POINTS[name].ways]
     if way not in names:
         raise UsageError(f"{name} has no way {way}", f"Its ways are {', '.join(names)}")
+    if name not in wanted:
+        raise UsageError(f"None of the hops asked for needs {name}", "Leave out this --way, or ask for more hops")
 
 
 __all__ = ["GRANTED", "Plan", "Resolver"]

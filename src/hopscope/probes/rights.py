@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+import os
+
 from hopscope.errors import PrivilegeError
 from hopscope.libbpf import missing_capabilities
+from hopscope.probes.host import how_to_get, in_initial_namespace
 
 
 def require_rights() -> None:
@@ -15,9 +18,15 @@ def require_rights() -> None:
     PrivilegeError
         It may not; names the missing capabilities.
     """
+    if not in_initial_namespace("user"):
+        raise PrivilegeError(
+            "Attaching to the kernel takes CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN of the host, and this is a user "
+            "namespace, whose rights do not count for BPF",
+            "Run hopscope as root of the host",
+        )
     missing = missing_capabilities()
     if missing:
         raise PrivilegeError(
             f"Attaching to the kernel takes CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN (missing: {', '.join(missing)})",
-            "Run it as root: sudo hopscope …",
+            how_to_get(missing, os.geteuid()),
         )

@@ -43,8 +43,8 @@ def _summary(total: HopRow, stem: str) -> str:
     times = total.histogram
     name = stem.rpartition(".")[2].upper()
     return (
-        f"{name}: {fmt.count(times.count)} {what} were read, half of them within {fmt.time(times.percentile(50))}\n"
-        f"  of the driver, 99% within {fmt.time(times.percentile(99))}, the slowest after {fmt.time(times.max_ns)}."
+        f"{name}: {fmt.count(times.count)} {what} were read, half of them within {fmt.time(times.percentile(50))} of the "
+        f"driver, 99% within {fmt.time(times.percentile(99))}, the slowest after {fmt.time(times.max_ns)}."
     )
 
 

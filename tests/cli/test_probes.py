@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import json
+
+import jsonschema
+import pytest
+
+from cli.command import hopscope, objects, schema
+from hopscope.probes.catalogue import RX
+
+pytestmark = pytest.mark.root
+
+
+def test_text_has_every_point_with_its_ways_and_the_host() -> None:
+    done = hopscope("probes", COLUMNS="200")
+    assert (done.returncode, done.stderr) == (0, "")
+    for point in RX:
+        assert f"\n{point.name}  {point.marks}\n" in done.stdout
+        for way in point.ways:
+            assert way.name in done.stdout
+    host = done.stdout.partition("\nhost\n")[2]
+    for name in ("rights", "libbpf", "kernel BTF", "clock source"):
+        assert f"  {name} " in host
+
+
+def test_json_fits_the_schema_and_says_what_rx_then_does() -> None:
+    (found,) = objects(hopscope("probes", "--json").stdout)
+    jsonschema.validate(found, schema("probes-1"))
+    assert [point["point"] for point in found["points"]] == [point.name for point in RX]
+    chosen = {point["point"]: point["chosen"] for point in found["points"]}
+    plan = json.loads(hopscope("rx", "--json", "-d", 0.1).stdout.splitlines()[-1])["plan"]
+    assert {row["point"]: row["way"] for row in plan if row["status"] == "attached"} == {
+        point: way for point, way in chosen.items() if way
+    }
+    for point in found["points"]:
+        for way in point["ways"]:
+            assert way["granted"] or way["reason"]
+            assert way["chosen"] == (way["way"] == point["chosen"])
