@@ -42,9 +42,10 @@ def _summary(total: HopRow, stem: str) -> str:
     what = "segments" if stem.endswith("tcp") else "datagrams"
     times = total.histogram
     name = stem.rpartition(".")[2].upper()
+    half, most, slowest = (fmt.time(value) for value in (times.percentile(50), times.percentile(99), times.max_ns))
     return (
-        f"{name}: {fmt.count(times.count)} {what} were read, half of them within {fmt.time(times.percentile(50))} of the "
-        f"driver, 99% within {fmt.time(times.percentile(99))}, the slowest after {fmt.time(times.max_ns)}."
+        f"{name}: {fmt.count(times.count)} {what} were read, half of them within {half} of the driver, "
+        f"99% within {most}, the slowest after {slowest}."
     )
 
 
