@@ -4,15 +4,17 @@
 from __future__ import annotations
 
 import functools
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 import build_bpf
+from hopscope.libbpf import BpfObject
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 PROGRAMS = Path(__file__).parent / "bpf"
 
@@ -49,3 +51,14 @@ def compiled_text(tmp_path: Path) -> Callable[[str, str], Path]:
 def basic(compiled: Callable[[str], Path]) -> Path:
     """The object with one of everything."""
     return compiled("basic")
+
+
+@pytest.fixture
+def loaded(basic: Path) -> Iterator[BpfObject]:
+    """That object, loaded, with its programs counting the calls of this process."""
+    with BpfObject.open(basic) as opened:
+        opened.set_const("tgid", os.getpid())
+        opened.set_const("enabled", value=True)
+        opened.set_const("mode", 1)
+        opened.load()
+        yield opened

@@ -13,21 +13,10 @@ from hopscope.errors import FormatError, LoadError
 from hopscope.libbpf import BpfObject, Map, maps, possible_cpus
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 TIMES = 23
 BPF_NOEXIST = 1
-
-
-@pytest.fixture
-def loaded(basic: Path) -> Iterator[BpfObject]:
-    with BpfObject.open(basic) as opened:
-        opened.set_const("tgid", os.getpid())
-        opened.set_const("enabled", value=True)
-        opened.set_const("mode", 1)
-        opened.load()
-        yield opened
 
 
 def count_calls(loaded: BpfObject) -> None:

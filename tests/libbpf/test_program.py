@@ -28,16 +28,6 @@ NFPROTO_IPV4 = 2
 NF_INET_LOCAL_IN = 1
 
 
-@pytest.fixture
-def loaded(basic: Path) -> Iterator[BpfObject]:
-    with BpfObject.open(basic) as opened:
-        opened.set_const("tgid", os.getpid())
-        opened.set_const("enabled", value=True)
-        opened.set_const("mode", 1)
-        opened.load()
-        yield opened
-
-
 def call(times: int = TIMES) -> None:
     for _ in range(times):
         os.getppid()

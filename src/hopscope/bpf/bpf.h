@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* What a BPF program of hopscope needs of the BPF machine itself: types, sections, maps, helpers, CO-RE.
- * Helper numbers are the kernel's ABI (include/uapi/linux/bpf.h). Only what is used stands here.
+ * Helper numbers are the kernel's ABI (include/uapi/linux/bpf.h). Only what the programs, the tests and
+ * the benchmarks use stands here.
  */
 #pragma once
 
@@ -8,7 +9,6 @@ typedef unsigned char u8;
 typedef unsigned short u16;
 typedef unsigned int u32;
 typedef unsigned long long u64;
-typedef signed char s8;
 typedef int s32;
 typedef _Bool bool;
 #define true 1
@@ -49,7 +49,6 @@ enum bpf_map_kind {
 };
 
 enum bpf_flags {
-	BPF_ANY = 0,
 	BPF_NOEXIST = 1,
 	BPF_F_NO_PREALLOC = 1 << 0,
 	BPF_F_MMAPABLE = 1 << 10,
@@ -71,10 +70,8 @@ static void (*const bpf_ringbuf_submit)(void *record, u64 flags) UNUSED = (void 
 static struct tcp_sock *(*const bpf_skc_to_tcp_sock)(void *sk)UNUSED = (void *)137;
 
 /* CO-RE. */
-#define CORE_FIELD_BYTE_OFFSET 0
 #define CORE_FIELD_EXISTS 2
 #define core_exists(field) __builtin_preserve_field_info(field, CORE_FIELD_EXISTS)
-#define core_offset(type, field) __builtin_preserve_field_info(((typeof(type) *)0)->field, CORE_FIELD_BYTE_OFFSET)
 #define core_type_id(type) __builtin_btf_type_id(*(type *)0, 1)
 /* Read a field through a pointer that the verifier does not know. */
 #define probe_field(pointer, field)                                                                                    \

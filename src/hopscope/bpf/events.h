@@ -67,7 +67,6 @@ enum hop_rx_stage {
 	HOP_STAGE_IP = 4,
 	HOP_STAGE_L4 = 5,
 	HOP_STAGE_QUEUE = 6,
-	HOP_STAGES = 7,
 };
 
 enum hop_rx_group_by {

@@ -44,7 +44,6 @@ struct sk_buff {
 	u32 len;
 	u16 transport_header;
 	u16 network_header;
-	be16 protocol;
 	int skb_iif;
 	unsigned char *head;
 	struct refcount_struct users;
@@ -81,14 +80,12 @@ struct sock_common {
 	u32 skc_hash;
 	be16 skc_dport;
 	u16 skc_num;
-	u16 skc_family;
 };
 
 struct sock {
 	struct sock_common __sk_common;
 	struct sk_buff_head sk_receive_queue;
 	u16 sk_protocol;
-	u16 sk_type;
 	struct sock_cgroup_data sk_cgrp_data;
 };
 
@@ -126,7 +123,6 @@ struct __sk_buff {
 struct pt_regs {
 	u64 di;
 	u64 si;
-	u64 dx;
 } __attribute__((preserve_access_index));
 #define ARG1(context) ((void *)(context)->di)
 #define ARG2(context) ((void *)(context)->si)

@@ -100,7 +100,6 @@ class HopRxStage(IntEnum):
     HOP_STAGE_IP = 4
     HOP_STAGE_L4 = 5
     HOP_STAGE_QUEUE = 6
-    HOP_STAGES = 7
 
 
 # struct hop_comm

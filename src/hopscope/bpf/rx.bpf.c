@@ -199,16 +199,22 @@ INLINE int reach(u64 head, u32 hop, u32 stage)
 	return 0;
 }
 
+/* The packet that is the first argument of a traced function. */
+INLINE u64 first_head(u64 *ctx)
+{
+	return address(((struct sk_buff *)ctx[0])->head);
+}
+
 SEC("fentry/ip_rcv_core")
 int rx_ip_fentry(u64 *ctx)
 {
-	return reach(address(((struct sk_buff *)ctx[0])->head), HOP_RX_IP, HOP_STAGE_IP);
+	return reach(first_head(ctx), HOP_RX_IP, HOP_STAGE_IP);
 }
 
 SEC("fentry/ip6_rcv_core")
 int rx_ip6_fentry(u64 *ctx)
 {
-	return reach(address(((struct sk_buff *)ctx[0])->head), HOP_RX_IP, HOP_STAGE_IP);
+	return reach(first_head(ctx), HOP_RX_IP, HOP_STAGE_IP);
 }
 
 INLINE u64 kprobe_head(struct pt_regs *ctx)
@@ -241,25 +247,25 @@ int rx_ip_netfilter(struct bpf_nf_ctx *ctx)
 SEC("fentry/tcp_v4_rcv")
 int rx_tcp_fentry(u64 *ctx)
 {
-	return reach(address(((struct sk_buff *)ctx[0])->head), HOP_RX_TCP, HOP_STAGE_L4);
+	return reach(first_head(ctx), HOP_RX_TCP, HOP_STAGE_L4);
 }
 
 SEC("fentry/tcp_v6_rcv")
 int rx_tcp6_fentry(u64 *ctx)
 {
-	return reach(address(((struct sk_buff *)ctx[0])->head), HOP_RX_TCP, HOP_STAGE_L4);
+	return reach(first_head(ctx), HOP_RX_TCP, HOP_STAGE_L4);
 }
 
 SEC("fentry/udp_rcv")
 int rx_udp_fentry(u64 *ctx)
 {
-	return reach(address(((struct sk_buff *)ctx[0])->head), HOP_RX_UDP, HOP_STAGE_L4);
+	return reach(first_head(ctx), HOP_RX_UDP, HOP_STAGE_L4);
 }
 
 SEC("fentry/udpv6_rcv")
 int rx_udp6_fentry(u64 *ctx)
 {
-	return reach(address(((struct sk_buff *)ctx[0])->head), HOP_RX_UDP, HOP_STAGE_L4);
+	return reach(first_head(ctx), HOP_RX_UDP, HOP_STAGE_L4);
 }
 
 SEC("kprobe/tcp_v4_rcv")

@@ -143,6 +143,3 @@ def _check_forced(name: str, way: str, wanted: Iterable[str]) -> None:
         raise UsageError(f"{name} has no way {way}", f"Its ways are {', '.join(names)}")
     if name not in wanted:
         raise UsageError(f"None of the hops asked for needs {name}", "Leave out this --way, or ask for more hops")
-
-
-__all__ = ["GRANTED", "Plan", "Resolver"]

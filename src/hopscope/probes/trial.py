@@ -45,21 +45,15 @@ def _try_way(resolver: Resolver, way: Way) -> Grant:
     verdict = resolver.judge(way)
     if not verdict.granted:
         return verdict
-    try:
-        _load_and_attach(way, socket_storage=True)
-    except LoadError as error:
-        if not lacks_socket_storage(error):
-            return refusal(error)
-        return _try_without_storage(way)
-    except KernelError as error:
-        return refusal(error)
-    return GRANTED
+    return _try_programs(way, socket_storage=True)
 
 
-def _try_without_storage(way: Way) -> Grant:
+def _try_programs(way: Way, *, socket_storage: bool) -> Grant:
     try:
-        _load_and_attach(way, socket_storage=False)
+        _load_and_attach(way, socket_storage=socket_storage)
     except KernelError as error:
+        if socket_storage and isinstance(error, LoadError) and lacks_socket_storage(error):
+            return _try_programs(way, socket_storage=False)
         return refusal(error)
     return GRANTED
 
