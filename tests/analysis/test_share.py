@@ -5,9 +5,12 @@ from hopscope.analysis.histogram import Histogram
 from hopscope.analysis.share import Share, shares
 from hopscope.analysis.snapshot import HopRow
 
+CHAINS = {"rx.core": "", "rx.tcp_total": None, "rx.softirq": None}
 
-def row(hop: str, *values_ns: int, unit: str = "packet", **group: str) -> HopRow:
-    return HopRow(hop, "from", "to", unit, group, Histogram.from_values(values_ns))
+
+def row(hop: str, *values_ns: int, **group: str) -> HopRow:
+    chain = CHAINS.get(hop, hop.partition("_")[0])
+    return HopRow(hop, "from", "to", "packet", group, Histogram.from_values(values_ns), chain)
 
 
 def test_shares_of_one_protocol_include_the_common_hops() -> None:
@@ -25,8 +28,8 @@ def test_a_protocol_without_samples_does_not_count() -> None:
     assert shares(rows) == [Share(0.25, largest=False), Share(0.75, largest=True), None]
 
 
-def test_other_units_are_left_out() -> None:
-    rows = [row("rx.softirq", 5_000, unit="softirq"), row("rx.core", 10)]
+def test_hops_that_stand_alone_are_left_out() -> None:
+    rows = [row("rx.softirq", 5_000), row("rx.core", 10)]
     assert shares(rows) == [None, Share(1.0, largest=True)]
 
 

@@ -7,7 +7,7 @@ import jsonschema
 import pytest
 
 from cli.command import hopscope, objects, schema
-from hopscope.probes.catalogue import RX
+from hopscope.probes.catalogue import POINTS
 
 pytestmark = pytest.mark.root
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.root
 def test_text_has_every_point_with_its_ways_and_the_host() -> None:
     done = hopscope("probes", COLUMNS="200")
     assert (done.returncode, done.stderr) == (0, "")
-    for point in RX:
+    for point in POINTS.values():
         assert f"\n{point.name}  {point.marks}\n" in done.stdout
         for way in point.ways:
             assert way.name in done.stdout
@@ -27,7 +27,7 @@ def test_text_has_every_point_with_its_ways_and_the_host() -> None:
 def test_json_fits_the_schema_and_says_what_rx_then_does() -> None:
     (found,) = objects(hopscope("probes", "--json").stdout)
     jsonschema.validate(found, schema("probes-1"))
-    assert [point["point"] for point in found["points"]] == [point.name for point in RX]
+    assert [point["point"] for point in found["points"]] == list(POINTS)
     chosen = {point["point"]: point["chosen"] for point in found["points"]}
     plan = json.loads(hopscope("rx", "--json", "-d", 0.1).stdout.splitlines()[-1])["plan"]
     assert {row["point"]: row["way"] for row in plan if row["status"] == "attached"} == {

@@ -3,29 +3,42 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from hopscope.bpf import object_path
-from hopscope.bpf.layout import HopRxDiscard, HopRxHop
-from hopscope.collectors.rx_hops import HOPS, MEANINGS, Hop
+from hopscope.bpf.layout import HopRxDiscard, HopRxHop, HopTxDiscard, HopTxHop
+from hopscope.collectors import rx_hops, tx_hops
 from hopscope.libbpf import BpfObject
-from hopscope.probes.catalogue import POINTS, PROGRAM_KINDS, RX, Point, Way
+from hopscope.probes.catalogue import OBJECTS, POINTS, PROGRAM_KINDS
 from hopscope.probes.grants import KINDS
 
-WAYS = [pytest.param(way, id=f"{point.name}-{way.name}") for point in RX for way in point.ways]
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from enum import IntEnum
+
+    from hopscope.collectors import hops
+    from hopscope.probes.point import Point, Way
+
+WAYS = [pytest.param(way, id=f"{point.name}-{way.name}") for point in POINTS.values() for way in point.ways]
 # What libbpf takes from the name of a program's section.
 SECTIONS = {"tp_btf": "tp_btf/", "fentry": "fentry/", "fexit": "fexit/", "kprobe": "kprobe/"}
 
 
 @pytest.fixture(scope="module")
 def sections() -> dict[str, str]:
-    """Section of each program of the object."""
-    with BpfObject.open(object_path("rx")) as bpf:
-        return {program.name: program.section for program in bpf.programs.values()}
+    """Section of each program of the objects."""
+    found = {}
+    for name in OBJECTS:
+        with BpfObject.open(object_path(name)) as bpf:
+            found |= {program.name: program.section for program in bpf.programs.values()}
+    return found
 
 
-def test_catalogue_and_object_have_the_same_programs(sections: dict[str, str]) -> None:
-    named = {program for point in RX for way in point.ways for program in (*way.programs, *way.helpers)}
+def test_catalogue_and_objects_have_the_same_programs(sections: dict[str, str]) -> None:
+    ways = [way for point in POINTS.values() for way in point.ways]
+    named = {program for way in ways for program in (*way.programs, *way.helpers)}
     assert named == sections.keys()
 
 
@@ -34,7 +47,7 @@ def test_programs_hook_what_their_way_says(way: Way, sections: dict[str, str]) -
     if way.kind in SECTIONS:
         assert [sections[program] for program in way.programs] == [SECTIONS[way.kind] + hook for hook in way.hooks]
     else:
-        assert [sections[program].partition("/")[0] for program in way.programs] == [way.kind]
+        assert {sections[program].partition("/")[0] for program in way.programs} == {way.kind}
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -45,7 +58,7 @@ def test_kinds_are_known_and_helpers_are_programs_of_a_way(way: Way) -> None:
     assert not set(way.helpers) & set(way.programs)
 
 
-@pytest.mark.parametrize("point", RX, ids=lambda point: point.name)
+@pytest.mark.parametrize("point", POINTS.values(), ids=lambda point: point.name)
 def test_ways_of_a_point_can_be_told_apart(point: Point) -> None:
     names = [way.name for way in point.ways]
     assert len(set(names)) == len(names) > 0
@@ -58,17 +71,21 @@ def test_kinds_have_a_feature_program_each() -> None:
         assert set(bpf.programs) == {f"feature_{kind}" for kind in KINDS}
 
 
-@pytest.mark.parametrize("hop", HOPS, ids=lambda hop: hop.name)
-def test_points_of_a_hop_are_in_the_catalogue(hop: Hop) -> None:
+@pytest.mark.parametrize("hop", [*rx_hops.HOPS, *tx_hops.HOPS], ids=lambda hop: hop.name)
+def test_points_of_a_hop_are_in_the_catalogue(hop: rx_hops.Hop | hops.Hop) -> None:
     assert {*hop.starts, hop.ends, *hop.also} <= POINTS.keys()
-    assert hop.hop.name == f"HOP_{hop.name.upper().replace('.', '_')}"
 
 
-def test_every_hop_of_the_kernel_side_is_shown_once() -> None:
-    assert sorted(hop.hop for hop in HOPS) == [hop for hop in HopRxHop if hop != HopRxHop.HOP_RX_HOPS]
-    assert len({hop.name for hop in HOPS}) == len(HOPS)
+@pytest.mark.parametrize(("table", "numbers"), [(rx_hops.HOPS, HopRxHop), (tx_hops.HOPS, HopTxHop)])
+def test_every_hop_of_the_kernel_side_is_shown_once_and_bears_its_name(
+    table: Sequence[rx_hops.Hop | hops.Hop], numbers: type[IntEnum]
+) -> None:
+    known = {number.name: number for number in numbers if not number.name.endswith("_HOPS")}
+    assert {f"HOP_{hop.name.upper().replace('.', '_')}": hop.hop for hop in table} == known
+    assert len(table) == len(known)
 
 
-def test_every_reason_to_discard_has_a_meaning() -> None:
-    assert set(MEANINGS) == set(HopRxDiscard) - {HopRxDiscard.HOP_RX_DISCARDS}
-    assert len(set(MEANINGS.values())) == len(MEANINGS)
+@pytest.mark.parametrize(("meanings", "reasons"), [(rx_hops.MEANINGS, HopRxDiscard), (tx_hops.MEANINGS, HopTxDiscard)])
+def test_every_reason_to_discard_has_a_meaning(meanings: Mapping[IntEnum, str], reasons: type[IntEnum]) -> None:
+    assert set(meanings) == {reason for reason in reasons if not reason.name.endswith("_DISCARDS")}
+    assert len(set(meanings.values())) == len(meanings)

@@ -16,7 +16,7 @@ from hopscope.probes.resolve import Plan, Resolver
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from hopscope.probes.catalogue import Way
+    from hopscope.probes.point import Way
 
 NO = Grant(granted=False, reason="not here", next_step="go there")
 FENTRY, KPROBE, NETFILTER = (way.name for way in POINTS["rx.ip"].ways)
@@ -196,7 +196,7 @@ def test_each_kind_is_tried_once(resolver: Resolver, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(resolve, "try_kind", try_kind)
     for _ in range(2):
-        for point in RX:
+        for point in POINTS.values():
             for way in point.ways:
                 resolver.judge(way)
     assert sorted(tried) == sorted(KINDS)

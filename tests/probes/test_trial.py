@@ -7,7 +7,7 @@ import leftovers
 from hopscope.errors import KernelError, LoadError
 from hopscope.probes import trial
 from hopscope.probes.attach import attach
-from hopscope.probes.catalogue import RX
+from hopscope.probes.catalogue import POINTS
 from hopscope.probes.trial import try_everything
 
 pytestmark = pytest.mark.root
@@ -18,7 +18,7 @@ def test_every_way_is_tried_and_taken_away_again() -> None:
     points = try_everything()
     assert leftovers.left_since(before) == set()
     assert [(point.point, [way.way for way in point.ways]) for point in points] == [
-        (point.name, [way.name for way in point.ways]) for point in RX
+        (point.name, [way.name for way in point.ways]) for point in POINTS.values()
     ]
     for point in points:
         granted = [way.way for way in point.ways if way.granted]

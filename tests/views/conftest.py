@@ -38,7 +38,10 @@ def spread(count: int, median_ns: float, sigma: float = 0.35) -> Histogram:
 
 
 def row(hop: str, from_point: str, histogram: Histogram, unit: str = "packet", **group: str) -> HopRow:
-    return HopRow(hop, from_point, hop, unit, group, histogram)
+    protocol = hop.removeprefix("rx.").partition("_")[0]
+    chain = protocol if protocol in {"tcp", "udp"} else ""
+    alone = unit != "packet" or hop.endswith("_total")
+    return HopRow(hop, from_point, hop, unit, group, histogram, None if alone else chain)
 
 
 def overhead() -> Overhead:

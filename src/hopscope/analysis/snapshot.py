@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from hopscope.analysis.histogram import Histogram
 
 PACKET_UNIT: Final = "packet"
+# The chain of hops that lie before the protocol is known: part of every other chain.
+COMMON_CHAIN: Final = ""
 
 Kind: TypeAlias = Literal["interval", "total"]
 PlanStatus: TypeAlias = Literal["attached", "refused", "unavailable", "not needed"]
@@ -26,12 +28,13 @@ class HopRow:
     from_point, to_point
         The probe points between which it lies.
     unit
-        What one sample is: ``packet``, ``softirq``, ``poll``, …. Only hops of unit ``packet`` add up to an end to end
-        time and have a share of it.
+        What one sample is: ``packet``, ``message``, ``softirq``, ``poll``, ….
     group
         Grouping key → value, such as ``{"interface": "eth0"}``; empty without grouping.
     histogram
         The durations in ns.
+    chain
+        Which hops it adds up with to an end to end time, of which it has a share; None for one that stands alone.
     """
 
     hop: str
@@ -40,6 +43,7 @@ class HopRow:
     unit: str
     group: dict[str, str]
     histogram: Histogram
+    chain: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

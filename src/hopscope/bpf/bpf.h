@@ -56,21 +56,35 @@ enum bpf_flags {
 	BPF_RB_NO_WAKEUP = 1,
 };
 
+struct bpf_sock_ops;
+
 static void *(*const bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
 static long (*const bpf_map_update_elem)(void *map, const void *key, const void *value, u64 flags) = (void *)2;
+static long (*const bpf_map_delete_elem)(void *map, const void *key) UNUSED = (void *)3;
 static u64 (*const bpf_ktime_get_ns)(void) = (void *)5;
 static u32 (*const bpf_get_prandom_u32)(void) = (void *)7;
 static u32 (*const bpf_get_smp_processor_id)(void) = (void *)8;
 static u64 (*const bpf_get_current_pid_tgid)(void) = (void *)14;
 static long (*const bpf_get_current_comm)(void *buf, u32 size) = (void *)16;
+static u64 (*const bpf_get_socket_cookie)(void *ctx) UNUSED = (void *)46;
+static long (*const bpf_setsockopt)(void *ctx, int level, int name, void *value, int size) UNUSED = (void *)49;
+static long (*const bpf_getsockopt)(void *ctx, int level, int name, void *value, int size) UNUSED = (void *)57;
+static long (*const bpf_sock_ops_cb_flags_set)(struct bpf_sock_ops *ctx, int flags) UNUSED = (void *)59;
 static void *(*const bpf_sk_storage_get)(void *map, void *sk, void *value, u64 flags) = (void *)107;
 static long (*const bpf_probe_read_kernel)(void *dst, u32 size, const void *src) = (void *)113;
+static u64 (*const bpf_jiffies64)(void) UNUSED = (void *)118;
 static void *(*const bpf_ringbuf_reserve)(void *ring, u64 size, u64 flags)UNUSED = (void *)131;
 static void (*const bpf_ringbuf_submit)(void *record, u64 flags) UNUSED = (void *)132;
 static struct tcp_sock *(*const bpf_skc_to_tcp_sock)(void *sk)UNUSED = (void *)137;
+static struct task_struct *(*const bpf_get_current_task_btf)(void)UNUSED = (void *)158;
+static u64 (*const bpf_get_current_task)(void) UNUSED = (void *)35;
 
 /* CO-RE. */
+#define CORE_FIELD_BYTE_OFFSET 0
+#define CORE_FIELD_BYTE_SIZE 1
 #define CORE_FIELD_EXISTS 2
+#define CORE_FIELD_LSHIFT_U64 4
+#define CORE_FIELD_RSHIFT_U64 5
 #define core_exists(field) __builtin_preserve_field_info(field, CORE_FIELD_EXISTS)
 #define core_type_id(type) __builtin_btf_type_id(*(type *)0, 1)
 /* Read a field through a pointer that the verifier does not know. */
@@ -80,4 +94,15 @@ static struct tcp_sock *(*const bpf_skc_to_tcp_sock)(void *sk)UNUSED = (void *)1
 		bpf_probe_read_kernel(&field_value, sizeof(field_value),                                               \
 				      __builtin_preserve_access_index(&(pointer)->field));                             \
 		field_value;                                                                                           \
+	})
+/* The same for a bit field without sign. */
+#define probe_bits(pointer, field)                                                                                     \
+	({                                                                                                             \
+		u64 bits = 0;                                                                                          \
+		bpf_probe_read_kernel(                                                                                 \
+			&bits, __builtin_preserve_field_info((pointer)->field, CORE_FIELD_BYTE_SIZE),                  \
+			(void *)(pointer) + __builtin_preserve_field_info((pointer)->field, CORE_FIELD_BYTE_OFFSET));  \
+		bits <<= __builtin_preserve_field_info((pointer)->field, CORE_FIELD_LSHIFT_U64);                       \
+		bits >>= __builtin_preserve_field_info((pointer)->field, CORE_FIELD_RSHIFT_U64);                       \
+		(u32) bits;                                                                                            \
 	})

@@ -131,3 +131,119 @@ struct hop_prefix {
 	u32 word[4];
 	u32 mask[4];
 };
+
+/* ---- transmit latency ---- */
+
+/* A hop is named by the probe point that ends it; parts of a hop bear its name and what the time went to. */
+enum hop_tx_hop {
+	HOP_TX_TCP = 0,          /* send call entered -> handed to TCP */
+	HOP_TX_TCP_SNDBUF = 1,   /* of these: the caller slept for room in the send buffer */
+	HOP_TX_SCHED = 2,        /* -> its last byte leaves TCP (__dev_queue_xmit) */
+	HOP_TX_SCHED_CWND = 3,   /* of these: held by the congestion window */
+	HOP_TX_SCHED_RWND = 4,   /* the receiver's window */
+	HOP_TX_SCHED_NAGLE = 5,  /* Nagle's algorithm, or a cork */
+	HOP_TX_SCHED_PACING = 6, /* TCP's own pacing */
+	HOP_TX_SCHED_TSQ = 7,    /* TCP small queues: enough of the socket's data waits below TCP */
+	HOP_TX_SCHED_OTHER = 8,  /* held, nobody knows by what */
+	HOP_TX_QDISC = 9,        /* -> out of the queueing disciplines on the way */
+	HOP_TX_DRIVER = 10,      /* -> the driver has it (SND_SW) */
+	HOP_TX_NIC = 11,         /* -> the NIC has sent it, as the driver reports (SND_HW) */
+	HOP_TX_ACK = 12,         /* the driver has it -> acknowledged */
+	HOP_TX_TOTAL = 13,       /* send call entered -> acknowledged */
+	HOP_TX_UDP = 14,         /* send call entered -> leaves IP (net_dev_queue) */
+	HOP_TX_UDP_QDISC = 15,
+	HOP_TX_UDP_DRIVER = 16, /* -> the driver's function has returned */
+	HOP_TX_UDP_FREE = 17,   /* -> freed, which is when the device is done with it */
+	HOP_TX_UDP_TOTAL = 18,  /* send call entered -> the driver has it */
+	HOP_TX_HOPS = 19,
+};
+
+/* Why a wanted message gave no sample at a hop. */
+enum hop_tx_discard {
+	HOP_TX_COALESCED = 0, /* its last byte left in a packet that the kernel did not stamp */
+	HOP_TX_NO_STAMP = 1,  /* not seen at the hop before, or its slot was taken by another packet */
+	HOP_TX_BACKWARDS = 2, /* the clock of another CPU is behind: the interval would be negative */
+	HOP_TX_MERGED = 3,    /* shares its sample with the message before: too many are on the way */
+	HOP_TX_CLOSED = 4,    /* the socket was closed before */
+	HOP_TX_NO_MEMORY = 5, /* no memory for the state of a socket */
+	HOP_TX_DROPPED = 6,   /* freed before it reached the driver */
+	HOP_TX_NO_SEND = 7,   /* the entry of its send call was not seen */
+	HOP_TX_UNSTAMPED = 8, /* the send call ended where the kernel does not stamp */
+	HOP_TX_DISCARDS = 9,
+};
+
+/* What a message is waiting for before it leaves TCP. */
+enum hop_tx_cause {
+	HOP_CAUSE_NONE = 0,
+	HOP_CAUSE_CWND = 1,
+	HOP_CAUSE_RWND = 2,
+	HOP_CAUSE_NAGLE = 3,
+	HOP_CAUSE_PACING = 4,
+	HOP_CAUSE_TSQ = 5,
+	HOP_CAUSE_OTHER = 6,
+};
+
+enum hop_tx_flags {
+	HOP_TX_SLEPT = 1,    /* for room in the send buffer */
+	HOP_TX_DATAGRAM = 2, /* not TCP */
+	HOP_TX_ABORTED = 4,  /* closed before it was acknowledged, or dropped */
+};
+
+enum hop_tx_limits {
+	HOP_MESSAGES = 128, /* that are on the way in one TCP socket, a power of two */
+	HOP_PASSES = 32768, /* packets below TCP and UDP that are remembered, a power of two */
+	HOP_DEVICES = 4,    /* stacked devices that are told apart */
+};
+
+/* A device that a packet came to, and when, from the first on. */
+struct hop_tx_device {
+	u32 ifindex;
+	u32 after_ns;
+};
+
+/* One message with all its times, 0 where one was not seen. */
+struct hop_tx_event {
+	u64 cookie;   /* of the socket; in hop_tx_flow */
+	u64 end_byte; /* TCP: where it ends in what was seen of the stream. Datagrams: 0 */
+	u64 entry_ns;
+	u64 handed_ns;
+	u64 sched_ns;
+	u64 driver_ns;
+	u64 nic_ns;
+	u64 done_ns;  /* acknowledged; datagrams: freed, or in the driver's hands */
+	u64 qdisc_ns; /* duration */
+	u32 len_bytes;
+	u32 pid;
+	struct hop_tx_device device[HOP_DEVICES];
+	u16 retransmits;
+	u8 cause;
+	u8 flags;
+	u16 group;
+	u16 pad;
+};
+
+/* Whose socket a cookie is. Addresses as in struct hop_prefix. */
+struct hop_tx_flow {
+	u32 local[4];
+	u32 peer[4];
+	u16 local_port;
+	be16 peer_port;
+	u32 netns;
+	u64 cgroup;
+	u16 family;
+	u16 protocol;
+	u32 pid;
+	char comm[16];
+};
+
+/* Counters of one CPU. */
+struct hop_tx_counters {
+	u64 discarded[HOP_TX_HOPS * HOP_TX_DISCARDS];
+	u64 group_overflow; /* messages that went to group 0 because the table is full */
+	u64 messages;       /* seen, before sampling and after the filters */
+	u64 sampled;        /* of these, followed */
+	u64 acked;          /* of these, done */
+	u64 retransmits;    /* packets that carry followed messages, sent again */
+	u64 events;         /* records made */
+	u64 lost;           /* records for which the ring had no room */
+};

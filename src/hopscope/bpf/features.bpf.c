@@ -41,3 +41,15 @@ int feature_netfilter(void *ctx)
 {
 	return 1;
 }
+
+SEC("sockops")
+int feature_sockops(void *ctx)
+{
+	return 1;
+}
+
+SEC("iter/tcp")
+int feature_iter(void *ctx)
+{
+	return 0;
+}

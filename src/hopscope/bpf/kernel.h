@@ -21,10 +21,16 @@ typedef struct {
 	struct net *net;
 } possible_net_t;
 
+struct rtnl_link_ops {
+	const char *kind;
+};
+
 struct net_device {
 	int ifindex;
+	u32 flags;
 	char name[16];
 	possible_net_t nd_net;
+	const struct rtnl_link_ops *rtnl_link_ops;
 };
 
 struct napi_struct {
@@ -37,6 +43,17 @@ struct refcount_struct {
 	} refs;
 };
 
+struct skb_shared_hwtstamps {
+	s64 hwtstamp;
+};
+
+struct skb_shared_info {
+	u32 tskey;
+	struct {
+		int counter;
+	} dataref;
+};
+
 struct sk_buff {
 	struct net_device *dev;
 	struct sock *sk;
@@ -45,7 +62,9 @@ struct sk_buff {
 	u16 transport_header;
 	u16 network_header;
 	int skb_iif;
+	u32 end;
 	unsigned char *head;
+	unsigned char *data;
 	struct refcount_struct users;
 };
 
@@ -76,22 +95,77 @@ struct sock_cgroup_data___before_5_16 {
 	u64 val;
 };
 
+struct in6_addr {
+	u32 words[4];
+};
+
 struct sock_common {
+	u32 skc_daddr;
+	u32 skc_rcv_saddr;
 	u32 skc_hash;
 	be16 skc_dport;
 	u16 skc_num;
+	u16 skc_family;
+	u8 skc_state;
+	possible_net_t skc_net;
+	struct in6_addr skc_v6_daddr;
+	struct in6_addr skc_v6_rcv_saddr;
+};
+
+struct inode {
+	u64 i_ino;
+};
+
+struct socket {
+	u32 state;
+};
+
+struct socket_alloc {
+	struct socket socket;
+	struct inode vfs_inode;
+};
+
+struct dst_entry {
+	struct net_device *dev;
+};
+
+struct socket_lock {
+	int owned;
 };
 
 struct sock {
 	struct sock_common __sk_common;
 	struct sk_buff_head sk_receive_queue;
 	u16 sk_protocol;
+	u32 sk_bpf_cb_flags;
+	u32 sk_pacing_status;
+	u64 sk_tsq_flags;
+	struct socket_lock sk_lock;
+	struct socket *sk_socket;
+	struct dst_entry *sk_dst_cache;
 	struct sock_cgroup_data sk_cgrp_data;
 };
 
 struct tcp_sock {
 	u32 copied_seq;
 	u32 rcv_nxt;
+	u32 snd_una;
+	u32 snd_nxt;
+	u32 snd_sml;
+	u32 snd_wnd;
+	u32 snd_cwnd;
+	u32 write_seq;
+	u32 mss_cache;
+	u32 packets_out;
+	u32 retrans_out;
+	u32 sacked_out;
+	u32 lost_out;
+	u8 nonagle : 4;
+	u64 tcp_wstamp_ns;
+	u32 chrono_start;
+	u32 chrono_stat[3];
+	u8 chrono_type : 2;
+	u8 is_cwnd_limited : 1;
 };
 
 struct inet_sock {
@@ -107,6 +181,41 @@ struct tcp_skb_cb {
 	u32 seq;
 	u32 end_seq;
 	u8 tcp_flags;
+	u32 ack_seq;
+};
+
+struct iov_iter {
+	u64 count;
+};
+
+struct msghdr {
+	u32 msg_flags;
+	struct iov_iter msg_iter;
+};
+
+struct task_struct {
+	int tgid;
+	char comm[16];
+	u64 nvcsw;
+};
+
+/* The values are looked up in the kernel's BTF. */
+enum socket_flags {
+	SK_BPF_CB_TX_TIMESTAMPING = 1,
+};
+
+struct bpf_sock_ops_kern {
+	struct sock *sk;
+	struct sk_buff *skb;
+};
+
+struct bpf_iter_meta {
+	void *seq;
+};
+
+struct bpf_iter__tcp {
+	struct bpf_iter_meta *meta;
+	struct sock_common *sk_common;
 };
 
 struct bpf_nf_ctx {
@@ -119,6 +228,14 @@ struct __sk_buff {
 
 #pragma clang attribute pop
 
+/* The context of sockops programs, as far as it is used. Its layout is the kernel's ABI (include/uapi/linux/bpf.h). */
+struct bpf_sock_ops {
+	u32 op;
+	u32 args[4];
+	u32 unused[41];
+	struct bpf_sock *sk __attribute__((aligned(8)));
+};
+
 #if defined(__TARGET_ARCH_x86)
 struct pt_regs {
 	u64 di;
@@ -126,6 +243,8 @@ struct pt_regs {
 } __attribute__((preserve_access_index));
 #define ARG1(context) ((void *)(context)->di)
 #define ARG2(context) ((void *)(context)->si)
+/* arch/x86/entry/syscalls/syscall_64.tbl */
+enum { NR_write = 1, NR_writev = 20, NR_sendto = 44, NR_sendmsg = 46, NR_sendmmsg = 307 };
 #elif defined(__TARGET_ARCH_arm64)
 struct user_pt_regs {
 	u64 regs[31];
@@ -133,6 +252,8 @@ struct user_pt_regs {
 #define pt_regs user_pt_regs
 #define ARG1(context) ((void *)(context)->regs[0])
 #define ARG2(context) ((void *)(context)->regs[1])
+/* include/uapi/asm-generic/unistd.h */
+enum { NR_write = 64, NR_writev = 66, NR_sendto = 206, NR_sendmsg = 211, NR_sendmmsg = 269 };
 #else
 #error "unknown target: add how its registers carry a function's arguments"
 #endif
@@ -142,3 +263,6 @@ struct user_pt_regs {
 /* Since 6.2 (a35b9af4ec2c, fd264ca02094). */
 extern void *bpf_cast_to_kern_ctx(void *ctx) __attribute__((section(".ksyms"), weak));
 extern void *bpf_rdonly_cast(const void *pointer, u32 type_id) __attribute__((section(".ksyms"), weak));
+/* Since 6.15 (59422464266f). */
+extern int bpf_sock_ops_enable_tx_tstamp(struct bpf_sock_ops_kern *skops, u64 flags)
+	__attribute__((section(".ksyms"), weak));

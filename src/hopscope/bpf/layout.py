@@ -102,6 +102,74 @@ class HopRxStage(IntEnum):
     HOP_STAGE_QUEUE = 6
 
 
+class HopTxCause(IntEnum):
+    """``enum hop_tx_cause``."""
+
+    HOP_CAUSE_NONE = 0
+    HOP_CAUSE_CWND = 1
+    HOP_CAUSE_RWND = 2
+    HOP_CAUSE_NAGLE = 3
+    HOP_CAUSE_PACING = 4
+    HOP_CAUSE_TSQ = 5
+    HOP_CAUSE_OTHER = 6
+
+
+class HopTxDiscard(IntEnum):
+    """``enum hop_tx_discard``."""
+
+    HOP_TX_COALESCED = 0
+    HOP_TX_NO_STAMP = 1
+    HOP_TX_BACKWARDS = 2
+    HOP_TX_MERGED = 3
+    HOP_TX_CLOSED = 4
+    HOP_TX_NO_MEMORY = 5
+    HOP_TX_DROPPED = 6
+    HOP_TX_NO_SEND = 7
+    HOP_TX_UNSTAMPED = 8
+    HOP_TX_DISCARDS = 9
+
+
+class HopTxFlags(IntEnum):
+    """``enum hop_tx_flags``."""
+
+    HOP_TX_SLEPT = 1
+    HOP_TX_DATAGRAM = 2
+    HOP_TX_ABORTED = 4
+
+
+class HopTxHop(IntEnum):
+    """``enum hop_tx_hop``."""
+
+    HOP_TX_TCP = 0
+    HOP_TX_TCP_SNDBUF = 1
+    HOP_TX_SCHED = 2
+    HOP_TX_SCHED_CWND = 3
+    HOP_TX_SCHED_RWND = 4
+    HOP_TX_SCHED_NAGLE = 5
+    HOP_TX_SCHED_PACING = 6
+    HOP_TX_SCHED_TSQ = 7
+    HOP_TX_SCHED_OTHER = 8
+    HOP_TX_QDISC = 9
+    HOP_TX_DRIVER = 10
+    HOP_TX_NIC = 11
+    HOP_TX_ACK = 12
+    HOP_TX_TOTAL = 13
+    HOP_TX_UDP = 14
+    HOP_TX_UDP_QDISC = 15
+    HOP_TX_UDP_DRIVER = 16
+    HOP_TX_UDP_FREE = 17
+    HOP_TX_UDP_TOTAL = 18
+    HOP_TX_HOPS = 19
+
+
+class HopTxLimits(IntEnum):
+    """``enum hop_tx_limits``."""
+
+    HOP_MESSAGES = 128
+    HOP_PASSES = 32768
+    HOP_DEVICES = 4
+
+
 # struct hop_comm
 HOP_COMM_DTYPE: Final = np.dtype(
     {
@@ -261,5 +329,185 @@ HOP_RX_COUNTERS_DTYPE: Final = np.dtype(
             1344,
         ],
         "itemsize": 1384,
+    }
+)
+
+# struct hop_tx_counters
+HOP_TX_COUNTERS_DTYPE: Final = np.dtype(
+    {
+        "names": [
+            "discarded",
+            "group_overflow",
+            "messages",
+            "sampled",
+            "acked",
+            "retransmits",
+            "events",
+            "lost",
+        ],
+        "formats": [
+            ("<u8", (171,)),
+            "<u8",
+            "<u8",
+            "<u8",
+            "<u8",
+            "<u8",
+            "<u8",
+            "<u8",
+        ],
+        "offsets": [
+            0,
+            1368,
+            1376,
+            1384,
+            1392,
+            1400,
+            1408,
+            1416,
+        ],
+        "itemsize": 1424,
+    }
+)
+
+# struct hop_tx_device
+HOP_TX_DEVICE_DTYPE: Final = np.dtype(
+    {
+        "names": [
+            "ifindex",
+            "after_ns",
+        ],
+        "formats": [
+            "<u4",
+            "<u4",
+        ],
+        "offsets": [
+            0,
+            4,
+        ],
+        "itemsize": 8,
+    }
+)
+
+# struct hop_tx_event
+HOP_TX_EVENT_DTYPE: Final = np.dtype(
+    {
+        "names": [
+            "cookie",
+            "end_byte",
+            "entry_ns",
+            "handed_ns",
+            "sched_ns",
+            "driver_ns",
+            "nic_ns",
+            "done_ns",
+            "qdisc_ns",
+            "len_bytes",
+            "pid",
+            "device",
+            "retransmits",
+            "cause",
+            "flags",
+            "group",
+            "pad",
+        ],
+        "formats": [
+            "<u8",
+            "<u8",
+            "<u8",
+            "<u8",
+            "<u8",
+            "<u8",
+            "<u8",
+            "<u8",
+            "<u8",
+            "<u4",
+            "<u4",
+            (
+                {
+                    "names": [
+                        "ifindex",
+                        "after_ns",
+                    ],
+                    "formats": [
+                        "<u4",
+                        "<u4",
+                    ],
+                    "offsets": [
+                        0,
+                        4,
+                    ],
+                    "itemsize": 8,
+                },
+                (4,),
+            ),
+            "<u2",
+            "|u1",
+            "|u1",
+            "<u2",
+            "<u2",
+        ],
+        "offsets": [
+            0,
+            8,
+            16,
+            24,
+            32,
+            40,
+            48,
+            56,
+            64,
+            72,
+            76,
+            80,
+            112,
+            114,
+            115,
+            116,
+            118,
+        ],
+        "itemsize": 120,
+    }
+)
+
+# struct hop_tx_flow
+HOP_TX_FLOW_DTYPE: Final = np.dtype(
+    {
+        "names": [
+            "local",
+            "peer",
+            "local_port",
+            "peer_port",
+            "netns",
+            "cgroup",
+            "family",
+            "protocol",
+            "pid",
+            "comm",
+        ],
+        "formats": [
+            ("<u4", (4,)),
+            ("<u4", (4,)),
+            "<u2",
+            "<u2",
+            "<u4",
+            "<u8",
+            "<u2",
+            "<u2",
+            "<u4",
+            "|S16",
+        ],
+        "offsets": [
+            0,
+            16,
+            32,
+            34,
+            36,
+            40,
+            48,
+            50,
+            52,
+            56,
+        ],
+        "itemsize": 72,
     }
 )

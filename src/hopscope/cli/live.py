@@ -22,7 +22,7 @@ from hopscope.views.table import render_table
 from hopscope.views.terminal import Terminal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from hopscope.analysis.snapshot import PlanRow, Snapshot
     from hopscope.collectors.contract import Collector
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 # The part of an interval in which the kernel measures our programs, and its limit.
 _COST_SHARE: Final = 0.05
 _COST_WINDOW_S: Final = 0.05
+# How often `between` is called.
+_BETWEEN_S: Final = 0.1
 # How long a command may take to end by itself, and when it is asked to.
 _MOMENT_S: Final = 1.0
 _GRACE_S: Final = 5.0
@@ -73,8 +75,14 @@ def run(
     interval_s: float,
     duration_s: float | None,
     command: Sequence[str] = (),
+    between: Callable[[], None] | None = None,
 ) -> int:
     """Report at intervals until the time is over, the command ends, or a signal comes; then report the whole.
+
+    Parameters
+    ----------
+    between
+        Called several times a second, and before each report: for what cannot wait that long.
 
     Returns
     -------
@@ -99,14 +107,25 @@ def run(
             window_s = min(interval_s * _COST_SHARE, _COST_WINDOW_S)
             # Asked before the counters are read: a stop that comes later gets a report of its own, or what was seen up
             # to then would be missing.
-            stopped = stop.wait(max(tick_s - window_s - time.monotonic(), 0))
+            stopped = _wait(stop, tick_s - window_s, between)
             collector.measure_cost(window_s)
+            if between:
+                between()
             output.show(collector.interval())
             reports += 1
         if output.wants_total(reports):
             output.show(collector.total())
         time_is_over = not stopped and child is not None and child.poll() is None
     return 0 if child is None or time_is_over else _as_a_shell_says(child.returncode)
+
+
+def _wait(stop: Stop, until_s: float, between: Callable[[], None] | None) -> bool:
+    """Wait until that time of CLOCK_MONOTONIC or until something asks to stop; say whether it did."""
+    while between and until_s - time.monotonic() > _BETWEEN_S:
+        if stop.wait(_BETWEEN_S):
+            return True
+        between()
+    return stop.wait(max(until_s - time.monotonic(), 0))
 
 
 def _as_a_shell_says(code: int) -> int:

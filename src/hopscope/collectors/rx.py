@@ -256,7 +256,7 @@ class RxCollector:
                 continue
             maximum = int(maxima[cpus, hop.hop, row].max())
             histogram = Histogram(counts, int(sum_ns[cpus, hop.hop, row].sum()), maximum)
-            yield HopRow(hop.name, start, hop.ends, hop.unit, group, histogram)
+            yield HopRow(hop.name, start, hop.ends, hop.unit, group, histogram, hop.chain)
 
     def _series(self, hop: Hop) -> Iterator[tuple[dict[str, str], slice, int]]:
         """Yield label, CPUs and row of each series of a hop."""

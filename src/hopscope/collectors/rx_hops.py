@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from hopscope.analysis.snapshot import PACKET_UNIT
+from hopscope.analysis.snapshot import COMMON_CHAIN, PACKET_UNIT
 from hopscope.bpf.layout import HopRxDiscard, HopRxHop
 
 
@@ -42,6 +42,13 @@ class Hop:
         """``tcp``, ``udp``, or None before that is known."""
         stem = self.name.removeprefix("rx.").partition("_")[0]
         return stem if stem in {"tcp", "udp"} else None
+
+    @property
+    def chain(self) -> str | None:
+        """Which hops it adds up with (:class:`~hopscope.analysis.snapshot.HopRow`)."""
+        if self.unit != PACKET_UNIT or self.name.endswith("_total"):
+            return None
+        return self.protocol or COMMON_CHAIN
 
     @property
     def of_reader(self) -> bool:

@@ -95,7 +95,7 @@ class Session:
         for name, kind in kinds.items():
             if kind == "netfilter":
                 self._everywhere.append(EveryNamespace(bpf.programs[name]))
-            else:
+            elif kind != "iter":  # those are run, not left attached
                 attach(bpf.programs[name], kind)
         self.refresh()
 

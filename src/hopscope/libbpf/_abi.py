@@ -131,6 +131,7 @@ PROTOTYPES: Final[dict[str, tuple[type | None, tuple[type, ...]]]] = {
     "bpf_map__btf_key_type_id": (c_uint32, _VOID_P),
     "bpf_map__btf_value_type_id": (c_uint32, _VOID_P),
     "bpf_map__initial_value": (c_void_p, (c_void_p, ctypes.POINTER(ctypes.c_size_t))),
+    "bpf_iter_create": (c_int, (c_int,)),
     "bpf_map_create": (c_int, (c_int, c_char_p, c_uint32, c_uint32, c_uint32, c_void_p)),
     "bpf_map_lookup_elem": (c_int, (c_int, c_void_p, c_void_p)),
     "bpf_map_update_elem": (c_int, (c_int, c_void_p, c_void_p, c_uint64)),

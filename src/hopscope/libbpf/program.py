@@ -152,6 +152,27 @@ class Program:
             raise load_error(f"{self.name} cannot be attached", ctypes.get_errno(), program=self.name)
         return self._kept(Link(fd, functools.partial(os.close, fd)))
 
+    def iterate(self) -> bytes:
+        """Run an iterator over everything it walks in this thread's network namespace, and return what it wrote.
+
+        Raises
+        ------
+        LoadError
+            The kernel refuses, or the program's run ended with an error.
+        """
+        link = self.attach()
+        try:
+            fd = int(lib().bpf_iter_create(link.fd))
+            if fd < 0:
+                raise load_error(f"{self.name} cannot be run", fd, program=self.name)
+            with os.fdopen(fd, "rb") as walk:
+                return walk.read()
+        except OSError as error:
+            raise load_error(f"{self.name} cannot be run", error.errno or 0, program=self.name) from error
+        finally:
+            link.close()
+            self._handle.links.remove(link)
+
     def info(self) -> ProgramInfo:
         """Return what the kernel counts of it.
 

@@ -43,7 +43,7 @@ def attach(program: Program, kind: str) -> list[Link]:
     LoadError
         The kernel refuses, or there is nothing to attach it to.
     """
-    if kind == "cgroup_skb":
+    if kind in {"cgroup_skb", "sockops"}:
         fd = _open_cgroup_root(program)
         try:
             return [program.attach_cgroup(fd)]

@@ -7,61 +7,10 @@ hooks, and the programs of the object that do it; all of them are needed. A new 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
-
-@dataclass(frozen=True, slots=True)
-class Way:
-    """One way to attach a probe point.
-
-    Parameters
-    ----------
-    kind
-        ``tp_btf``, ``fentry``, ``fexit``, ``kprobe``, ``cgroup_skb`` or ``netfilter``.
-    hooks
-        Functions or tracepoints, by the kernel's names.
-    programs
-        Programs of the object which record at this point.
-    helpers
-        Programs which must be attached as well, for what they remember.
-    kfuncs
-        Kernel functions for BPF programs that they cannot do without.
-    differs
-        What it sees differently from the ways before it.
-    """
-
-    kind: str
-    hooks: tuple[str, ...]
-    programs: tuple[str, ...]
-    helpers: tuple[str, ...] = ()
-    kfuncs: tuple[str, ...] = ()
-    differs: str = ""
-
-    @property
-    def name(self) -> str:
-        """Kind and hooks, as shown and as given to ``--way``."""
-        return f"{self.kind}:{'+'.join(self.hooks)}"
-
-
-@dataclass(frozen=True, slots=True)
-class Point:
-    """A named place in the stack.
-
-    Parameters
-    ----------
-    name
-        Such as ``rx.core``.
-    marks
-        What happens there, with the kernel function that it rests on.
-    ways
-        In order of preference.
-    """
-
-    name: str
-    marks: str
-    ways: tuple[Way, ...]
-
+from hopscope.probes.catalogue_tx import TX
+from hopscope.probes.point import Point, Way
 
 RX: Final = (
     Point(
@@ -217,6 +166,13 @@ RX: Final = (
     ),
 )
 
-POINTS: Final = {point.name: point for point in RX}
+POINTS: Final = {point.name: point for point in (*RX, *TX)}
 # By program: what it must be loaded and attached as.
-PROGRAM_KINDS: Final = {program: way.kind for point in RX for way in point.ways for program in way.programs}
+PROGRAM_KINDS: Final = {
+    program: way.kind for point in POINTS.values() for way in point.ways for program in way.programs
+}
+# By program: the object that it is in, which bears the verb's name.
+PROGRAM_OBJECTS: Final = {
+    program: point.name.partition(".")[0] for point in POINTS.values() for way in point.ways for program in way.programs
+}
+OBJECTS: Final = tuple(dict.fromkeys(PROGRAM_OBJECTS.values()))

@@ -13,7 +13,7 @@ from hopscope.errors import KernelError, LoadError
 from hopscope.libbpf import BpfObject, Btf
 from hopscope.probes.attach import attach, prepare
 
-KINDS: Final = ("tp_btf", "fentry", "fexit", "kprobe", "cgroup_skb", "netfilter")
+KINDS: Final = ("tp_btf", "fentry", "fexit", "kprobe", "cgroup_skb", "netfilter", "sockops", "iter")
 _KPROBE_PMU: Final = Path("/sys/bus/event_source/devices/kprobe")
 
 

@@ -14,7 +14,7 @@ from hopscope.probes.grants import GRANTED, Grant, try_kind
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from hopscope.probes.catalogue import Point, Way
+    from hopscope.probes.point import Point, Way
 
 
 class Resolver:
@@ -50,7 +50,7 @@ class Resolver:
     def _has(self, kind: str, hook: str) -> bool:
         if kind == "tp_btf":
             return self._btf.has_tracepoint(hook)
-        if kind in {"cgroup_skb", "netfilter"}:
+        if kind in {"cgroup_skb", "netfilter", "sockops", "iter"}:
             return True
         return self._btf.has_func(hook)
 

@@ -10,12 +10,12 @@ from hopscope.bpf import object_path
 from hopscope.errors import KernelError, LoadError
 from hopscope.libbpf import BpfObject
 from hopscope.probes.attach import attach, prepare
-from hopscope.probes.catalogue import POINTS
+from hopscope.probes.catalogue import OBJECTS, POINTS, PROGRAM_OBJECTS
 from hopscope.probes.grants import GRANTED, Grant, lacks_socket_storage, refusal
 from hopscope.probes.resolve import Resolver
 
 if TYPE_CHECKING:
-    from hopscope.probes.catalogue import Point, Way
+    from hopscope.probes.point import Point, Way
 
 
 def try_everything() -> list[PointStatus]:
@@ -27,7 +27,8 @@ def try_everything() -> list[PointStatus]:
         The kernel has no BTF, or the programs are not built.
     """
     resolver = Resolver()
-    object_path("rx")  # or each way would say that it is missing
+    for name in OBJECTS:
+        object_path(name)  # or each way would say that it is missing
     return [_try_point(resolver, point) for point in POINTS.values()]
 
 
@@ -59,12 +60,14 @@ def _try_programs(way: Way, *, socket_storage: bool) -> Grant:
 
 
 def _load_and_attach(way: Way, *, socket_storage: bool) -> None:
-    with BpfObject.open(object_path("rx")) as bpf:
+    name = PROGRAM_OBJECTS[way.programs[0]]
+    with BpfObject.open(object_path(name)) as bpf:
         for program in bpf.programs.values():
             program.autoload = program.name in way.programs
-        for name in way.programs:
-            prepare(bpf.programs[name], way.kind)
-        bpf.set_const("cfg_socket_storage", int(socket_storage))
+        for program_name in way.programs:
+            prepare(bpf.programs[program_name], way.kind)
+        if name == "rx":
+            bpf.set_const("cfg_socket_storage", int(socket_storage))
         bpf.load()
-        for name in way.programs:
-            attach(bpf.programs[name], way.kind)
+        for program_name in way.programs:
+            attach(bpf.programs[program_name], way.kind)

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One message on its way out, and which layer held it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# What held a message before it left TCP, by the name of the kernel side's cause.
+_CAUSES: Final = {
+    "cwnd": "congestion window",
+    "rwnd": "receiver's window",
+    "nagle": "Nagle's algorithm",
+    "pacing": "pacing",
+    "tsq": "TCP small queues",
+    "other": "TCP",
+    "none": "TCP",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """Whose socket it was: addresses, ports, and who first sent there."""
+
+    protocol: str
+    local: str
+    local_port: int
+    peer: str
+    peer_port: int
+    netns: str
+    pid: int
+    comm: str
+
+    def __str__(self) -> str:
+        """As ``ss`` shows it."""
+        return f"{_endpoint(self.local, self.local_port)} > {_endpoint(self.peer, self.peer_port)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A device that a message came to, and how long after the first one."""
+
+    name: str
+    after_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What one send call handed over, with its times (CLOCK_MONOTONIC, ns; None where one was not seen).
+
+    Attributes
+    ----------
+    flow
+        None where its record was turned out by those of later sockets.
+    cookie
+        The kernel's number of the socket.
+    end_byte
+        TCP: where the message ends in what was seen of the stream.
+    entry_ns, handed_ns, sched_ns, driver_ns, nic_ns, done_ns
+        The send call had the socket; TCP had the bytes; the last byte left TCP; the driver had it; the NIC had sent it;
+        it was acknowledged (datagrams: the driver's function had returned).
+    qdisc_ns
+        How long it was in queueing disciplines; None where no hook was there.
+    devices
+        In the order in which it passed them.
+    cause
+        What held it in TCP: ``none``, ``cwnd``, ``rwnd``, ``nagle``, ``pacing``, ``tsq``, ``other``.
+    slept
+        The send call slept for room in the send buffer.
+    aborted
+        The socket was closed, or the datagram dropped, before it was done.
+    """
+
+    flow: Flow | None
+    cookie: int
+    pid: int
+    len_bytes: int
+    end_byte: int
+    entry_ns: int | None
+    handed_ns: int | None
+    sched_ns: int | None
+    driver_ns: int | None
+    nic_ns: int | None
+    done_ns: int | None
+    qdisc_ns: int | None
+    devices: Sequence[Device]
+    retransmits: int
+    cause: str
+    slept: bool
+    datagram: bool
+    aborted: bool
+
+    @property
+    def start_ns(self) -> int | None:
+        """When the send call was entered, or where that was not seen, when TCP had the bytes."""
+        return self.handed_ns if self.entry_ns is None else self.entry_ns
+
+    @property
+    def total_ns(self) -> int | None:
+        """From the start to the end; None where one was not seen."""
+        return _between(self.start_ns, self.done_ns)
+
+    def hops(self) -> dict[str, int | None]:
+        """Return hop → duration in ns; None where an end of it was not seen."""
+        below = _between(self.sched_ns, self.driver_ns)
+        if below is not None and self.qdisc_ns is not None:
+            below = max(below - self.qdisc_ns, 0)
+        if self.datagram:
+            driver = _between(self.driver_ns, self.done_ns)
+            return {
+                "tx.udp": _between(self.entry_ns, self.sched_ns),
+                "tx.udp_qdisc": self.qdisc_ns,
+                "tx.udp_driver": None if driver is None else driver + (below or 0),
+            }
+        return {
+            "tx.tcp": _between(self.entry_ns, self.handed_ns),
+            "tx.sched": _between(self.handed_ns, self.sched_ns),
+            "tx.qdisc": self.qdisc_ns,
+            "tx.driver": below,
+            "tx.nic": _between(self.driver_ns, self.nic_ns),
+            "tx.ack": _between(self.driver_ns, self.done_ns),
+        }
+
+    def blame(self) -> tuple[str, int] | None:
+        """Return the layer that held the message longest, in words, and for how long; None if nothing was seen."""
+        seen = {name: duration for name, duration in self.hops().items() if duration is not None and name != "tx.nic"}
+        if not seen:
+            return None
+        hop = max(seen, key=lambda name: seen[name])
+        return self._layer(hop), seen[hop]
+
+    def _layer(self, hop: str) -> str:
+        if hop == "tx.tcp":
+            return "send buffer" if self.slept else "copy to the kernel"
+        if hop == "tx.sched":
+            return _CAUSES[self.cause]
+        if hop == "tx.ack":
+            return "retransmission" if self.retransmits else "network and receiver"
+        return {"tx.udp": "UDP and IP", "tx.udp_qdisc": "queueing discipline", "tx.qdisc": "queueing discipline"}.get(
+            hop, "driver"
+        )
+
+
+def _between(start_ns: int | None, end_ns: int | None) -> int | None:
+    return None if start_ns is None or end_ns is None else end_ns - start_ns
+
+
+def _endpoint(address: str, port: int) -> str:
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"

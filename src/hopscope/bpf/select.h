@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* Which sockets and processes are wanted, and which group they belong to: the same for every collector. Included after
+ * series.h.
+ */
+#pragma once
+
+#include "kernel.h"
+
+/* ---- settings: constants to the verifier, which drops the code of what is off ---- */
+
+const volatile u32 cfg_group_by = 0; /* enum hop_group_by */
+const volatile u32 cfg_namespaces = 0;
+const volatile u32 cfg_namespace[HOP_FILTERS] = {};
+const volatile u32 cfg_cgroups = 0;
+const volatile u64 cfg_cgroup[HOP_FILTERS] = {};
+const volatile u32 cfg_pids = 0;
+const volatile u32 cfg_pid[HOP_FILTERS] = {};
+const volatile u32 cfg_comms = 0;
+const volatile struct hop_comm cfg_comm[HOP_FILTERS] = {};
+const volatile u32 cfg_ports = 0;
+const volatile u16 cfg_port[HOP_FILTERS] = {};
+const volatile u32 cfg_addresses = 0;
+const volatile struct hop_prefix cfg_address[HOP_FILTERS] = {};
+
+/* ---- groups ---- */
+
+struct {
+	MAP_UINT(type, BPF_MAP_TYPE_HASH);
+	MAP_UINT(max_entries, 1); /* set before load */
+	MAP_TYPE(key, struct hop_group_key);
+	MAP_TYPE(value, u32);
+} group_rows SEC(".maps");
+
+/* The same the other way round, for user space. A row is taken by whoever inserts it first. */
+struct {
+	MAP_UINT(type, BPF_MAP_TYPE_HASH);
+	MAP_UINT(max_entries, 1); /* set before load */
+	MAP_TYPE(key, u32);
+	MAP_TYPE(value, struct hop_group);
+} groups SEC(".maps");
+
+u32 groups_taken;
+
+/* Take a row for a key that has none. Without atomics that return a value (5.12), which 5.10 lacks. */
+INLINE u32 group_create(struct hop_group *group)
+{
+	u32 *known;
+
+	for (u32 attempt = 0; attempt < 8; attempt++) {
+		u32 row = groups_taken + 1 + attempt;
+
+		if (row >= cfg_groups)
+			return 0;
+		if (bpf_map_update_elem(&groups, &row, group, BPF_NOEXIST))
+			continue;
+		groups_taken = row;
+		bpf_map_update_elem(&group_rows, &group->key, &row, BPF_NOEXIST);
+		/* Another CPU may have been first: then its row counts, and ours stays empty. */
+		known = bpf_map_lookup_elem(&group_rows, &group->key);
+		return known ? *known : 0;
+	}
+	return 0;
+}
+
+static __attribute__((noinline)) u32 group_find(u64 id, u32 netns, const void *name)
+{
+	struct hop_group group = {.key = {.id = id, .netns = netns}};
+	struct SERIES_COUNTERS *counter;
+	u32 *known = bpf_map_lookup_elem(&group_rows, &group.key);
+	u32 row = 0;
+
+	if (known)
+		return *known;
+	if (name)
+		bpf_probe_read_kernel(group.name, sizeof(group.name), name);
+	row = group_create(&group);
+	if (!row) {
+		counter = count();
+		if (counter)
+			atomic_add(&counter->group_overflow, 1);
+	}
+	return row;
+}
+
+/* ---- what the socket knows ---- */
+
+INLINE bool namespace_wanted(u32 netns)
+{
+	for (u32 i = 0; i < HOP_FILTERS && i < cfg_namespaces; i++)
+		if (cfg_namespace[i] == netns)
+			return true;
+	return !cfg_namespaces;
+}
+
+INLINE struct cgroup *socket_cgroup(struct sock *sk)
+{
+	struct sock_cgroup_data___before_5_16 *old = (void *)&sk->sk_cgrp_data;
+
+	if (core_exists(sk->sk_cgrp_data.cgroup))
+		return probe_field(sk, sk_cgrp_data.cgroup);
+	return (struct cgroup *)probe_field(old, val);
+}
+
+INLINE u64 cgroup_id(struct cgroup *cgroup)
+{
+	struct kernfs_node *node = probe_field(cgroup, kn);
+
+	return probe_field(node, id);
+}
+
+INLINE bool cgroup_listed(u64 id)
+{
+	for (u32 i = 0; i < HOP_FILTERS && i < cfg_cgroups; i++)
+		if (cfg_cgroup[i] == id)
+			return true;
+	return false;
+}
+
+/* Is the cgroup, or one above it, listed? */
+INLINE bool cgroup_wanted(struct cgroup *cgroup)
+{
+	bool wanted = false;
+
+	for (u32 depth = 0; depth < 16 && cgroup && !wanted; depth++) {
+		wanted = cgroup_listed(cgroup_id(cgroup));
+		cgroup = (struct cgroup *)probe_field(cgroup, self.parent);
+	}
+	return wanted;
+}
+
+struct endpoints {
+	u32 address[2][4]; /* source, destination; as in struct hop_prefix */
+	u16 port[2];       /* network order */
+};
+
+/* Addresses and ports as a packet carries them: right for unconnected sockets, too. */
+INLINE void packet_endpoints(u64 head, u16 network, u16 transport, struct endpoints *ends)
+{
+	u8 version = 0;
+
+	bpf_probe_read_kernel(&version, 1, (void *)(head + network));
+	if (version >> 4 == 6) {
+		bpf_probe_read_kernel(ends->address, sizeof(ends->address), (void *)(head + network + 8));
+	} else {
+		ends->address[0][2] = ends->address[1][2] = __builtin_bswap32(0xffff);
+		bpf_probe_read_kernel(&ends->address[0][3], 4, (void *)(head + network + 12));
+		bpf_probe_read_kernel(&ends->address[1][3], 4, (void *)(head + network + 16));
+	}
+	bpf_probe_read_kernel(ends->port, sizeof(ends->port), (void *)(head + transport));
+}
+
+#define AF_INET6 10
+
+/* Addresses and ports of a connected socket: its own first. */
+INLINE void socket_endpoints(struct sock *sk, struct endpoints *ends)
+{
+	if (probe_field(sk, __sk_common.skc_family) == AF_INET6) {
+		bpf_probe_read_kernel(ends->address[0], 16, &sk->__sk_common.skc_v6_rcv_saddr);
+		bpf_probe_read_kernel(ends->address[1], 16, &sk->__sk_common.skc_v6_daddr);
+	} else {
+		ends->address[0][2] = ends->address[1][2] = __builtin_bswap32(0xffff);
+		ends->address[0][3] = probe_field(sk, __sk_common.skc_rcv_saddr);
+		ends->address[1][3] = probe_field(sk, __sk_common.skc_daddr);
+	}
+	ends->port[0] = __builtin_bswap16(probe_field(sk, __sk_common.skc_num));
+	ends->port[1] = probe_field(sk, __sk_common.skc_dport);
+}
+
+INLINE bool port_wanted(const struct endpoints *ends)
+{
+	for (u32 i = 0; i < HOP_FILTERS && i < cfg_ports; i++)
+		if (cfg_port[i] == ends->port[0] || cfg_port[i] == ends->port[1])
+			return true;
+	return !cfg_ports;
+}
+
+INLINE bool address_wanted(const struct endpoints *ends)
+{
+	for (u32 i = 0; i < HOP_FILTERS && i < cfg_addresses; i++)
+		for (u32 end = 0; end < 2; end++) {
+			u32 differs = 0;
+
+			for (u32 word = 0; word < 4; word++)
+				differs |= (ends->address[end][word] ^ cfg_address[i].word[word]) &
+					   cfg_address[i].mask[word];
+			if (!differs)
+				return true;
+		}
+	return !cfg_addresses;
+}
+
+/* ---- what the running process knows ---- */
+
+INLINE bool comm_wanted(const void *comm)
+{
+	struct hop_comm name = {};
+	u64 *words = (u64 *)&name;
+
+	bpf_probe_read_kernel(&name, sizeof(name), comm);
+	for (u32 i = 0; i < HOP_FILTERS && i < cfg_comms; i++) {
+		const volatile u64 *wanted = (const volatile u64 *)&cfg_comm[i];
+
+		if (words[0] == wanted[0] && words[1] == wanted[1])
+			return true;
+	}
+	return !cfg_comms;
+}
+
+INLINE bool pid_wanted(u32 pid)
+{
+	for (u32 i = 0; i < HOP_FILTERS && i < cfg_pids; i++)
+		if (cfg_pid[i] == pid)
+			return true;
+	return !cfg_pids;
+}

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* What a collector hands to user space: a histogram a hop, group and CPU, and counters a CPU.
+ *
+ * Before it is included, the collector defines SERIES_HOPS, SERIES_DISCARDS and SERIES_BACKWARDS as its enums have them,
+ * and SERIES_COUNTERS, its struct of counters, with the members `discarded` and `group_overflow`.
+ */
+#pragma once
+
+#include "hist.h"
+
+const volatile u32 cfg_groups = 1; /* rows a hop has, "other" included */
+
+struct {
+	MAP_UINT(type, BPF_MAP_TYPE_ARRAY);
+	MAP_UINT(map_flags, BPF_F_MMAPABLE);
+	MAP_UINT(max_entries, 1); /* CPUs x hops x groups, set before load */
+	MAP_TYPE(key, u32);
+	MAP_TYPE(value, struct hop_hist_row);
+} histograms SEC(".maps");
+
+struct {
+	MAP_UINT(type, BPF_MAP_TYPE_ARRAY);
+	MAP_UINT(map_flags, BPF_F_MMAPABLE);
+	MAP_UINT(max_entries, 1); /* CPUs, set before load */
+	MAP_TYPE(key, u32);
+	MAP_TYPE(value, struct SERIES_COUNTERS);
+} counters SEC(".maps");
+
+EXPORT_ENUM(hop_hist);
+
+INLINE struct SERIES_COUNTERS *count(void)
+{
+	u32 cpu = bpf_get_smp_processor_id();
+
+	return bpf_map_lookup_elem(&counters, &cpu);
+}
+
+/* Not inlined: discards are rare, and the code of the hooks stays short. */
+__attribute__((noinline)) int discard(u32 hop, u32 reason)
+{
+	struct SERIES_COUNTERS *counter = count();
+	u32 index = hop * SERIES_DISCARDS + reason;
+
+	if (counter && index < SERIES_HOPS * SERIES_DISCARDS)
+		atomic_add(&counter->discarded[index], 1);
+	return 0;
+}
+
+/* Add the interval to the histogram of the hop and group. A function of its own, so that the verifier looks at it once. */
+__attribute__((noinline)) int record(u32 hop, u32 group, u64 from_ns, u64 to_ns, bool shared)
+{
+	struct hop_hist_row *row;
+	u32 index;
+
+	if (unlikely(to_ns < from_ns))
+		return discard(hop, SERIES_BACKWARDS);
+	index = (bpf_get_smp_processor_id() * SERIES_HOPS + hop) * cfg_groups + group;
+	row = bpf_map_lookup_elem(&histograms, &index);
+	if (row)
+		hist_add(row, to_ns - from_ns, shared);
+	return 0;
+}
+
+/* A kernel pointer as a number. From 6.17 on the verifier knows even a "char *" for a pointer, with which no arithmetic is
+ * allowed; its halves, moved by 32-bit instructions, are numbers. In assembler, for the compiler would join them again.
+ */
+INLINE u64 address(const void *pointer)
+{
+	u64 upper = (u64)pointer;
+	u32 high, low;
+
+	__asm__("%0 >>= 32" : "+r"(upper));
+	__asm__("%0 = %1" : "=w"(high) : "w"((u32)upper));
+	__asm__("%0 = %1" : "=w"(low) : "w"((u32)(u64)pointer));
+	return (u64)high << 32 | low;
+}

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* Transmit latency, hop by hop. Bodies are in the headers; here are the hooks that every packet of the host passes, and the
+ * thin wrappers by which they are attached (hopscope.probes.catalogue has the table).
+ */
+#include "tx_datagram.h"
+#include "tx_stamped.h"
+#include "tx_traced.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+/* ---- the send call ---- */
+
+/* Where stamps are to be had, the entry is only noted: TCP's own callback makes it a message. */
+INLINE void stamped_enter(struct sock *sk, struct msghdr *msg)
+{
+	struct tx_state *state;
+	u64 left;
+
+	if (!(sk->sk_bpf_cb_flags & SK_BPF_CB_TX_TIMESTAMPING))
+		return;
+	state = bpf_sk_storage_get(&tx_states, sk, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!state)
+		return;
+	left = probe_field(msg, msg_iter.count);
+	if (!same_call(state, msg, left)) {
+		if (state->entry_ns && state->entry_seq != tcp_field(sk, write_seq))
+			discard(HOP_TX_TCP, HOP_TX_UNSTAMPED);
+		state->entry_ns = bpf_ktime_get_ns();
+		state->entry_seq = tcp_field(sk, write_seq);
+		state->entry_sleeps = probe_field(current_task(), nvcsw);
+		state->entry_message = (u64)msg;
+	}
+	state->entry_left = left;
+}
+
+SEC("tp_btf/tcp_sendmsg_locked")
+int tx_tcp_send_tp(u64 *ctx)
+{
+	struct sock *sk = (void *)ctx[0];
+
+	if (cfg_stamped)
+		stamped_enter(sk, (void *)ctx[1]);
+	else
+		traced_enter(sk, (void *)ctx[1]);
+	return 0;
+}
+
+SEC("fentry/tcp_sendmsg_locked")
+int tx_tcp_send_fentry(u64 *ctx)
+{
+	struct sock *sk = (void *)ctx[0];
+
+	if (cfg_stamped)
+		stamped_enter(sk, (void *)ctx[1]);
+	else
+		traced_enter(sk, (void *)ctx[1]);
+	return 0;
+}
+
+SEC("kprobe/tcp_sendmsg_locked")
+int tx_tcp_send_kprobe(struct pt_regs *ctx)
+{
+	traced_enter(ARG1(ctx), ARG2(ctx));
+	return 0;
+}
+
+SEC("fentry/udp_sendmsg")
+int tx_udp_send_fentry(u64 *ctx)
+{
+	send_enters();
+	return 0;
+}
+
+SEC("fentry/udpv6_sendmsg")
+int tx_udp6_send_fentry(u64 *ctx)
+{
+	send_enters();
+	return 0;
+}
+
+SEC("kprobe/udp_sendmsg")
+int tx_udp_send_kprobe(struct pt_regs *ctx)
+{
+	send_enters();
+	return 0;
+}
+
+SEC("kprobe/udpv6_sendmsg")
+int tx_udp6_send_kprobe(struct pt_regs *ctx)
+{
+	send_enters();
+	return 0;
+}
+
+SEC("tp_btf/sys_enter")
+int tx_send_call_tp(u64 *ctx)
+{
+	switch (ctx[1]) {
+	case NR_sendto:
+	case NR_sendmsg:
+	case NR_sendmmsg:
+	case NR_write:
+	case NR_writev:
+		send_enters();
+	}
+	return 0;
+}
+
+/* ---- below TCP and UDP ---- */
+
+#define IPPROTO_TCP 6
+#define TCP_TIME_WAIT 6
+#define TCP_NEW_SYN_RECV 12
+
+/* A packet comes to a device. */
+SEC("tp_btf/net_dev_queue")
+int tx_queue(u64 *ctx)
+{
+	struct sk_buff *skb = (void *)ctx[0];
+	struct sock *sk = skb->sk;
+	struct pass *pass;
+	u64 head;
+	u8 state;
+
+	if (!sk)
+		return 0;
+	head = address(skb->head);
+	if (this_cpu()->head == head) {
+		/* From within the driver of another device, which is stacked upon this one. */
+		pass = pass_find(head);
+		if (pass)
+			pass_next(pass, skb->dev->ifindex, bpf_ktime_get_ns());
+		return 0;
+	}
+	state = probe_field(sk, __sk_common.skc_state);
+	if (state == TCP_TIME_WAIT || state == TCP_NEW_SYN_RECV) /* not a full socket */
+		return 0;
+	if (probe_field(sk, sk_protocol) == IPPROTO_TCP) {
+		if (!cfg_stamped)
+			traced_leaves(skb, sk, head);
+	} else if (cfg_datagrams) {
+		datagram_leaves(skb, sk, head);
+	}
+	return 0;
+}
+
+/* It has left the queueing discipline, the driver's function is called. */
+SEC("tp_btf/net_dev_start_xmit")
+int tx_start_xmit(u64 *ctx)
+{
+	struct sk_buff *skb = (void *)ctx[0];
+	u64 head = address(skb->head), now_ns;
+	struct pass *pass = pass_find(head);
+	struct cpu_state *cpu;
+	struct sock *sk;
+
+	if (!pass)
+		return 0;
+	now_ns = bpf_ktime_get_ns();
+	cpu = this_cpu();
+	pass->qdisc_ns += now_ns - pass->last_ns;
+	pass->left_ns = now_ns;
+	cpu->head = head;
+	cpu->left_ns = now_ns;
+	cpu->sched_ns = pass->sched_ns;
+	sk = skb->sk;
+	if (!cfg_stamped && !pass->followed && sk)
+		traced_driver(sk, pass, now_ns);
+	return 0;
+}
+
+INLINE bool is_local(struct net_device *dev)
+{
+	struct rtnl_link_ops *ops = (void *)dev->rtnl_link_ops;
+	char kind[8] = {};
+
+	if (dev->flags & IFF_LOOPBACK)
+		return true;
+	if (!ops)
+		return false;
+	bpf_probe_read_kernel(kind, sizeof(kind), probe_field(ops, kind));
+	return kind[0] == 'v' && kind[1] == 'e' && kind[2] == 't' && kind[3] == 'h' && !kind[4];
+}
+
+/* The driver's function has returned. The packet may be gone: only its device is looked at. */
+SEC("tp_btf/net_dev_xmit")
+int tx_xmit(u64 *ctx)
+{
+	struct cpu_state *cpu = this_cpu();
+	struct pass *pass;
+	u64 head = cpu->head, now_ns;
+
+	cpu->head = 0;
+	pass = head ? pass_find(head) : NULL;
+	if (!pass || !pass->followed || pass->done_ns || pass->sched_ns != cpu->sched_ns)
+		return 0;
+	now_ns = bpf_ktime_get_ns();
+	if ((int)ctx[1]) {
+		/* Not taken: it goes back into the queue. */
+		pass->last_ns = now_ns;
+		return 0;
+	}
+	datagram_driver(pass, cpu->left_ns, now_ns);
+	/* It is with its receiver, on this host: when that frees it says nothing about the device. */
+	if (is_local((void *)ctx[2]))
+		pass->head = 0;
+	return 0;
+}
+
+SEC("tp_btf/consume_skb")
+int tx_consumed(u64 *ctx)
+{
+	datagram_freed((void *)ctx[0], false);
+	return 0;
+}
+
+SEC("tp_btf/kfree_skb")
+int tx_dropped(u64 *ctx)
+{
+	datagram_freed((void *)ctx[0], true);
+	return 0;
+}
+
+/* ---- TCP, by tracing ---- */
+
+SEC("tp_btf/tcp_probe")
+int tx_ack(u64 *ctx)
+{
+	traced_ack((void *)ctx[0], (void *)ctx[1]);
+	return 0;
+}
+
+SEC("tp_btf/inet_sock_set_state")
+int tx_state_tp(u64 *ctx)
+{
+	if ((int)ctx[2] == TCP_CLOSE)
+		traced_closes((void *)ctx[0]);
+	return 0;
+}

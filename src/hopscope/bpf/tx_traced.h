@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* Transmit latency of TCP by tracing, where the kernel has no BPF time stamps: every socket of the host runs these. The
+ * send call's entry says what it wants to hand over; what it did shows at the next call. Hand-over itself is not seen.
+ */
+#pragma once
+
+#include "tx_tcp.h"
+
+#define MSG_DONTWAIT 0x40
+
+/* Packets lead to their socket by its address alone, and not every program type may use socket storage. The hash of
+ * addresses and ports tells a new socket at the address of an old one.
+ */
+struct socket_key {
+	u64 sk;
+	u32 hash;
+	u16 port;
+	be16 peer_port;
+};
+
+struct {
+	MAP_UINT(type, BPF_MAP_TYPE_LRU_HASH);
+	MAP_UINT(max_entries, 1); /* set before load */
+	MAP_TYPE(key, struct socket_key);
+	MAP_TYPE(value, struct tx_state);
+} traced_states SEC(".maps");
+
+struct {
+	MAP_UINT(type, BPF_MAP_TYPE_ARRAY);
+	MAP_UINT(max_entries, 1);
+	MAP_TYPE(key, u32);
+	MAP_TYPE(value, struct tx_state);
+} traced_empty SEC(".maps");
+
+static __attribute__((noinline)) struct tx_state *traced_state(struct sock *sk, bool create)
+{
+	struct socket_key key = {
+		.sk = (u64)sk,
+		.hash = probe_field(sk, __sk_common.skc_hash),
+		.port = probe_field(sk, __sk_common.skc_num),
+		.peer_port = probe_field(sk, __sk_common.skc_dport),
+	};
+	struct tx_state *state = bpf_map_lookup_elem(&traced_states, &key);
+	u32 zero = 0;
+	void *empty;
+
+	if (state || !create)
+		return state;
+	empty = bpf_map_lookup_elem(&traced_empty, &zero);
+	if (empty)
+		bpf_map_update_elem(&traced_states, &key, empty, BPF_NOEXIST);
+	return bpf_map_lookup_elem(&traced_states, &key);
+}
+
+INLINE void traced_forget(struct sock *sk)
+{
+	struct socket_key key = {
+		.sk = (u64)sk,
+		.hash = probe_field(sk, __sk_common.skc_hash),
+		.port = probe_field(sk, __sk_common.skc_num),
+		.peer_port = probe_field(sk, __sk_common.skc_dport),
+	};
+
+	bpf_map_delete_elem(&traced_states, &key);
+}
+
+/* Is this a further look at the call that the socket's state knows? A call takes bytes, or sleeps until it can. */
+INLINE bool same_call(struct tx_state *state, struct msghdr *msg, u64 left)
+{
+	if (!state->entry_ns || state->entry_message != (u64)msg)
+		return false;
+	return left < state->entry_left || (left == state->entry_left && !(probe_field(msg, msg_flags) & MSG_DONTWAIT));
+}
+
+/* The call before this one may have handed over less than it wanted. */
+INLINE void traced_settle(struct tx_state *state, u32 write_seq)
+{
+	struct message *message = message_at(state, state->produced - 1);
+	u32 excess = message->end_seq - write_seq;
+
+	if (state->produced == state->consumed || message->sched_ns || !before(write_seq, message->end_seq))
+		return;
+	message->end_seq = write_seq;
+	message->end_byte -= excess;
+	if (excess < message->len_bytes) {
+		message->len_bytes -= excess;
+		return;
+	}
+	/* Nothing at all: it was no message. */
+	state->produced--;
+	if (before(state->produced, state->next_sched))
+		state->next_sched = state->produced;
+}
+
+static __attribute__((noinline)) void traced_message(struct tx_state *state, struct sock *sk, u64 left, u32 write_seq)
+{
+	struct message *message = message_new(state, write_seq + (u32)left);
+
+	if (!message)
+		return;
+	message->entry_ns = message->handed_ns = bpf_ktime_get_ns();
+	message->end_byte = state->end_byte + left;
+	message->len_bytes = left;
+	message->pid = current_pid();
+	message->group = sender_group(sk);
+	message->cause = tcp_cause(sk, message->entry_ns);
+	message->rwnd_ticks = rwnd_ticks(sk);
+	state->produced++;
+}
+
+INLINE void traced_enter(struct sock *sk, struct msghdr *msg)
+{
+	struct tx_state *state = traced_state(sk, true);
+	struct hop_tx_counters *counter = count();
+	u64 left = probe_field(msg, msg_iter.count);
+	u32 write_seq;
+
+	if (!state || !counter) {
+		discard(HOP_TX_TOTAL, HOP_TX_NO_MEMORY);
+		return;
+	}
+	if (!state->known) {
+		state->known = 1;
+		state->wanted = socket_wanted(sk);
+		state->cookie = (u64)sk;
+		state->write_seq = tcp_field(sk, write_seq);
+		if (cfg_events && state->wanted)
+			flow_remember(state->cookie, sk);
+	}
+	if (!state->wanted || same_call(state, msg, left)) {
+		state->entry_left = left;
+		return;
+	}
+	write_seq = tcp_field(sk, write_seq);
+	traced_settle(state, write_seq);
+	state->end_byte += (u32)(write_seq - state->write_seq);
+	state->write_seq = write_seq;
+	state->entry_ns = bpf_ktime_get_ns();
+	state->entry_message = (u64)msg;
+	state->entry_left = left;
+	if (!left || !process_wanted())
+		return;
+	atomic_add(&counter->messages, 1);
+	if (!message_sampled(state, state->entry_ns))
+		return;
+	atomic_add(&counter->sampled, 1);
+	traced_message(state, sk, left, write_seq);
+}
+
+/* Sequence numbers of a packet on its way down: false if it has no bytes. */
+INLINE bool traced_range(struct sk_buff *skb, u64 head, u32 *first_seq, u32 *key)
+{
+	u16 transport = skb->transport_header;
+	u32 data = (u32)(address(skb->data) - head), seq = 0;
+	u8 offset = 0;
+	s32 payload;
+
+	bpf_probe_read_kernel(&seq, 4, (void *)(head + transport + 4));
+	bpf_probe_read_kernel(&offset, 1, (void *)(head + transport + 12));
+	payload = (s32)(skb->len - (transport - data) - (offset >> 4) * 4);
+	*first_seq = __builtin_bswap32(seq);
+	*key = *first_seq + payload - 1;
+	return payload > 0;
+}
+
+INLINE void traced_leaves(struct sk_buff *skb, struct sock *sk, u64 head)
+{
+	struct tx_state *state = traced_state(sk, false);
+	u64 now_ns = bpf_ktime_get_ns();
+	u32 first_seq, key, ifindex;
+	struct pass *pass;
+
+	if (!state || state->produced == state->consumed || !traced_range(skb, head, &first_seq, &key))
+		return;
+	ifindex = skb->dev->ifindex;
+	if (state->next_sched == state->produced || before(key + 1, message_at(state, state->next_sched)->end_seq)) {
+		tcp_leave_again(state, key, ifindex);
+		return;
+	}
+	pass = pass_new(head, ifindex, now_ns);
+	pass->first_seq = first_seq;
+	pass->key = key;
+	tcp_leave(state, sk, pass);
+}
+
+INLINE void traced_driver(struct sock *sk, struct pass *pass, u64 now_ns)
+{
+	struct tx_state *state = traced_state(sk, false);
+
+	if (state)
+		tcp_driver(state, pass, pass->key, now_ns);
+}
+
+INLINE void traced_ack(struct sock *sk, struct sk_buff *skb)
+{
+	struct tcp_skb_cb *cb = (void *)skb->cb;
+	struct tx_state *state = traced_state(sk, false);
+	u32 acked = probe_field(cb, ack_seq);
+
+	if (state && state->produced != state->consumed && !before(tcp_field(sk, snd_nxt), acked))
+		tcp_acked(state, acked, bpf_ktime_get_ns());
+}
+
+INLINE void traced_closes(struct sock *sk)
+{
+	struct tx_state *state = traced_state(sk, false);
+
+	if (!state)
+		return;
+	tcp_closed(state);
+	traced_forget(sk);
+}

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``hopscope tx``."""
+
+from __future__ import annotations
+
+import click
+
+from hopscope.cli.seconds import Seconds
+from hopscope.errors import UsageError
+
+_GROUPS = ("interface", "netns", "cgroup", "process", "cpu")
+_DAY_S = 86_400
+
+
+# The first word that is no option is the command, and what follows is the command's.
+@click.command(
+    "tx",
+    context_settings={"allow_interspersed_args": False},
+    short_help="Sent messages: send call to ACK, hop by hop.",
+)
+@click.option(
+    "-i", "--interval", type=Seconds(0.1, _DAY_S), default=1.0, show_default=True, help="Time between reports."
+)
+@click.option("-d", "--duration", type=Seconds(0.1, 365 * _DAY_S), help="Stop after this time.")
+@click.option("--histogram", is_flag=True, help="Full histograms instead of the table.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line and report (docs/tx.md).")
+@click.option("--hop", "hops", multiple=True, metavar="HOP", help="Only this hop; may be repeated, as all filters.")
+@click.option("-g", "--group-by", type=click.Choice(_GROUPS), help="A line for each of these.")
+@click.option(
+    "--max-groups",
+    type=click.IntRange(1, 4096),
+    metavar="N",
+    default=64,
+    show_default=True,
+    help="So many groups have a line of their own; the rest share the line `other`.",
+)
+@click.option(
+    "--sample", type=click.IntRange(1, 1 << 20), default=1, metavar="N", help="Follow 1 message in N of each flow."
+)
+@click.option(
+    "--rate", type=click.IntRange(1, 10**6), metavar="N", help="Follow at most N messages a second of each flow."
+)
+@click.option("-p", "--pid", "pids", type=int, metavar="PID", multiple=True, help="Only what this process sends.")
+@click.option("-c", "--comm", "comms", metavar="NAME", multiple=True, help="Only what processes of this name send.")
+@click.option(
+    "--cgroup", "cgroups", multiple=True, metavar="PATH|ID", help="Only sockets of this cgroup and those below."
+)
+@click.option("--netns", "namespaces", multiple=True, metavar="NAME|PID|INODE", help="Only this network namespace.")
+@click.option("--address", "addresses", multiple=True, metavar="ADDRESS[/LEN]", help="Only flows from or to it.")
+@click.option(
+    "--port", "ports", type=click.IntRange(1, 65535), metavar="N", multiple=True, help="Only flows from or to it."
+)
+@click.option("--protocol", type=click.Choice(("tcp", "udp")), help="Only TCP, or all but TCP.")
+@click.option(
+    "--hooks",
+    type=click.Choice(("flow", "host")),
+    help="`flow`: nothing of ours runs for flows that are not selected (the default with a filter): TCP alone, and not "
+    "its send call and qdisc. `host`: all hops.",
+)
+@click.option("--way", "ways", multiple=True, metavar="POINT=WAY", help="Attach a point this way (hopscope probes).")
+@click.option("--plan", "show_plan", is_flag=True, help="Show how each probe point is attached.")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
+def command(  # noqa: PLR0913 # one parameter an option
+    *,
+    interval: float,
+    duration: float | None,
+    histogram: bool,
+    as_json: bool,
+    hops: tuple[str, ...],
+    group_by: str | None,
+    max_groups: int,
+    sample: int,
+    rate: int | None,
+    pids: tuple[int, ...],
+    comms: tuple[str, ...],
+    cgroups: tuple[str, ...],
+    namespaces: tuple[str, ...],
+    addresses: tuple[str, ...],
+    ports: tuple[int, ...],
+    protocol: str | None,
+    hooks: str | None,
+    ways: tuple[str, ...],
+    show_plan: bool,
+    command: tuple[str, ...],
+) -> int:
+    """Show where sent messages spend their time, from the application's send call to the ACK.
+
+    Without options: all flows of all network namespaces, a table a second, until Ctrl-C. With a COMMAND for as long
+    as it runs; the exit code is then the command's, and with --json its output goes to stderr.
+
+    A message is what one send call hands over; its times are those of its last byte.
+
+    \b
+    tx.tcp         send call has the socket -> TCP has the bytes
+     tx.tcp_sndbuf   of these: slept for room in the send buffer
+    tx.sched       -> leaves TCP
+     tx.sched_cwnd, _rwnd, _nagle, _pacing, _tsq, _other   what held it
+    tx.qdisc       in queueing disciplines
+    tx.driver      -> the driver has it
+    tx.nic         -> the NIC has sent it (where the NIC stamps)
+    tx.ack         the driver has it -> acknowledged
+    tx.total       send call -> acknowledged
+    tx.udp, tx.udp_qdisc, tx.udp_driver, tx.udp_free, tx.udp_total
+                   datagrams: send call -> IP is done, qdisc, driver, freed
+    """  # noqa: D301 # the backspace tells click to leave the lines as they are
+    from hopscope.cli import selection  # noqa: PLC0415 # numpy and libbpf only when they are needed
+    from hopscope.cli.live import Output, run  # noqa: PLC0415
+    from hopscope.collectors.selection import Selection  # noqa: PLC0415
+    from hopscope.collectors.tx import TxCollector  # noqa: PLC0415
+    from hopscope.collectors.tx_options import TxOptions  # noqa: PLC0415
+    from hopscope.probes.rights import require_rights  # noqa: PLC0415
+
+    require_rights()
+    if histogram and as_json:
+        raise UsageError("--histogram and --json exclude each other", "The JSON has the full histograms")
+    shown = selection.shown(
+        {
+            "pid": pids,
+            "comm": comms,
+            "cgroup": cgroups,
+            "netns": namespaces,
+            "address": addresses,
+            "port": ports,
+            "protocol": (protocol,) if protocol else (),
+        }
+    )
+    options = TxOptions(
+        selection=Selection(
+            namespaces=selection.namespaces(namespaces),
+            cgroups=selection.cgroups(cgroups),
+            pids=selection.pids(pids),
+            comms=selection.comms(comms),
+            ports=ports,
+            addresses=selection.addresses(addresses),
+            shown=shown,
+        ),
+        protocol=protocol,
+        flow_hooks=None if hooks is None else hooks == "flow",
+        sample=sample,
+        rate=rate or 0,
+        group_by=group_by,
+        max_groups=max_groups,
+        hops=hops,
+        ways=selection.ways(ways),
+    )
+    output = Output("histogram" if histogram else "json" if as_json else "table", show_plan=show_plan)
+    return run(TxCollector(options), output, interval_s=interval, duration_s=duration, command=command)

@@ -1,0 +1,318 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Transmit latency: from the application's send call to the ACK, hop by hop.
+
+TCP is followed by the kernel's BPF time stamps where it has them (``bpf/tx_stamped.h``): callbacks of the sockets that
+are selected, and of no other. Elsewhere, and for datagrams, by hooks that every packet passes (``bpf/tx_traced.h``,
+``bpf/tx_datagram.h``). A message is what one send call hands over; its times are those of its last byte.
+
+All times are CLOCK_MONOTONIC, taken in the kernel.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Self
+
+from hopscope.analysis.snapshot import Discard, HopRow, Snapshot
+from hopscope.bpf.layout import HopTxDiscard, HopTxHop
+from hopscope.collectors.cost import CostMeter
+from hopscope.collectors.hops import named
+from hopscope.collectors.labels import OTHER, Labels
+from hopscope.collectors.series import EVERY_CPU, Series
+from hopscope.collectors.session import Session
+from hopscope.collectors.tx_hops import HOPS, MEANINGS
+from hopscope.collectors.tx_messages import FLOWS, Messages
+from hopscope.collectors.tx_options import GROUP_BY, TxOptions
+from hopscope.errors import KernelError, UsageError
+from hopscope.libbpf import possible_cpus
+from hopscope.probes import netns
+from hopscope.probes.catalogue import POINTS
+from hopscope.probes.resolve import Plan, Resolver
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import TracebackType
+
+    from hopscope.analysis.snapshot import Kind, PlanRow
+    from hopscope.collectors.hops import Hop
+    from hopscope.collectors.series import Span
+    from hopscope.libbpf import BpfObject
+
+# include/uapi/linux/time.h; its resolution is the tick.
+_CLOCK_MONOTONIC_COARSE: Final = 6
+# Sockets that exist at the start, and threads that are in a send call.
+_INODES: Final = 65536
+_SENDS: Final = 16384
+_TRACED_SOCKETS: Final = 1024
+# Which of them exist where TCP is stamped by the kernel, and where it is traced.
+_STAMPED_ONLY: Final = ("tx.tcp", "tx.sockets", "tx.driver", "tx.nic")
+_TCP_POINTS: Final = ("tx.send", "tx.tcp", "tx.sockets", "tx.sched", "tx.qdisc", "tx.driver", "tx.nic", "tx.ack")
+_UDP_POINTS: Final = ("tx.udp_send", "tx.udp", "tx.udp_qdisc", "tx.udp_driver", "tx.udp_free")
+# Points whose hooks run for flows that are not selected, too.
+_HOST_POINTS: Final = {"tx.send", "tx.qdisc", *_UDP_POINTS}
+_TRACE_WAYS: Final = {"tx.sched": "tp_btf:net_dev_queue", "tx.ack": "tp_btf:tcp_probe+inet_sock_set_state"}
+
+
+class TxCollector:
+    """Runs the transmit programs; see :class:`~hopscope.collectors.contract.Collector`.
+
+    Parameters
+    ----------
+    options
+        What is asked for.
+
+    Raises
+    ------
+    UsageError
+        A hop is not known, or what is asked for cannot be had together.
+    """
+
+    messages: Messages | None = None
+
+    def __init__(self, options: TxOptions) -> None:
+        self._options = options
+        self._hops = _wanted_hops(options)
+        self._resolver = Resolver()
+        self._stamped = not _forces_tracing(options)
+        self._plan = self._new_plan()
+        if self._stamped and not self._plan.chosen(POINTS["tx.tcp"]) and self._wants("tcp"):
+            self._stamped = False
+            self._plan = self._new_plan()
+        self._labels = Labels(options.group_by or "")
+
+    def __enter__(self) -> Self:
+        self._session = self._started()
+        try:
+            self._open(self._session.bpf)
+        except BaseException:
+            self._session.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            if self._switched:
+                self._in_every_namespace("tx_switch_off")
+        finally:
+            if self.messages:
+                self.messages.close()
+            self._session.close()
+
+    def plan(self) -> list[PlanRow]:
+        """Return the way that each probe point got, and the better ones with the reason against them."""
+        return self._plan.rows()
+
+    def measure_cost(self, window_s: float) -> None:
+        """Wait, and let the kernel measure the programs meanwhile; call it once an interval."""
+        self._cost.sample(window_s)
+
+    def interval(self) -> Snapshot:
+        """Return what was seen since the last call."""
+        return self._snapshot("interval", self._series.interval())
+
+    def total(self) -> Snapshot:
+        """Return what was seen since the start, as of the last :meth:`interval`."""
+        return self._snapshot("total", self._series.total())
+
+    # ---- what is attached ----
+
+    def _wants(self, protocol: str) -> bool:
+        return any(hop.protocol == protocol for hop in self._hops)
+
+    def _new_plan(self) -> Plan:
+        names = [name for name in _TCP_POINTS if self._wants("tcp")]
+        if not self._stamped:
+            names = [name for name in names if name not in _STAMPED_ONLY]
+        names += [name for name in _UDP_POINTS if self._wants("udp")]
+        if self._options.only_flow_hooks and self._stamped:
+            names = [name for name in names if name not in _HOST_POINTS]
+        needed = {point for hop in self._hops for point in (*hop.starts, hop.ends, *hop.also)}
+        # The ACK ends a message, whichever hops are wanted; so does the driver a datagram.
+        needed |= {"tx.ack", "tx.sockets", "tx.udp", "tx.udp_qdisc", "tx.udp_driver"}
+        forced = dict(self._options.ways)
+        if not self._stamped and self._wants("tcp"):
+            forced |= {name: way for name, way in _TRACE_WAYS.items() if name not in forced}
+        return Plan(self._resolver, [POINTS[name] for name in names if name in needed], forced)
+
+    def _started(self) -> Session:
+        """Load and attach; where the kernel refuses its time stamps only in the act, trace instead."""
+        session = Session("tx", self._plan, self._configure)
+        if self._stamped and self._wants("tcp") and not self._plan.chosen(POINTS["tx.tcp"]):
+            session.close()
+            self._stamped = False
+            self._plan = self._new_plan()
+            return Session("tx", self._plan, self._configure)
+        return session
+
+    def _configure(self, bpf: BpfObject) -> None:
+        options = self._options
+        options.selection.configure(bpf)
+        scalars = {
+            "cfg_group_by": int(GROUP_BY[options.group_by]) if options.group_by else 0,
+            "cfg_sample": options.sample,
+            "cfg_gap_ns": 10**9 // options.rate if options.rate else 0,
+            "cfg_tick_ns": round(time.clock_getres(_CLOCK_MONOTONIC_COARSE) * 1e9),
+            "cfg_events": int(options.events),
+            "cfg_qdisc": int(self._stamped and self._has("tx.qdisc")),
+            "cfg_stamped": int(self._stamped),
+            "cfg_datagrams": int(self._has("tx.udp")),
+        }
+        for name, value in scalars.items():
+            bpf.set_const(name, value)
+        Series.size(bpf, hops=HopTxHop.HOP_TX_HOPS, rows=options.rows)
+        bpf.maps["rings"].set_max_entries(possible_cpus())
+        bpf.maps["flows"].set_max_entries(FLOWS if options.events else 1)
+        bpf.maps["inodes"].set_max_entries(_INODES)
+        bpf.maps["sends"].set_max_entries(_SENDS)
+        bpf.maps["traced_states"].set_max_entries(1 if self._stamped else _TRACED_SOCKETS)
+
+    def _has(self, name: str) -> bool:
+        return any(point.name == name and self._plan.chosen(point) for point in self._plan.points)
+
+    def _open(self, bpf: BpfObject) -> None:
+        self._switched = False
+        for name, way in self._options.ways.items():
+            row = next((row for row in self._plan.rows() if row.point == name and row.way == way), None)
+            if row and row.status != "attached":
+                raise KernelError(f"{name} cannot be attached by {way}: {row.reason}", row.next_step)
+        used = self._plan.programs()
+        self._cost = CostMeter(program for program in bpf.programs.values() if program.name in used)
+        if self._options.events:
+            self.messages = Messages(bpf, qdisc=self._has("tx.qdisc") or not self._stamped)
+        self._series = Series(
+            bpf,
+            hops=HopTxHop.HOP_TX_HOPS,
+            discards=HopTxDiscard.HOP_TX_DISCARDS,
+            rows=self._options.rows,
+            cost=self._cost,
+        )
+        if self._has("tx.sockets"):
+            self._switched = True
+            self._list_inodes(bpf)
+            self._in_every_namespace("tx_switch_on")
+
+    # ---- sockets that exist already ----
+
+    def _list_inodes(self, bpf: BpfObject) -> None:
+        selection = self._options.selection
+        if not selection.pids and not selection.comms:
+            return
+        for inode in set(_socket_inodes(set(selection.pids), set(selection.comms))):
+            bpf.maps["inodes"].update(inode.to_bytes(8, "little"), b"\1")
+
+    def _in_every_namespace(self, program: str) -> None:
+        walk = self._session.bpf.programs[program].iterate
+        for each in netns.namespaces().values():
+            # It may have gone away between the look and the step inside; or it is closed to us.
+            with contextlib.suppress(OSError):
+                netns.inside(each.path, walk)
+
+    # ---- results ----
+
+    def _snapshot(self, kind: Kind, span: Span) -> Snapshot:
+        options = self._options
+        return Snapshot(
+            verb="tx",
+            kind=kind,
+            started_ns=span.before.clock_ns,
+            duration_s=span.after.at_s - span.before.at_s,
+            hops=[row for hop, start in self._shown() for row in self._rows(hop, start, span)],
+            overhead=self._cost.overhead(span.before.cost, span.after.cost),
+            lost=span.count("lost"),
+            discarded=self._discards(span),
+            plan=self._plan.rows(),
+            sampling_1_in=options.sample,
+            filters=dict(options.selection.shown),
+            notes=self._notes(span),
+        )
+
+    def _shown(self) -> Iterator[tuple[Hop, str]]:
+        attached = {point.name for point in self._plan.points if self._plan.chosen(point)}
+        for hop in self._hops:
+            start = hop.start(attached)
+            if start:
+                yield hop, start
+
+    def _rows(self, hop: Hop, start: str, span: Span) -> Iterator[HopRow]:
+        for group, cpus, row in self._groups():
+            histogram = span.histogram(hop.hop, row, cpus)
+            if histogram.count or not group:
+                yield HopRow(hop.name, start, hop.ends, hop.unit, group, histogram, hop.chain)
+
+    def _groups(self) -> Iterator[tuple[dict[str, str], slice, int]]:
+        """Yield label, CPUs and row of each series."""
+        by = self._options.group_by
+        if by is None:
+            yield {}, EVERY_CPU, 0
+        elif by == "cpu":
+            for cpu in range(possible_cpus()):
+                yield {by: str(cpu)}, slice(cpu, cpu + 1), 0
+        else:
+            rows, groups = self._session.bpf.maps["groups"].items()
+            named_rows = [(int(row), self._labels.name(group)) for row, group in zip(rows, groups, strict=True)]
+            for row, name in [*sorted(named_rows, key=lambda item: item[1]), (0, OTHER)]:
+                yield {by: name}, EVERY_CPU, row
+
+    def _discards(self, span: Span) -> list[Discard]:
+        return [
+            Discard(
+                hop.name,
+                reason.name.removeprefix("HOP_TX_").lower(),
+                int(span.discarded[hop.hop, reason]),
+                meaning,
+            )
+            for hop, _ in self._shown()
+            for reason, meaning in MEANINGS.items()
+            if span.discarded[hop.hop, reason]
+        ]
+
+    def _notes(self, span: Span) -> list[str]:
+        options = self._options
+        notes = []
+        if self._wants("tcp") and not self._stamped:
+            notes.append("TCP is traced: this kernel has no BPF time stamps, or another way is forced")
+        if options.only_flow_hooks and self._stamped and self._wants("udp"):
+            notes.append(
+                "only the selected TCP flows run hooks of ours: no send call, qdisc or datagrams (--hooks host)"
+            )
+        if span.count("group_overflow"):
+            notes.append(
+                f"{span.count('group_overflow')} messages are in the row `{OTHER}`: all {options.max_groups} groups "
+                "are taken (--max-groups)"
+            )
+        if options.sample > 1 or options.rate:
+            notes.append(f"{span.count('sampled')} of {span.count('messages')} messages were followed")
+        if span.count("retransmits"):
+            notes.append(f"{span.count('retransmits')} packets with followed messages were sent again")
+        return notes
+
+
+def _wanted_hops(options: TxOptions) -> list[Hop]:
+    wanted = [hop for hop in named(HOPS, options.hops) if options.protocol in {None, hop.protocol}]
+    if options.only_flow_hooks:
+        wanted = [hop for hop in wanted if hop.protocol == "tcp"]
+    if not wanted:
+        raise UsageError("No hop is left with these options", "Leave out a filter, or ask for more hops")
+    return wanted
+
+
+def _forces_tracing(options: TxOptions) -> bool:
+    return any(options.ways.get(name) == way for name, way in _TRACE_WAYS.items())
+
+
+def _socket_inodes(pids: set[int], comms: set[str]) -> Iterator[int]:
+    """Yield the inodes of the sockets that processes have open: those of these pids and names."""
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        with contextlib.suppress(OSError):  # it ended meanwhile
+            if (pids and int(entry.name) not in pids) or (comms and (entry / "comm").read_text().strip() not in comms):
+                continue
+            for fd in (entry / "fd").iterdir():
+                target = str(fd.readlink())
+                if target.startswith("socket:["):
+                    yield int(target[8:-1])

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Single messages of ``tx``: records out of the rings, turned into something to show."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+import struct
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from hopscope.analysis.message import Device, Flow, Message
+from hopscope.bpf.layout import HOP_TX_EVENT_DTYPE, HOP_TX_FLOW_DTYPE, HopTxCause, HopTxFlags
+from hopscope.libbpf import RingReader
+from hopscope.probes import netns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+    from hopscope.libbpf import BpfObject
+    from hopscope.probes.netns import Namespace
+
+RING_BYTES: Final = 1 << 24
+FLOWS: Final = 16384
+_PROTOCOLS: Final = {socket.IPPROTO_TCP: "tcp", socket.IPPROTO_UDP: "udp"}
+_TIMES: Final = ("entry_ns", "handed_ns", "sched_ns", "driver_ns", "nic_ns", "done_ns")
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+class Messages:
+    """Reads the records of messages and tells whose they are.
+
+    Parameters
+    ----------
+    bpf
+        The loaded object, with ``cfg_events`` set.
+    qdisc
+        Whether the hook behind the queueing disciplines is attached.
+
+    Raises
+    ------
+    KernelError
+        The kernel refuses a ring, or this machine's CPU may reorder loads.
+    """
+
+    def __init__(self, bpf: BpfObject, *, qdisc: bool) -> None:
+        self._flows_map = bpf.maps["flows"]
+        self._qdisc = qdisc
+        self._reader = RingReader.per_cpu(bpf.maps["rings"], HOP_TX_EVENT_DTYPE, RING_BYTES)
+        self._flows: dict[int, tuple[Flow, int]] = {}
+        self._namespaces: dict[int, Namespace] = {}
+        self._devices: dict[tuple[int, int], str] = {}
+
+    def read(self) -> NDArray[np.void]:
+        """Return the records that came since the last call, in the order in which the messages were done.
+
+        Returns
+        -------
+        ndarray of ``struct hop_tx_event``, shape (n,)
+        """
+        records = self._reader.read()
+        return records[np.argsort(records["done_ns"], kind="stable")]
+
+    def close(self) -> None:
+        """Unmap the rings."""
+        self._reader.close()
+
+    def decode(self, records: Iterable[np.void]) -> list[Message]:
+        """Turn records into messages."""
+        return [self._message(record) for record in records]
+
+    def _message(self, record: np.void) -> Message:
+        flags = int(record["flags"])
+        seen = {name: int(record[name]) or None for name in _TIMES}
+        flow, netns_inode = self._flow(int(record["cookie"]))
+        return Message(
+            flow=flow,
+            cookie=int(record["cookie"]),
+            pid=int(record["pid"]),
+            len_bytes=int(record["len_bytes"]),
+            end_byte=int(record["end_byte"]),
+            **seen,
+            qdisc_ns=int(record["qdisc_ns"]) if self._qdisc and seen["driver_ns"] else None,
+            devices=[
+                Device(self._device(netns_inode, int(device["ifindex"])), int(device["after_ns"]))
+                for device in record["device"]
+                if device["ifindex"]
+            ],
+            retransmits=int(record["retransmits"]),
+            cause=HopTxCause(int(record["cause"])).name.removeprefix("HOP_CAUSE_").lower(),
+            slept=bool(flags & HopTxFlags.HOP_TX_SLEPT),
+            datagram=bool(flags & HopTxFlags.HOP_TX_DATAGRAM),
+            aborted=bool(flags & HopTxFlags.HOP_TX_ABORTED),
+        )
+
+    def _flow(self, cookie: int) -> tuple[Flow | None, int]:
+        """Return whose socket it was, and the inode of its network namespace (0: not known)."""
+        if cookie not in self._flows:
+            raw = self._flows_map.lookup(struct.pack("=Q", cookie))
+            if raw is None:
+                return None, 0
+            record = np.frombuffer(raw, HOP_TX_FLOW_DTYPE)[0]
+            self._flows[cookie] = (self._decoded(record), int(record["netns"]))
+        return self._flows[cookie]
+
+    def _decoded(self, flow: np.void) -> Flow:
+        protocol = int(flow["protocol"])
+        return Flow(
+            protocol=_PROTOCOLS.get(protocol, f"protocol {protocol}"),
+            local=_address(flow["local"]),
+            local_port=int(flow["local_port"]),
+            peer=_address(flow["peer"]),
+            peer_port=socket.ntohs(int(flow["peer_port"])),
+            netns=self._namespace(int(flow["netns"])),
+            pid=int(flow["pid"]),
+            comm=bytes(flow["comm"]).split(b"\0")[0].decode(errors="replace"),
+        )
+
+    def _namespace(self, inode: int) -> str:
+        if inode not in self._namespaces:
+            self._namespaces |= netns.namespaces()
+        known = self._namespaces.get(inode)
+        return known.name if known else f"netns {inode}"
+
+    def _device(self, inode: int, ifindex: int) -> str:
+        if (inode, ifindex) not in self._devices:
+            self._devices |= {(inode, index): name for index, name in self._interfaces(inode)}
+        return self._devices.setdefault((inode, ifindex), f"device {ifindex}")
+
+    def _interfaces(self, inode: int) -> list[tuple[int, str]]:
+        if inode not in self._namespaces:
+            return []
+        try:
+            return netns.inside(self._namespaces[inode].path, socket.if_nameindex)
+        except OSError:
+            return []  # it is gone, or closed to us
+
+
+def _address(words: Array) -> str:
+    address = ipaddress.IPv6Address(words.tobytes())
+    return str(address.ipv4_mapped or address)

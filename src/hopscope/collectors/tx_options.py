@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the user asks of ``tx``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from hopscope.bpf.layout import HopRxGroupBy
+from hopscope.collectors.selection import Selection
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+GROUP_BY: Final = {
+    "interface": HopRxGroupBy.HOP_GROUP_INTERFACE,
+    "netns": HopRxGroupBy.HOP_GROUP_NETNS,
+    "cgroup": HopRxGroupBy.HOP_GROUP_CGROUP,
+    "process": HopRxGroupBy.HOP_GROUP_PROCESS,
+    # Every CPU has its own rows anyway.
+    "cpu": HopRxGroupBy.HOP_GROUP_NONE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TxOptions:
+    """Everything that ``tx`` can be asked for.
+
+    Attributes
+    ----------
+    selection
+        Which sockets and senders.
+    protocol
+        ``tcp`` or ``udp`` alone; ``udp`` stands for all that is not TCP.
+    flow_hooks
+        Only hooks that sockets which are not selected never run; None: where there is a selection.
+    sample
+        Follow one message in so many, of each flow.
+    rate
+        Follow at most so many messages a second of each flow; 0: all.
+    events
+        A record for each message.
+    group_by
+        A key of :data:`GROUP_BY`, or None.
+    max_groups
+        Groups that get a row of their own.
+    hops
+        Names of the hops that are wanted; all if empty.
+    ways
+        Probe point → the only way to use.
+    """
+
+    selection: Selection = field(default_factory=Selection)
+    protocol: str | None = None
+    flow_hooks: bool | None = None
+    sample: int = 1
+    rate: int = 0
+    events: bool = False
+    group_by: str | None = None
+    max_groups: int = 64
+    hops: Sequence[str] = ()
+    ways: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def only_flow_hooks(self) -> bool:
+        """Whether sockets that are not selected must run nothing of ours."""
+        if self.flow_hooks is not None:
+            return self.flow_hooks
+        return bool(self.selection) and self.protocol != "udp" and not self.hops and not self.ways
+
+    @property
+    def rows(self) -> int:
+        """Rows a hop has on each CPU, "other" included."""
+        return 1 if self.group_by in {None, "cpu"} else self.max_groups + 1

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the catalogue is made of: probe points, and ways to attach them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One way to attach a probe point.
+
+    Parameters
+    ----------
+    kind
+        ``tp_btf``, ``fentry``, ``fexit``, ``kprobe``, ``cgroup_skb``, ``netfilter``, ``sockops`` or ``iter``.
+    hooks
+        Functions, tracepoints or callbacks, by the kernel's names.
+    programs
+        Programs of the object which record at this point.
+    helpers
+        Programs which must be attached as well, for what they remember.
+    kfuncs
+        Kernel functions for BPF programs that they cannot do without.
+    differs
+        What it sees differently from the ways before it.
+    """
+
+    kind: str
+    hooks: tuple[str, ...]
+    programs: tuple[str, ...]
+    helpers: tuple[str, ...] = ()
+    kfuncs: tuple[str, ...] = ()
+    differs: str = ""
+
+    @property
+    def name(self) -> str:
+        """Kind and hooks, as shown and as given to ``--way``."""
+        return f"{self.kind}:{'+'.join(self.hooks)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A named place in the stack.
+
+    Parameters
+    ----------
+    name
+        Such as ``rx.core``.
+    marks
+        What happens there, with the kernel function that it rests on.
+    ways
+        In order of preference.
+    """
+
+    name: str
+    marks: str
+    ways: tuple[Way, ...]
