@@ -24,12 +24,12 @@ def test_text_has_every_point_with_its_ways_and_the_host() -> None:
         assert f"  {name} " in host
 
 
-def test_json_fits_the_schema_and_says_what_rx_then_does() -> None:
+def test_json_fits_the_schema_and_says_what_the_verbs_then_do() -> None:
     (found,) = objects(hopscope("probes", "--json").stdout)
     jsonschema.validate(found, schema("probes-1"))
     assert [point["point"] for point in found["points"]] == list(POINTS)
     chosen = {point["point"]: point["chosen"] for point in found["points"]}
-    plan = json.loads(hopscope("rx", "--json", "-d", 0.1).stdout.splitlines()[-1])["plan"]
+    plan = [row for verb in ("rx", "tx") for row in _plan(verb)]
     assert {row["point"]: row["way"] for row in plan if row["status"] == "attached"} == {
         point: way for point, way in chosen.items() if way
     }
@@ -37,3 +37,9 @@ def test_json_fits_the_schema_and_says_what_rx_then_does() -> None:
         for way in point["ways"]:
             assert way["granted"] or way["reason"]
             assert way["chosen"] == (way["way"] == point["chosen"])
+
+
+def _plan(verb: str) -> list[dict[str, str]]:
+    report = json.loads(hopscope(verb, "--json", "-d", 0.1).stdout.splitlines()[-1])
+    plan: list[dict[str, str]] = report["plan"]
+    return plan

@@ -136,6 +136,8 @@ INLINE void stamped_handed(struct bpf_sock_ops *ctx, struct bpf_sock_ops_kern *k
 	}
 	if (!state->known) {
 		state->known = 1;
+		/* Another run's choice brings us here, too: the flag belongs to the socket. */
+		state->wanted = socket_wanted(sk);
 		state->cookie = bpf_get_socket_cookie(ctx);
 		state->write_seq = state->entry_ns ? state->entry_seq : tcp_field(sk, snd_nxt);
 		if (cfg_events)
@@ -144,7 +146,7 @@ INLINE void stamped_handed(struct bpf_sock_ops *ctx, struct bpf_sock_ops_kern *k
 	len_bytes = write_seq - state->write_seq;
 	state->write_seq = write_seq;
 	state->end_byte += len_bytes;
-	if (counter && process_wanted()) {
+	if (counter && state->wanted && process_wanted()) {
 		atomic_add(&counter->messages, 1);
 		if (message_sampled(state, bpf_ktime_get_ns())) {
 			atomic_add(&counter->sampled, 1);

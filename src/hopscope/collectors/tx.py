@@ -10,9 +10,7 @@ All times are CLOCK_MONOTONIC, taken in the kernel.
 
 from __future__ import annotations
 
-import contextlib
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
 from hopscope.analysis.snapshot import Discard, HopRow, Snapshot
@@ -25,9 +23,9 @@ from hopscope.collectors.session import Session
 from hopscope.collectors.tx_hops import HOPS, MEANINGS
 from hopscope.collectors.tx_messages import FLOWS, Messages
 from hopscope.collectors.tx_options import GROUP_BY, TxOptions
+from hopscope.collectors.tx_sockets import Sockets
 from hopscope.errors import KernelError, UsageError
 from hopscope.libbpf import possible_cpus
-from hopscope.probes import netns
 from hopscope.probes.catalogue import POINTS
 from hopscope.probes.resolve import Plan, Resolver
 
@@ -70,6 +68,7 @@ class TxCollector:
     """
 
     messages: Messages | None = None
+    _sockets: Sockets | None = None
 
     def __init__(self, options: TxOptions) -> None:
         self._options = options
@@ -95,8 +94,8 @@ class TxCollector:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         try:
-            if self._switched:
-                self._in_every_namespace("tx_switch_off")
+            if self._sockets:
+                self._sockets.close()
         finally:
             if self.messages:
                 self.messages.close()
@@ -174,7 +173,6 @@ class TxCollector:
         return any(point.name == name and self._plan.chosen(point) for point in self._plan.points)
 
     def _open(self, bpf: BpfObject) -> None:
-        self._switched = False
         for name, way in self._options.ways.items():
             row = next((row for row in self._plan.rows() if row.point == name and row.way == way), None)
             if row and row.status != "attached":
@@ -191,25 +189,7 @@ class TxCollector:
             cost=self._cost,
         )
         if self._has("tx.sockets"):
-            self._switched = True
-            self._list_inodes(bpf)
-            self._in_every_namespace("tx_switch_on")
-
-    # ---- sockets that exist already ----
-
-    def _list_inodes(self, bpf: BpfObject) -> None:
-        selection = self._options.selection
-        if not selection.pids and not selection.comms:
-            return
-        for inode in set(_socket_inodes(set(selection.pids), set(selection.comms))):
-            bpf.maps["inodes"].update(inode.to_bytes(8, "little"), b"\1")
-
-    def _in_every_namespace(self, program: str) -> None:
-        walk = self._session.bpf.programs[program].iterate
-        for each in netns.namespaces().values():
-            # It may have gone away between the look and the step inside; or it is closed to us.
-            with contextlib.suppress(OSError):
-                netns.inside(each.path, walk)
+            self._sockets = Sockets(bpf, self._options.selection)
 
     # ---- results ----
 
@@ -302,17 +282,3 @@ def _wanted_hops(options: TxOptions) -> list[Hop]:
 
 def _forces_tracing(options: TxOptions) -> bool:
     return any(options.ways.get(name) == way for name, way in _TRACE_WAYS.items())
-
-
-def _socket_inodes(pids: set[int], comms: set[str]) -> Iterator[int]:
-    """Yield the inodes of the sockets that processes have open: those of these pids and names."""
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        with contextlib.suppress(OSError):  # it ended meanwhile
-            if (pids and int(entry.name) not in pids) or (comms and (entry / "comm").read_text().strip() not in comms):
-                continue
-            for fd in (entry / "fd").iterdir():
-                target = str(fd.readlink())
-                if target.startswith("socket:["):
-                    yield int(target[8:-1])
