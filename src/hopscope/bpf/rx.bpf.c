@@ -172,12 +172,16 @@ SEC("tp_btf/netif_receive_skb")
 int rx_core(u64 *ctx)
 {
 	struct sk_buff *skb = (void *)ctx[0];
+	struct cpu_state *cpu;
 	struct stamp *stamp;
 	u64 head;
 
 	if (skb->skb_iif)
 		return 0;
 	head = address(skb->head);
+	cpu = this_cpu();
+	cpu->packet = (u64)skb;
+	cpu->head = head;
 	stamp = stamp_slot(head);
 	if (unlikely(stamp->head != head || stamp->stage > HOP_STAGE_DRIVER)) {
 		discard(HOP_RX_CORE, HOP_RX_NO_ENTRY);
@@ -190,106 +194,112 @@ int rx_core(u64 *ctx)
 
 /* ---- IP, TCP and UDP begin ---- */
 
-INLINE int reach(u64 head, u32 hop, u32 stage)
+INLINE int reach(const void *skb, u64 head, u32 hop, u32 stage)
 {
-	struct stamp *stamp = stamp_find(head, hop);
+	struct stamp *stamp;
 
+	stamp_follow(skb, head, stage == HOP_STAGE_L4);
+	stamp = stamp_find(head, hop);
 	if (stamp)
 		stamp_pass(stamp, hop, stage, bpf_ktime_get_ns());
 	return 0;
 }
 
-/* The packet that is the first argument of a traced function. */
-INLINE u64 first_head(u64 *ctx)
+/* The packet is the first argument of a traced function. */
+INLINE int reach_traced(u64 *ctx, u32 hop, u32 stage)
 {
-	return address(((struct sk_buff *)ctx[0])->head);
+	struct sk_buff *skb = (void *)ctx[0];
+
+	return reach(skb, address(skb->head), hop, stage);
 }
 
 SEC("fentry/ip_rcv_core")
 int rx_ip_fentry(u64 *ctx)
 {
-	return reach(first_head(ctx), HOP_RX_IP, HOP_STAGE_IP);
+	return reach_traced(ctx, HOP_RX_IP, HOP_STAGE_IP);
 }
 
 SEC("fentry/ip6_rcv_core")
 int rx_ip6_fentry(u64 *ctx)
 {
-	return reach(first_head(ctx), HOP_RX_IP, HOP_STAGE_IP);
+	return reach_traced(ctx, HOP_RX_IP, HOP_STAGE_IP);
 }
 
-INLINE u64 kprobe_head(struct pt_regs *ctx)
+INLINE int reach_probed(struct pt_regs *ctx, u32 hop, u32 stage)
 {
 	struct sk_buff *skb = ARG1(ctx);
 
-	return (u64)probe_field(skb, head);
+	return reach(skb, (u64)probe_field(skb, head), hop, stage);
 }
 
 SEC("kprobe/ip_rcv_core")
 int rx_ip_kprobe(struct pt_regs *ctx)
 {
-	return reach(kprobe_head(ctx), HOP_RX_IP, HOP_STAGE_IP);
+	return reach_probed(ctx, HOP_RX_IP, HOP_STAGE_IP);
 }
 
 SEC("kprobe/ip6_rcv_core")
 int rx_ip6_kprobe(struct pt_regs *ctx)
 {
-	return reach(kprobe_head(ctx), HOP_RX_IP, HOP_STAGE_IP);
+	return reach_probed(ctx, HOP_RX_IP, HOP_STAGE_IP);
 }
 
 /* User space sets the type: libbpf knows this section only from 1.3 on. */
 SEC("netfilter")
 int rx_ip_netfilter(struct bpf_nf_ctx *ctx)
 {
-	reach(address(ctx->skb->head), HOP_RX_IP, HOP_STAGE_IP);
+	struct sk_buff *skb = ctx->skb;
+
+	reach(skb, address(skb->head), HOP_RX_IP, HOP_STAGE_IP);
 	return 1; /* NF_ACCEPT */
 }
 
 SEC("fentry/tcp_v4_rcv")
 int rx_tcp_fentry(u64 *ctx)
 {
-	return reach(first_head(ctx), HOP_RX_TCP, HOP_STAGE_L4);
+	return reach_traced(ctx, HOP_RX_TCP, HOP_STAGE_L4);
 }
 
 SEC("fentry/tcp_v6_rcv")
 int rx_tcp6_fentry(u64 *ctx)
 {
-	return reach(first_head(ctx), HOP_RX_TCP, HOP_STAGE_L4);
+	return reach_traced(ctx, HOP_RX_TCP, HOP_STAGE_L4);
 }
 
 SEC("fentry/udp_rcv")
 int rx_udp_fentry(u64 *ctx)
 {
-	return reach(first_head(ctx), HOP_RX_UDP, HOP_STAGE_L4);
+	return reach_traced(ctx, HOP_RX_UDP, HOP_STAGE_L4);
 }
 
 SEC("fentry/udpv6_rcv")
 int rx_udp6_fentry(u64 *ctx)
 {
-	return reach(first_head(ctx), HOP_RX_UDP, HOP_STAGE_L4);
+	return reach_traced(ctx, HOP_RX_UDP, HOP_STAGE_L4);
 }
 
 SEC("kprobe/tcp_v4_rcv")
 int rx_tcp_kprobe(struct pt_regs *ctx)
 {
-	return reach(kprobe_head(ctx), HOP_RX_TCP, HOP_STAGE_L4);
+	return reach_probed(ctx, HOP_RX_TCP, HOP_STAGE_L4);
 }
 
 SEC("kprobe/tcp_v6_rcv")
 int rx_tcp6_kprobe(struct pt_regs *ctx)
 {
-	return reach(kprobe_head(ctx), HOP_RX_TCP, HOP_STAGE_L4);
+	return reach_probed(ctx, HOP_RX_TCP, HOP_STAGE_L4);
 }
 
 SEC("kprobe/udp_rcv")
 int rx_udp_kprobe(struct pt_regs *ctx)
 {
-	return reach(kprobe_head(ctx), HOP_RX_UDP, HOP_STAGE_L4);
+	return reach_probed(ctx, HOP_RX_UDP, HOP_STAGE_L4);
 }
 
 SEC("kprobe/udpv6_rcv")
 int rx_udp6_kprobe(struct pt_regs *ctx)
 {
-	return reach(kprobe_head(ctx), HOP_RX_UDP, HOP_STAGE_L4);
+	return reach_probed(ctx, HOP_RX_UDP, HOP_STAGE_L4);
 }
 
 #define IPPROTO_TCP 6
@@ -310,10 +320,10 @@ int rx_l4_cgroup(struct __sk_buff *ctx)
 		return 1;
 	if (sk->sk_protocol == IPPROTO_TCP) {
 		if (cfg_cgroup_records_tcp)
-			reach(head, HOP_RX_TCP, HOP_STAGE_L4);
+			reach(skb, head, HOP_RX_TCP, HOP_STAGE_L4);
 	} else if (sk->sk_protocol == IPPROTO_UDP) {
 		if (cfg_cgroup_records_udp)
-			reach(head, HOP_RX_UDP, HOP_STAGE_L4);
+			reach(skb, head, HOP_RX_UDP, HOP_STAGE_L4);
 		cpu = this_cpu();
 		cpu->socket = (u64)sk;
 		cpu->datagram = head;

@@ -77,6 +77,8 @@ struct cpu_state {
 	u32 skip;          /* packets to leave out before the next one is followed */
 	u64 cgroup;        /* the last cgroup that the filter was asked about ... */
 	u64 cgroup_wanted; /* ... and the answer */
+	u64 packet;        /* the skb that the core took last ... */
+	u64 head;          /* ... and its data */
 } __attribute__((aligned(128)));
 
 struct cpu_state cpu_states[HOP_CPUS];
@@ -199,6 +201,40 @@ INLINE struct stamp *stamp_take(u64 head)
 	if (other->head == first->head)
 		other->head = 0;
 	return first;
+}
+
+/* A packet's data has a new address: its stamp goes along, and one that an older packet left there is no more. */
+static __attribute__((noinline)) void stamp_move(u64 from_head, u64 head)
+{
+	struct stamp *from = stamp_slot(from_head), *stamp = stamp_slot(head);
+
+	if (stamp->head == head)
+		stamp->head = 0;
+	if (from->head != from_head)
+		return;
+	stamp = stamp_take(head);
+	stamp->head = 0;
+	barrier();
+	for (u32 i = 1; i < sizeof(*stamp) / sizeof(u64); i++)
+		((volatile u64 *)stamp)[i] = ((u64 *)from)[i];
+	from->head = 0;
+	barrier();
+	stamp->head = head;
+}
+
+/* Where a packet still has the pages of its sender (MSG_ZEROCOPY to a socket of the same host), the kernel copies it before
+ * TCP and UDP have it (skb_orphan_frags_rx): the skb stays, its data moves. Up to there a packet stays on its CPU.
+ */
+INLINE void stamp_follow(const void *skb, u64 head, bool last)
+{
+	struct cpu_state *cpu = this_cpu();
+
+	if (unlikely(cpu->packet == (u64)skb && cpu->head != head)) {
+		stamp_move(cpu->head, head);
+		cpu->head = head;
+	}
+	if (last)
+		cpu->packet = 0;
 }
 
 /* The stamp of a packet that is wanted, or NULL (and counted, if it should have been there). */
