@@ -139,23 +139,6 @@ def test_a_socket_from_before_the_start_is_exact_from_then_on(lab: Lab, veth: Wa
     assert found[f"rx.{protocol}_read"] == found[f"rx.{protocol}_total"] == 23
 
 
-def test_what_was_queued_before_the_start_is_unseen(veth: Way) -> None:
-    with tcp_pair(veth) as (sender, receiver):
-        sender.send(bytes(100))
-        # Without a filter, as only then all that is read must have been seen; others on this machine may add to it.
-        with RxCollector(RxOptions()) as rx:
-            assert len(receiver.recv(100)) == 100
-            assert discarded(rx.interval())[("rx.tcp_read", "unseen")] >= 1
-
-
-def test_data_after_our_own_fin_is_counted_as_unseen(veth: Way) -> None:
-    with tcp_pair(veth) as (sender, receiver), RxCollector(RxOptions()) as rx:
-        receiver.shutdown(socket.SHUT_WR)
-        assert sender.recv(10) == b""
-        assert ping(sender, receiver, 23) == 23
-        assert discarded(rx.interval())[("rx.tcp_read", "unseen")] >= 23
-
-
 def test_a_tap_takes_nothing_away(lab: Lab, either: Way) -> None:
     with udp_pair(either) as udp, tcp_pair(either) as tcp, run(lab) as rx, Tcpdump(either, "ip or ip6"):
         assert ping(*udp, 1009) + ping(*tcp, 200) == 1209

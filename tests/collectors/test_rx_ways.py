@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import socket
 from typing import TYPE_CHECKING
 
 import pytest
@@ -40,14 +41,18 @@ def test_what_is_refused_has_a_reason(points: dict[str, PointStatus]) -> None:
     assert GRANTED.granted
 
 
+def skip_unless_granted(points: dict[str, PointStatus], point: str, name: str) -> None:
+    status = next(each for each in points[point].ways if each.way == name)
+    if not status.granted:
+        pytest.skip(f"{point} by {name}: {status.reason}")
+
+
 @pytest.mark.parametrize("path_name", ["veth-4", "veth-6"])
 @pytest.mark.parametrize(("point", "name"), WAYS)
 def test_each_way_counts_the_same(
     lab: Lab, points: dict[str, PointStatus], point: str, name: str, path_name: str
 ) -> None:
-    status = next(each for each in points[point].ways if each.way == name)
-    if not status.granted:
-        pytest.skip(f"{point} by {name}: {status.reason}")
+    skip_unless_granted(points, point, name)
     path = way(lab, path_name)
     with udp_pair(path) as (udp_sender, udp_reader), tcp_pair(path) as (tcp_sender, tcp_reader):
         ports = [udp_reader.getsockname()[1], tcp_reader.getsockname()[1]]
@@ -62,3 +67,27 @@ def test_each_way_counts_the_same(
     assert counts(snapshot)["rx.core"] == counts(snapshot)["rx.ip"] == _MESSAGES + _DATAGRAMS
     attached = {row.point: row.way for row in snapshot.plan if row.status == "attached"}
     assert attached[point] == name
+
+
+@pytest.mark.parametrize(("point", "name"), [each for each in WAYS if each[0] == "rx.udp_queue"])
+def test_each_way_sees_the_same_length_of_the_queue(
+    lab: Lab, points: dict[str, PointStatus], point: str, name: str
+) -> None:
+    skip_unless_granted(points, point, name)
+    with udp_pair(way(lab, "veth-4")) as (sender, receiver), run(lab, ways={point: name}, min_queue=4) as rx:
+        for _ in range(10):
+            sender.send(bytes(100))
+        for _ in range(10):
+            receiver.recv(200)
+        # The fourth is the first that makes the queue so long.
+        assert_each(rx.interval(), UDP_DATA_HOPS, 7)
+
+
+@pytest.mark.parametrize(("point", "name"), [each for each in WAYS if each[0] == "rx.tcp_closing"])
+def test_each_way_sees_data_after_our_own_fin(lab: Lab, points: dict[str, PointStatus], point: str, name: str) -> None:
+    skip_unless_granted(points, point, name)
+    with tcp_pair(way(lab, "veth-4")) as (sender, receiver), run(lab, ways={point: name}) as rx:
+        receiver.shutdown(socket.SHUT_WR)
+        assert sender.recv(10) == b""
+        assert ping(sender, receiver, _MESSAGES) == _MESSAGES
+        assert_each(rx.interval(), TCP_DATA_HOPS, _MESSAGES)

@@ -107,7 +107,7 @@ def test_refused_helper_takes_every_way_that_needs_it() -> None:
     made = Plan(Kernel(["cgroup_skb", "tp_btf"]), points)
     assert made.programs() == {
         "rx_l4_cgroup": "cgroup_skb",
-        "rx_udp_queue_tp": "tp_btf",
+        "rx_ready": "tp_btf",
         "rx_core": "tp_btf",
     }
     assert made.refuse("rx_l4_cgroup", NO)

@@ -70,6 +70,7 @@ struct sk_buff {
 
 struct sk_buff_head {
 	struct sk_buff *next;
+	struct sk_buff *prev;
 	u32 qlen;
 };
 
@@ -96,20 +97,20 @@ struct sock_cgroup_data___before_5_16 {
 };
 
 struct in6_addr {
-	u32 words[4];
+	u32 word[4];
 };
 
 struct sock_common {
 	u32 skc_daddr;
 	u32 skc_rcv_saddr;
+	struct in6_addr skc_v6_daddr;
+	struct in6_addr skc_v6_rcv_saddr;
 	u32 skc_hash;
 	be16 skc_dport;
 	u16 skc_num;
 	u16 skc_family;
 	u8 skc_state;
 	possible_net_t skc_net;
-	struct in6_addr skc_v6_daddr;
-	struct in6_addr skc_v6_rcv_saddr;
 };
 
 struct inode {
@@ -143,6 +144,7 @@ struct sock {
 	struct socket_lock sk_lock;
 	struct socket *sk_socket;
 	struct dst_entry *sk_dst_cache;
+	u8 sk_shutdown;
 	struct sock_cgroup_data sk_cgrp_data;
 };
 

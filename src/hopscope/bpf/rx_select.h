@@ -85,6 +85,14 @@ INLINE u32 group_of(struct cpu_state *cpu, u64 id, u32 netns, const void *name, 
 
 /* ---- what the device knows ---- */
 
+INLINE bool namespace_listed(u32 netns)
+{
+	for (u32 i = 0; i < HOP_FILTERS && i < cfg_namespaces; i++)
+		if (cfg_namespace[i] == netns)
+			return true;
+	return false;
+}
+
 INLINE bool device_wanted(u32 ifindex, u32 netns)
 {
 	bool wanted = true;
@@ -95,13 +103,7 @@ INLINE bool device_wanted(u32 ifindex, u32 netns)
 			if (cfg_interface[i].ifindex == ifindex && cfg_interface[i].netns == netns)
 				wanted = true;
 	}
-	if (wanted && cfg_namespaces) {
-		wanted = false;
-		for (u32 i = 0; i < HOP_FILTERS && i < cfg_namespaces; i++)
-			if (cfg_namespace[i] == netns)
-				wanted = true;
-	}
-	return wanted;
+	return wanted && (!cfg_namespaces || namespace_listed(netns));
 }
 
 /* ---- what the socket knows ---- */
@@ -196,12 +198,14 @@ INLINE bool address_wanted(const struct endpoints *ends)
 	return false;
 }
 
-/* Everything that is known once a packet stands before its socket. Cheapest first. */
-static __attribute__((noinline)) bool socket_wanted(struct sock *sk, u64 head, u16 network, u16 transport)
+/* Everything that is known once a packet stands before its socket. Cheapest first. `joins` is added to the length of the
+ * queue where the hook does not run at the moment which that is about.
+ */
+static __attribute__((noinline)) bool socket_wanted(struct sock *sk, u64 head, u16 network, u16 transport, s32 joins)
 {
 	struct endpoints ends = {};
 
-	if (cfg_min_queue && probe_field(sk, sk_receive_queue.qlen) < cfg_min_queue)
+	if (cfg_min_queue && (s32)probe_field(sk, sk_receive_queue.qlen) + joins < (s32)cfg_min_queue)
 		return false;
 	if (cfg_cgroups && !cgroup_wanted(sk))
 		return false;
@@ -213,6 +217,45 @@ static __attribute__((noinline)) bool socket_wanted(struct sock *sk, u64 head, u
 			return false;
 	}
 	return true;
+}
+
+#define AF_INET6 10
+
+/* The same as the socket has it; what it is not bound or connected to is 0. */
+INLINE void socket_endpoints(struct sock *sk, struct endpoints *ends)
+{
+	struct sock_common *common = &sk->__sk_common;
+
+	if (probe_field(common, skc_family) == AF_INET6 && core_exists(common->skc_v6_daddr)) {
+		bpf_probe_read_kernel(ends->address[0], sizeof(ends->address[0]), &common->skc_v6_daddr);
+		bpf_probe_read_kernel(ends->address[1], sizeof(ends->address[1]), &common->skc_v6_rcv_saddr);
+	} else {
+		ends->address[0][2] = ends->address[1][2] = __builtin_bswap32(0xffff);
+		ends->address[0][3] = probe_field(common, skc_daddr);
+		ends->address[1][3] = probe_field(common, skc_rcv_saddr);
+	}
+	ends->port[0] = probe_field(common, skc_dport);
+	ends->port[1] = __builtin_bswap16(probe_field(common, skc_num));
+}
+
+/* Was a packet wanted of which only the socket is known that it reached? No, where the socket cannot say so. */
+static __attribute__((noinline)) bool unseen_wanted(struct sock *sk)
+{
+	struct endpoints ends = {};
+	struct net *net;
+
+	if (cfg_sample > 1 || cfg_interfaces || cfg_min_queue)
+		return false;
+	if (cfg_namespaces) {
+		net = probe_field(sk, __sk_common.skc_net.net);
+		if (!namespace_listed(probe_field(net, ns.inum)))
+			return false;
+	}
+	if (cfg_cgroups && !cgroup_wanted(sk))
+		return false;
+	if (cfg_ports || cfg_addresses)
+		socket_endpoints(sk, &ends);
+	return (!cfg_ports || port_wanted(&ends)) && (!cfg_addresses || address_wanted(&ends));
 }
 
 /* ---- what the reader knows ---- */

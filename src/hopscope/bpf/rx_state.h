@@ -19,7 +19,8 @@ const volatile bool cfg_programs_nest = 1; /* the kernel lets a program interrup
 /* What a program records that may be attached for another's sake alone. */
 const volatile bool cfg_cgroup_records_tcp = 1;
 const volatile bool cfg_cgroup_records_udp = 1;
-const volatile bool cfg_ready_records = 1;
+const volatile bool cfg_ready_records_tcp = 1;
+const volatile bool cfg_ready_records_udp = 1;
 const volatile bool cfg_socket_storage = 1; /* 0: the kernel has no socket storage for tracing; hash by address */
 
 const volatile u32 cfg_interfaces = 0;

@@ -88,6 +88,14 @@ static __attribute__((noinline)) struct tcp_state *tcp_state_by_address(struct s
 	return bpf_map_lookup_elem(&tcp_states_by_address, &key);
 }
 
+/* `trusted`: the verifier knows the pointer for a socket. */
+INLINE struct tcp_state *tcp_state_of(struct sock *sk, bool create, bool trusted)
+{
+	if (trusted && cfg_socket_storage)
+		return bpf_sk_storage_get(&tcp_states, sk, NULL, create ? BPF_LOCAL_STORAGE_GET_F_CREATE : 0);
+	return tcp_state_by_address(sk, create);
+}
+
 /* What the hooks know of a segment, however they were attached. */
 struct arrival {
 	u64 head;
@@ -97,6 +105,7 @@ struct arrival {
 	u16 network;
 	u16 transport;
 	u8 tcp_flags;
+	s32 joins; /* see socket_wanted() */
 };
 
 #define TCP_FIN 0x01
@@ -145,6 +154,17 @@ INLINE bool tcp_repeats_hole(struct tcp_state *state, u32 end_seq)
 			return true;
 	}
 	return false;
+}
+
+/* The youngest takes the bytes over, and its sample speaks for both. */
+INLINE void tcp_merge(struct tcp_state *state, u32 end_seq)
+{
+	struct segment *youngest = segment_at(state, state->produced - 1);
+
+	if (state->produced == state->consumed || cfg_sample > 1)
+		return;
+	discard(HOP_RX_TCP_READ, HOP_RX_MERGED);
+	youngest->end_seq = state->seen_seq = end_seq;
 }
 
 INLINE void tcp_push(struct tcp_state *state, struct stamp *stamp, u32 end_seq, bool late, u64 now_ns)
@@ -271,24 +291,18 @@ static __attribute__((noinline)) void tcp_take_segments(struct tcp_state *state,
 	}
 }
 
-/* Nothing is left out by option: every byte that is read must have been seen arriving. */
-INLINE bool complete(void)
+INLINE void tcp_read(struct sock *sk, struct tcp_state *state, u32 copied_seq, u32 rcv_nxt)
 {
-	return cfg_sample == 1 && !cfg_interfaces && !cfg_namespaces && !cfg_defer;
-}
+	bool wanted = reader_wanted();
 
-INLINE void tcp_read(struct tcp_state *state, u32 copied_seq, u32 rcv_nxt)
-{
-	if (!state) {
-		if (complete())
-			discard(HOP_RX_TCP_READ, HOP_RX_UNSEEN);
-		return;
-	}
-	if (state->holes)
-		tcp_fill_holes(state, rcv_nxt);
-	tcp_take_segments(state, copied_seq, reader_wanted());
-	if (complete() && before(state->seen_seq, copied_seq)) {
+	if (state) {
+		if (state->holes)
+			tcp_fill_holes(state, rcv_nxt);
+		tcp_take_segments(state, copied_seq, wanted);
+		if (likely(!before(state->seen_seq, copied_seq)))
+			return;
 		state->seen_seq = copied_seq;
-		discard(HOP_RX_TCP_READ, HOP_RX_UNSEEN);
 	}
+	if (wanted && unseen_wanted(sk))
+		discard(HOP_RX_TCP_READ, HOP_RX_UNSEEN);
 }

@@ -156,7 +156,8 @@ class RxCollector:
         for const, point, program in (
             ("cfg_cgroup_records_tcp", "rx.tcp", "rx_l4_cgroup"),
             ("cfg_cgroup_records_udp", "rx.udp", "rx_l4_cgroup"),
-            ("cfg_ready_records", "rx.udp_queue", "rx_udp_queue_tp"),
+            ("cfg_ready_records_tcp", "rx.tcp_closing", "rx_ready"),
+            ("cfg_ready_records_udp", "rx.udp_queue", "rx_ready"),
         ):
             bpf.set_const(const, int(point in chosen and program in chosen[point].programs))
         tcp_kinds = {way.kind for name, way in chosen.items() if name in {"rx.tcp_queue", "rx.tcp_read"}}
@@ -329,4 +330,5 @@ def _needed_points(hops: Sequence[Hop]) -> list[str]:
         # What only the socket knows is recorded where the packet joins it.
         if any(hop.protocol == protocol for hop in hops):
             needed.add(f"rx.{protocol}_queue")
+            needed |= {"rx.tcp_closing"} if protocol == "tcp" else set()
     return [name for name in POINTS if name in needed]

@@ -86,7 +86,7 @@ MEANINGS: Final = {
     HopRxDiscard.HOP_RX_BACKWARDS: "the clock of another CPU is behind: the interval would be negative",
     HopRxDiscard.HOP_RX_MERGED: "shares its sample with the segment before: too many wait in the socket",
     HopRxDiscard.HOP_RX_DUPLICATE: "bytes that had arrived before (a retransmission)",
-    HopRxDiscard.HOP_RX_UNSEEN: "read, but not seen arriving: older than the start, or arriving after our own FIN",
+    HopRxDiscard.HOP_RX_UNSEEN: "read, but not seen arriving: older than the start, or missed by rx.tcp_closing",
     HopRxDiscard.HOP_RX_NO_MEMORY: "no memory for the state of the socket",
     HopRxDiscard.HOP_RX_OUTSIDE: "a poll outside the softirq: threaded NAPI or busy polling",
     HopRxDiscard.HOP_RX_OUT_OF_ORDER: "arrived out of order, left out as asked",

@@ -63,7 +63,8 @@ class RxOptions:
     protocol
         ``tcp`` or ``udp`` alone.
     min_queue
-        Packets that must wait in the socket's queue when a packet joins it.
+        Packets that must wait in the socket's queue when a packet joins it; of UDP this one included, of TCP, which
+        may merge it with another, not.
     sample
         Follow one packet in so many.
     group_by

@@ -113,6 +113,21 @@ RX: Final = (
         ),
     ),
     Point(
+        "rx.tcp_closing",
+        "the same for a segment that comes while the connection opens or closes (tcp_rcv_state_process)",
+        (
+            Way("fentry", ("tcp_rcv_state_process",), ("rx_tcp_closing_fentry",)),
+            Way(
+                "tp_btf",
+                ("sk_data_ready",),
+                ("rx_ready",),
+                kfuncs=("bpf_rdonly_cast",),
+                differs="when the socket tells its reader, after our own FIN only; data that arrives out of order or "
+                "fills a hole is not seen then; a segment that TCP merges with one that waits shares its sample",
+            ),
+        ),
+    ),
+    Point(
         "rx.udp_queue",
         "the datagram is in the socket's queue (__udp_enqueue_schedule_skb)",
         (
@@ -126,7 +141,7 @@ RX: Final = (
             Way(
                 "tp_btf",
                 ("sk_data_ready",),
-                ("rx_udp_queue_tp",),
+                ("rx_ready",),
                 helpers=("rx_l4_cgroup",),
                 kfuncs=("bpf_cast_to_kern_ctx", "bpf_rdonly_cast"),
                 differs="when the socket tells its reader; where several CPUs fill one socket at once, some are "
@@ -157,7 +172,7 @@ RX: Final = (
                 "tp_btf",
                 ("sock_recv_length",),
                 ("rx_udp_read_tp",),
-                helpers=("rx_udp_queue_tp", "rx_l4_cgroup"),
+                helpers=("rx_ready", "rx_l4_cgroup"),
                 kfuncs=("bpf_cast_to_kern_ctx", "bpf_rdonly_cast"),
                 differs="at the return of the call that reads; with several threads on one socket, datagrams that are "
                 "read at the same time may be taken for one another",
