@@ -6,6 +6,7 @@ Other users of the machine come and go meanwhile: what a process outside of this
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import re
@@ -76,11 +77,10 @@ def held_by_others() -> set[str]:
 
 def read_all(folder: Path) -> Iterator[str]:
     """Yield the texts of the files in a folder of /proc, as far as they still exist."""
-    try:
+    with contextlib.suppress(OSError):
         for path in folder.iterdir():
-            yield path.read_text()
-    except OSError:
-        return
+            with contextlib.suppress(OSError):
+                yield path.read_text()
 
 
 def seen() -> set[str]:

@@ -39,6 +39,12 @@ def test_one_missing_right_is_named_alone(missing: str) -> None:
     assert f"(missing: CAP_{missing.upper()}). Give root the missing " in complaint(done, 77)
 
 
+def test_cap_sys_admin_stands_for_the_three() -> None:
+    before = ("setpriv", "--bounding-set=-bpf,-perfmon,-net_admin", "--inh-caps=-all")
+    done = hopscope("rx", "-d", "0.2", before=before)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize("verb", [["rx"], ["demo"]])
 def test_root_of_a_user_namespace_has_no_rights(verb: list[str]) -> None:
     done = hopscope(*verb, before=("unshare", "--user", "--map-root-user"))

@@ -2,16 +2,10 @@
 from __future__ import annotations
 
 import errno
-from typing import TYPE_CHECKING
 
 import pytest
 
 from hopscope.libbpf import _failure
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-ALL = 0x1FFFFFFFFFF
 
 
 @pytest.mark.parametrize(
@@ -31,23 +25,6 @@ ALL = 0x1FFFFFFFFFF
 )
 def test_refused_program_is_the_one_that_the_log_blames_last(log: str, name: str | None) -> None:
     assert _failure.refused_program(log) == name
-
-
-@pytest.mark.parametrize(
-    ("effective", "missing"),
-    [
-        (ALL, []),
-        (1 << 39 | 1 << 38 | 1 << 12, []),
-        (1 << 21 | 1 << 12, []),
-        (1 << 21, ["CAP_NET_ADMIN"]),
-        (1 << 39, ["CAP_PERFMON", "CAP_NET_ADMIN"]),
-        (0, ["CAP_BPF", "CAP_PERFMON", "CAP_NET_ADMIN"]),
-    ],
-)
-def test_missing_capabilities(tmp_path: Path, effective: int, missing: list[str]) -> None:
-    status = tmp_path / "status"
-    status.write_text(f"Name:\tx\nCapPrm:\t{ALL:016x}\nCapEff:\t{effective:016x}\nCapBnd:\t{ALL:016x}\n")
-    assert _failure.missing_capabilities(status) == missing
 
 
 @pytest.mark.parametrize(

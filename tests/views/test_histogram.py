@@ -68,3 +68,11 @@ def test_merging_goes_down_to_doublings(tcp_snapshot: Snapshot) -> None:
 def test_long_gaps_are_one_line(tcp_snapshot: Snapshot) -> None:
     text = render_histograms(only(tcp_snapshot, 1_000, 1_000_000), Terminal(80))
     assert re.search(r"^ +79 empty$", text, re.MULTILINE)
+
+
+def test_without_samples_one_sentence_says_so(empty_snapshot: Snapshot) -> None:
+    text = render_histograms(empty_snapshot, Terminal(80))
+    assert "No packets seen: is there traffic?" in text
+    assert "|" not in text
+    filtered = render_histograms(replace(empty_snapshot, filters={"port": "53"}), Terminal(200))
+    assert "No packet matched port=53" in filtered

@@ -6,7 +6,7 @@ from __future__ import annotations
 import ctypes
 import os
 
-CLONE_NEWNET = 0x40000000
+from hopscope.setns import CLONE_NEWNET
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -19,21 +19,6 @@ def unshare_net() -> None:
     OSError
         EPERM without CAP_SYS_ADMIN, ENOSPC when user.max_net_namespaces is reached.
     """
-    _check(libc.unshare(CLONE_NEWNET))
-
-
-def setns_net(fd: int) -> None:
-    """Move the calling thread into the network namespace that `fd` refers to.
-
-    Raises
-    ------
-    OSError
-        EPERM without CAP_SYS_ADMIN, EINVAL when `fd` is not a network namespace.
-    """
-    _check(libc.setns(fd, CLONE_NEWNET))
-
-
-def _check(result: int) -> None:
-    if result < 0:
-        errno = ctypes.get_errno()
-        raise OSError(errno, os.strerror(errno))
+    if libc.unshare(CLONE_NEWNET) < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))

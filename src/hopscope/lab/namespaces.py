@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from hopscope.errors import HopscopeError, KernelError, PrivilegeError, UsageError
 from hopscope.lab import launch
-from hopscope.lab._libc import setns_net, unshare_net
+from hopscope.lab._libc import unshare_net
 from hopscope.lab.links import set_up
+from hopscope.setns import setns_net
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

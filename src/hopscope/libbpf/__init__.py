@@ -4,8 +4,8 @@
 A thin layer over the C library by ctypes. Importing it loads nothing; libbpf is opened at the first use.
 """
 
-from hopscope.libbpf._failure import missing_capabilities
 from hopscope.libbpf.btf import Btf
+from hopscope.libbpf.capabilities import missing_capabilities
 from hopscope.libbpf.links import Link
 from hopscope.libbpf.maps import Map, possible_cpus
 from hopscope.libbpf.object import BpfObject

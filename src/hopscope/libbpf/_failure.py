@@ -6,16 +6,10 @@ from __future__ import annotations
 import errno
 import os
 import re
-from pathlib import Path
 from typing import Final
 
 from hopscope.errors import LoadError
-
-# include/uapi/linux/capability.h
-_CAP_NET_ADMIN: Final = 12
-_CAP_SYS_ADMIN: Final = 21
-_CAP_PERFMON: Final = 38
-_CAP_BPF: Final = 39
+from hopscope.libbpf.capabilities import missing_capabilities
 
 # libbpf has some forty sentences about a program that it could not prepare, relocate, load or attach, and names it
 # first in each of them; the last one of a failure is the fatal one.
@@ -43,16 +37,6 @@ def refused_program(log: str) -> str | None:
     """Return the name of the program that libbpf's log blames, None if it blames none."""
     names = _REFUSED.findall(log)
     return names[-1] if names else None
-
-
-def missing_capabilities(status: Path = Path("/proc/self/status")) -> list[str]:
-    """Return those of CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN that this process lacks."""
-    line = next(line for line in status.read_text().splitlines() if line.startswith("CapEff:"))
-    effective = int(line.split()[1], 16)
-    if effective >> _CAP_SYS_ADMIN & 1:
-        effective |= 1 << _CAP_BPF | 1 << _CAP_PERFMON  # which were parts of it until 5.8, and are implied by it
-    wanted = {"CAP_BPF": _CAP_BPF, "CAP_PERFMON": _CAP_PERFMON, "CAP_NET_ADMIN": _CAP_NET_ADMIN}
-    return [name for name, bit in wanted.items() if not effective >> bit & 1]
 
 
 def _next_step(code: int) -> str:

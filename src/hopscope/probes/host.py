@@ -14,14 +14,11 @@ from hopscope.analysis.snapshot import HostFact
 from hopscope.errors import KernelError
 from hopscope.libbpf._library import BUNDLED, lib
 from hopscope.libbpf.btf import KERNEL_BTF
+from hopscope.libbpf.capabilities import NEEDED, STANDS_FOR_ALL, held_capabilities, missing_capabilities
 from hopscope.probes.nic import nic_facts
 
 # What the BPF programs are compiled for.
 MACHINES: Final = ("x86_64", "aarch64")
-
-# include/uapi/linux/capability.h
-CAPABILITIES: Final = {"CAP_NET_ADMIN": 12, "CAP_SYS_ADMIN": 21, "CAP_PERFMON": 38, "CAP_BPF": 39}
-ATTACH: Final = ("CAP_BPF", "CAP_PERFMON", "CAP_NET_ADMIN")
 
 # include/linux/proc_ns.h: PROC_USER_INIT_INO, PROC_CGROUP_INIT_INO, PROC_PID_INIT_INO; the host's own namespaces.
 INITIAL_NAMESPACES: Final = {"user": 0xEFFFFFFD, "cgroup": 0xEFFFFFFB, "pid": 0xEFFFFFFC}
@@ -115,15 +112,12 @@ def _kernel() -> HostFact:
 
 
 def _rights(root: Path) -> HostFact:
+    status = root / "proc/self/status"
     try:
-        status = _read(root / "proc/self/status")
+        fields = dict(re.findall(r"^(\w+):\s*(.*)$", _read(status), re.MULTILINE))
+        held, missing = held_capabilities(status), missing_capabilities(status)
     except OSError as error:
         return _unknown("rights", error, "Mount /proc")
-    fields = dict(re.findall(r"^(\w+):\s*(.*)$", status, re.MULTILINE))
-    bits = int(fields["CapEff"], 16)
-    held = {name for name, bit in CAPABILITIES.items() if bits >> bit & 1}
-    # The kernel takes CAP_SYS_ADMIN for any of the three (bpf_token_capable, perfmon_capable).
-    missing = [] if "CAP_SYS_ADMIN" in held else [name for name in ATTACH if name not in held]
     uid = int(fields["Uid"].split()[1])
     value = f"{'root' if uid == 0 else f'user {uid}'}, {_held(held)}"
     if not in_initial_namespace("user", root):
@@ -131,14 +125,14 @@ def _rights(root: Path) -> HostFact:
         return HostFact("rights", value, ok=False, next_step="Run hopscope as root of the host")
     if missing:
         return HostFact("rights", value, ok=False, next_step=how_to_get(missing, uid))
-    if "CAP_SYS_ADMIN" not in held:
+    if STANDS_FOR_ALL not in held:
         value += "; without CAP_SYS_ADMIN the cost of BPF programs is not counted, other namespaces cannot be entered"
     return HostFact("rights", value, ok=True)
 
 
 def _held(held: set[str]) -> str:
-    names = [name for name in (*ATTACH, "CAP_SYS_ADMIN") if name in held]
-    return ", ".join(names) if names else f"none of {', '.join(ATTACH)}"
+    names = [name for name in (*NEEDED, STANDS_FOR_ALL) if name in held]
+    return ", ".join(names) if names else f"none of {', '.join(NEEDED)}"
 
 
 def how_to_get(missing: list[str], uid: int) -> str:

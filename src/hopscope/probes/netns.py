@@ -3,20 +3,18 @@
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import fcntl
-import functools
-import os
 import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from hopscope.setns import CLONE_NEWNET, setns_net
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-_CLONE_NEWNET: Final = 0x40000000
 # include/uapi/linux/nsfs.h
 _NS_GET_NSTYPE: Final = 0xB703
 _NAMED: Final = Path("/run/netns")
@@ -71,7 +69,7 @@ def at(path: Path) -> Namespace:
     status = path.stat()
     if status.st_dev == _device():  # anything else might block when it is opened
         with path.open("rb") as file:
-            if fcntl.ioctl(file, _NS_GET_NSTYPE) == _CLONE_NEWNET:
+            if fcntl.ioctl(file, _NS_GET_NSTYPE) == CLONE_NEWNET:
                 return Namespace(status.st_ino, str(path), path)
     raise OSError(errno.EINVAL, "not a network namespace", str(path))
 
@@ -107,9 +105,10 @@ def inside(path: Path, act: Callable[[], T]) -> T:
 
 
 def _enter(fd: int, path: Path) -> None:
-    if _libc().setns(fd, _CLONE_NEWNET):
-        code = ctypes.get_errno()
-        raise OSError(code, os.strerror(code), str(path))
+    try:
+        setns_net(fd)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
 
 
 def _candidates() -> Iterator[Path]:
@@ -136,8 +135,3 @@ def _name(path: Path) -> str:
         comm = "ended"
     # Kernel threads live in the first namespace; process 1 may be closed to us, or a container's.
     return "host" if pid == "1" or comm == "kthreadd" else f"{pid} ({comm})"
-
-
-@functools.cache
-def _libc() -> ctypes.CDLL:
-    return ctypes.CDLL(None, use_errno=True)

@@ -10,7 +10,7 @@ import numpy as np
 from hopscope.analysis.histogram import SCALE
 from hopscope.views import format as fmt
 from hopscope.views.footer import footer
-from hopscope.views.table import heading
+from hopscope.views.table import heading, nothing_seen
 
 if TYPE_CHECKING:
     from hopscope.analysis.histogram import Buckets
@@ -32,7 +32,7 @@ class _Line(NamedTuple):
 
 
 def render_histograms(snapshot: Snapshot, terminal: Terminal, *, max_lines: int | None = None) -> str:
-    """Return heading, one histogram per hop and group with samples, and footer.
+    """Return heading, one histogram per hop and group with samples (or one sentence if none has any), and footer.
 
     Parameters
     ----------
@@ -45,9 +45,11 @@ def render_histograms(snapshot: Snapshot, terminal: Terminal, *, max_lines: int 
         None shows them as they were measured, eight a doubling.
     """
     lines = heading(snapshot, terminal)
-    for row in snapshot.hops:
-        if row.histogram.count:
-            lines += ["", *_hop(row, terminal, max_lines)]
+    rows = [row for row in snapshot.hops if row.histogram.count]
+    for row in rows:
+        lines += ["", *_hop(row, terminal, max_lines)]
+    if not rows:
+        lines += terminal.fold(nothing_seen(snapshot))
     return "\n".join([*lines, "", *footer(snapshot, terminal)])
 
 

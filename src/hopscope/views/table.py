@@ -59,7 +59,7 @@ def render_table(snapshot: Snapshot, terminal: Terminal) -> str:
     if snapshot.sample_count:
         lines += _table(snapshot, terminal)
     else:
-        lines += terminal.fold(_nothing_seen(snapshot))
+        lines += terminal.fold(nothing_seen(snapshot))
     return "\n".join(lines + footer(snapshot, terminal))
 
 
@@ -171,7 +171,8 @@ def _filters(snapshot: Snapshot) -> str:
     return ", ".join(f"{name}={value}" for name, value in snapshot.filters.items())
 
 
-def _nothing_seen(snapshot: Snapshot) -> str:
+def nothing_seen(snapshot: Snapshot) -> str:
+    """Return the sentence that stands where there is no sample to show."""
     if snapshot.lost or any(discard.count for discard in snapshot.discarded):
         return "No sample could be used; the reasons follow."
     if snapshot.filters:
