@@ -71,6 +71,7 @@ static long (*const bpf_setsockopt)(void *ctx, int level, int name, void *value,
 static long (*const bpf_getsockopt)(void *ctx, int level, int name, void *value, int size) UNUSED = (void *)57;
 static long (*const bpf_sock_ops_cb_flags_set)(struct bpf_sock_ops *ctx, int flags) UNUSED = (void *)59;
 static void *(*const bpf_sk_storage_get)(void *map, void *sk, void *value, u64 flags) = (void *)107;
+static u64 (*const bpf_get_current_task)(void) UNUSED = (void *)35;
 static long (*const bpf_probe_read_kernel)(void *dst, u32 size, const void *src) = (void *)113;
 static u64 (*const bpf_jiffies64)(void) UNUSED = (void *)118;
 static void *(*const bpf_ringbuf_reserve)(void *ring, u64 size, u64 flags)UNUSED = (void *)131;

@@ -53,7 +53,7 @@ enum hop_rx_discard {
 	HOP_RX_DUPLICATE = 5, /* bytes that had arrived before */
 	HOP_RX_UNSEEN = 6,    /* bytes were read that no hook saw arriving */
 	HOP_RX_NO_MEMORY = 7, /* no memory for the state of a socket */
-	HOP_RX_OUTSIDE = 8,   /* a poll outside the softirq: threaded NAPI or busy polling */
+	HOP_RX_OUTSIDE = 8,   /* a poll outside the softirq: threaded NAPI, busy polling, netpoll */
 	HOP_RX_OUT_OF_ORDER = 9,   /* arrived out of order, left out by option */
 	HOP_RX_SKIPPED_STAGE = 10, /* the hook before this one did not run for the packet; the time is in this hop */
 	HOP_RX_DISCARDS = 11,

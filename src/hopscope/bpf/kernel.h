@@ -35,6 +35,8 @@ struct net_device {
 
 struct napi_struct {
 	struct net_device *dev;
+	unsigned long state;
+	struct task_struct *thread; /* since 5.12 (29863d41bb6e) */
 };
 
 struct refcount_struct {

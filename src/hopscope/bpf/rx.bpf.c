@@ -51,12 +51,27 @@ int rx_softirq_entry(u64 *ctx)
 	return 0;
 }
 
-SEC("tp_btf/softirq_exit")
-int rx_softirq_exit(u64 *ctx)
+/* The enum has no name by which CO-RE could find it; so since 4.12 (39e6c8208d7b). */
+#define NAPI_STATE_IN_BUSY_POLL 6
+
+/* Is this poll not of the softirq, but of the instance's own thread, of a reader that polls busily, or of netpoll? */
+INLINE bool poll_outside(struct cpu_state *cpu, struct napi_struct *napi, s32 budget)
 {
-	if ((u32)ctx[0] == NET_RX_SOFTIRQ)
-		this_cpu()->poll_ns = 0;
-	return 0;
+	bool was_busy = cpu->busy == (u64)napi;
+
+	if (napi->state & 1 << NAPI_STATE_IN_BUSY_POLL) {
+		cpu->busy = (u64)napi;
+		return true;
+	}
+	/* The reader gives the instance back with a last poll on this CPU, for which it takes the mark away (busy_poll_stop). */
+	if (was_busy) {
+		cpu->busy = 0;
+		return true;
+	}
+	if (core_exists(napi->thread) && (u64)napi->thread == bpf_get_current_task())
+		return true;
+	/* Netpoll can come in any context. It has no budget. */
+	return !budget;
 }
 
 SEC("tp_btf/napi_poll")
@@ -67,12 +82,16 @@ int rx_napi_poll(u64 *ctx)
 	u64 now_ns, start_ns = cpu->poll_ns;
 	struct net_device *dev = napi->dev;
 
-	if (!start_ns) {
+	if (poll_outside(cpu, napi, ctx[2])) {
 		discard(HOP_RX_NAPI, HOP_RX_OUTSIDE);
 		return 0;
 	}
 	now_ns = bpf_ktime_get_ns();
 	cpu->poll_ns = now_ns;
+	if (!start_ns) {
+		discard(HOP_RX_NAPI, HOP_RX_NO_STAMP);
+		return 0;
+	}
 	/* The backlog queue, which lo and veth use, is a NAPI instance with no device. */
 	record(HOP_RX_NAPI, dev ? entry_group(cpu, dev) : 0, start_ns, now_ns);
 	return 0;

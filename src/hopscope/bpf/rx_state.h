@@ -66,7 +66,7 @@ EXPORT_ENUM(hop_hist);
 struct cpu_state {
 	u64 switched_in_ns; /* the running task came on the CPU */
 	u64 raised_ns;      /* NET_RX raised and not yet entered */
-	u64 poll_ns;        /* start of the poll that runs: softirq entry, or the end of the poll before */
+	u64 poll_ns;        /* start of the softirq's poll: its entry, or the end of the poll before */
 	u64 socket;         /* the UDP socket that the datagram ... */
 	u64 datagram;       /* ... with this head, and these headers in it, is on its way to */
 	u16 network;
@@ -78,6 +78,7 @@ struct cpu_state {
 	u32 skip;          /* packets to leave out before the next one is followed */
 	u64 cgroup;        /* the last cgroup that the filter was asked about ... */
 	u64 cgroup_wanted; /* ... and the answer */
+	u64 busy;          /* the NAPI instance that a reader polls busily */
 	u64 packet;        /* the skb that the core took last ... */
 	u64 head;          /* ... and its data */
 } __attribute__((aligned(128)));

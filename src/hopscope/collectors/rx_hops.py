@@ -88,7 +88,7 @@ MEANINGS: Final = {
     HopRxDiscard.HOP_RX_DUPLICATE: "bytes that had arrived before (a retransmission)",
     HopRxDiscard.HOP_RX_UNSEEN: "read, but not seen arriving: older than the start, or missed by rx.tcp_closing",
     HopRxDiscard.HOP_RX_NO_MEMORY: "no memory for the state of the socket",
-    HopRxDiscard.HOP_RX_OUTSIDE: "a poll outside the softirq: threaded NAPI or busy polling",
+    HopRxDiscard.HOP_RX_OUTSIDE: "a poll outside the softirq: threaded NAPI, busy polling or netpoll",
     HopRxDiscard.HOP_RX_OUT_OF_ORDER: "arrived out of order, left out as asked",
     HopRxDiscard.HOP_RX_SKIPPED_STAGE: "the hook before did not run; its time is part of this hop",
 }

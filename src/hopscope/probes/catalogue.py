@@ -15,19 +15,13 @@ from hopscope.probes.point import Point, Way
 RX: Final = (
     Point(
         "rx.softirq",
-        "NET_RX softirq raised, entered and left, per CPU",
-        (
-            Way(
-                "tp_btf",
-                ("softirq_raise", "softirq_entry", "softirq_exit"),
-                ("rx_softirq_raise", "rx_softirq_entry", "rx_softirq_exit"),
-            ),
-        ),
+        "NET_RX softirq raised and entered, per CPU",
+        (Way("tp_btf", ("softirq_raise", "softirq_entry"), ("rx_softirq_raise", "rx_softirq_entry")),),
     ),
     Point(
         "rx.napi",
         "a NAPI poll ends (net_rx_action)",
-        (Way("tp_btf", ("napi_poll",), ("rx_napi_poll",), helpers=("rx_softirq_entry", "rx_softirq_exit")),),
+        (Way("tp_btf", ("napi_poll",), ("rx_napi_poll",), helpers=("rx_softirq_entry",)),),
     ),
     Point(
         "rx.driver",
