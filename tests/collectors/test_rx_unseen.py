@@ -18,6 +18,7 @@ from collectors.measure import (
     assert_each,
     counts,
     discarded,
+    limit,
     ping,
     run,
     tcp_pair,
@@ -129,6 +130,41 @@ def test_without_any_filter_it_is_unseen(veth: Way) -> None:
         with RxCollector(RxOptions()) as rx:
             assert len(receiver.recv(100)) == 100
             assert unseen(rx.interval()) >= 1
+
+
+@contextlib.contextmanager
+def pipe() -> Iterator[int]:
+    """Yield the end to write to."""
+    pipe_out, pipe_in = os.pipe()
+    try:
+        yield pipe_in
+    finally:
+        os.close(pipe_out)
+        os.close(pipe_in)
+
+
+def test_a_splice_that_finds_nothing_has_read_nothing(lab: Lab, veth: Way) -> None:
+    with tcp_pair(veth) as (sender, receiver), pipe() as pipe_in, run(lab) as rx:
+        receiver.settimeout(0)
+        for _ in range(3):
+            with pytest.raises(BlockingIOError):
+                os.splice(receiver.fileno(), pipe_in, 100)
+        limit(receiver)
+        sender.send(b"m" * 100)
+        sender.shutdown(socket.SHUT_WR)
+        # The second finds the FIN.
+        assert [os.splice(receiver.fileno(), pipe_in, 100) for _ in range(3)] == [100, 0, 0]
+        assert_each(rx.interval(), TCP_DATA_HOPS, 1)
+
+
+def test_what_is_spliced_unseen_counts_once(lab: Lab, veth: Way) -> None:
+    with tcp_pair(veth) as (sender, receiver), pipe() as pipe_in:
+        sender.send(b"m" * 100)
+        with run(lab) as rx:
+            assert os.splice(receiver.fileno(), pipe_in, 100) == 100
+            sender.shutdown(socket.SHUT_WR)
+            assert [os.splice(receiver.fileno(), pipe_in, 100) for _ in range(3)] == [0, 0, 0]
+            assert unseen(rx.interval()) == 1
 
 
 # ---- after our own FIN ----

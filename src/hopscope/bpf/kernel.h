@@ -170,6 +170,7 @@ struct tcp_sock {
 	u32 chrono_stat[3];
 	u8 chrono_type : 2;
 	u8 is_cwnd_limited : 1;
+	u64 bytes_received;
 };
 
 struct inet_sock {

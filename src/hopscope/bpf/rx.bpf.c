@@ -457,7 +457,6 @@ int rx_tcp_queue_tp(u64 *ctx)
 #define TCPF_CLOSE_WAIT (1 << 8)
 #define TCPF_LISTEN (1 << 10)
 #define TCPF_SEEN (TCPF_ESTABLISHED | TCPF_SYN_SENT | TCPF_SYN_RECV | TCPF_CLOSE_WAIT | TCPF_LISTEN)
-#define RCV_SHUTDOWN 1
 
 /* Segments that come while the connection opens or closes do not pass tcp_probe. After close(2) data is refused. */
 SEC("fentry/tcp_rcv_state_process")
@@ -592,7 +591,7 @@ int rx_tcp_read_tp(u64 *ctx)
 	struct tcp_sock *tp = tcp_sock_of(sk);
 
 	if (tp)
-		tcp_read(sk, tcp_state_of(sk, false, true), tp->copied_seq, tp->rcv_nxt);
+		tcp_read(sk, true, tp->copied_seq, tp->rcv_nxt);
 	return 0;
 }
 
@@ -602,7 +601,7 @@ int rx_tcp_read_kprobe(struct pt_regs *ctx)
 	struct sock *sk = ARG1(ctx);
 	struct tcp_sock *tp = (void *)sk;
 
-	tcp_read(sk, tcp_state_by_address(sk, false), probe_field(tp, copied_seq), probe_field(tp, rcv_nxt));
+	tcp_read(sk, false, probe_field(tp, copied_seq), probe_field(tp, rcv_nxt));
 	return 0;
 }
 

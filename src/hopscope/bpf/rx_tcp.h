@@ -275,8 +275,14 @@ static __attribute__((noinline)) void tcp_take_reordered(struct tcp_state *state
 /* All segments that end before copied_seq are read. */
 static __attribute__((noinline)) void tcp_take_segments(struct tcp_state *state, u32 copied_seq, bool wanted)
 {
-	u64 switched_in_ns = this_cpu()->switched_in_ns, now_ns = bpf_ktime_get_ns();
+	u64 switched_in_ns, now_ns;
 
+	/* A part of a segment is no sample, and needs no look at the clock. */
+	if (state->consumed == state->produced ||
+	    (!state->reordered && before(copied_seq, segment_at(state, state->consumed)->end_seq)))
+		return;
+	switched_in_ns = this_cpu()->switched_in_ns;
+	now_ns = bpf_ktime_get_ns();
 	if (state->reordered) {
 		tcp_take_reordered(state, copied_seq, wanted, switched_in_ns, now_ns);
 		return;
@@ -291,8 +297,24 @@ static __attribute__((noinline)) void tcp_take_segments(struct tcp_state *state,
 	}
 }
 
-INLINE void tcp_read(struct sock *sk, struct tcp_state *state, u32 copied_seq, u32 rcv_nxt)
+#define RCV_SHUTDOWN 1
+
+/* Were bytes before copied_seq not seen arriving? The peer's FIN has a number, too, and tcp_read_sock, which splice uses,
+ * comes by without having read anything.
+ */
+static __attribute__((noinline)) bool tcp_unseen(struct sock *sk, const struct tcp_state *state, u32 copied_seq,
+						 u32 rcv_nxt)
 {
+	bool fin = copied_seq == rcv_nxt && probe_field(sk, sk_shutdown) & RCV_SHUTDOWN;
+
+	if (state)
+		return before(state->seen_seq, copied_seq - fin);
+	return probe_field((struct tcp_sock *)sk, bytes_received) > fin;
+}
+
+INLINE void tcp_read(struct sock *sk, bool trusted, u32 copied_seq, u32 rcv_nxt)
+{
+	struct tcp_state *state = tcp_state_of(sk, false, trusted);
 	bool wanted = reader_wanted();
 
 	if (state) {
@@ -301,8 +323,12 @@ INLINE void tcp_read(struct sock *sk, struct tcp_state *state, u32 copied_seq, u
 		tcp_take_segments(state, copied_seq, wanted);
 		if (likely(!before(state->seen_seq, copied_seq)))
 			return;
-		state->seen_seq = copied_seq;
 	}
-	if (wanted && unseen_wanted(sk))
+	if (wanted && tcp_unseen(sk, state, copied_seq, rcv_nxt) && unseen_wanted(sk)) {
 		discard(HOP_RX_TCP_READ, HOP_RX_UNSEEN);
+		if (!state)
+			state = tcp_state_of(sk, true, trusted);
+	}
+	if (state)
+		state->seen_seq = copied_seq;
 }
