@@ -10,13 +10,15 @@ import os
 import socket
 import struct
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from hopscope.analysis.snapshot import HostFact
 from hopscope.errors import KernelError, UsageError
 
 # include/uapi/linux/sockios.h, include/uapi/linux/if.h
 SIOCETHTOOL: Final = 0x8946
+SIOCSHWTSTAMP: Final = 0x89B0
+SIOCGHWTSTAMP: Final = 0x89B1
 IFNAMSIZ: Final = 16
 _IFREQ: Final = struct.Struct("16sP16x")
 
@@ -27,6 +29,7 @@ _DRVINFO: Final = struct.Struct("=I32s160x")
 _TS_INFO: Final = struct.Struct("=IIiI12xI12x")
 
 # include/uapi/linux/net_tstamp.h, each tuple in the order of the bits
+_HWTSTAMP_CONFIG: Final = struct.Struct("=iii")
 SOF_TIMESTAMPING: Final = (
     "SOF_TIMESTAMPING_TX_HARDWARE",
     "SOF_TIMESTAMPING_TX_SOFTWARE",
@@ -97,6 +100,36 @@ class TimestampInfo:
     rx_filters: list[str]
     tx_types: list[str]
     driver: str
+
+
+class StampConfig(NamedTuple):
+    """What an interface's hardware stamps now (``struct hwtstamp_config``): `rx_filter` is a ``HWTSTAMP_FILTER_*``."""
+
+    flags: int
+    tx_type: int
+    rx_filter: int
+
+
+def stamp_config(interface: str) -> StampConfig:
+    """Return what an interface's hardware stamps at present.
+
+    Raises
+    ------
+    OSError
+        There is no such interface, or its driver does not tell (EOPNOTSUPP).
+    """
+    return StampConfig._make(_HWTSTAMP_CONFIG.unpack(_ioctl(interface, SIOCGHWTSTAMP, bytes(_HWTSTAMP_CONFIG.size))))
+
+
+def set_stamp_config(interface: str, config: StampConfig) -> StampConfig:
+    """Make an interface's hardware stamp so, and return what the driver made of it.
+
+    Raises
+    ------
+    OSError
+        As `stamp_config`; or the driver cannot (ERANGE), or a right is missing.
+    """
+    return StampConfig._make(_HWTSTAMP_CONFIG.unpack(_ioctl(interface, SIOCSHWTSTAMP, _HWTSTAMP_CONFIG.pack(*config))))
 
 
 def timestamp_info(interface: str) -> TimestampInfo:
@@ -197,11 +230,16 @@ def _driver(interface: str) -> str:
 
 
 def _ethtool(interface: str, command: int, size: int) -> bytes:
+    return _ioctl(interface, SIOCETHTOOL, struct.pack("=I", command).ljust(size, b"\0"))
+
+
+def _ioctl(interface: str, request: int, argument: bytes) -> bytes:
+    """Return what the kernel wrote over the argument."""
     name = os.fsencode(interface)
     if len(name) >= IFNAMSIZ:
         # The kernel would cut it off and answer for another interface.
         raise OSError(errno.ENODEV, os.strerror(errno.ENODEV), interface)
-    data = array.array("B", struct.pack("=I", command).ljust(size, b"\0"))
+    data = array.array("B", argument)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as control:
-        fcntl.ioctl(control, SIOCETHTOOL, _IFREQ.pack(name, data.buffer_info()[0]))
+        fcntl.ioctl(control, request, _IFREQ.pack(name, data.buffer_info()[0]))
     return data.tobytes()
