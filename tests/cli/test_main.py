@@ -45,7 +45,7 @@ def test_help_of_a_verb_is_folded_to_the_terminal(verb: str) -> None:
 
 def test_help_of_rx_has_a_line_a_hop() -> None:
     lines = [line.split()[0] for line in hopscope("rx", "--help").stdout.splitlines() if line.startswith("  rx.")]
-    assert lines[:4] == ["rx.softirq", "rx.napi", "rx.core", "rx.ip"]
+    assert lines[:5] == ["rx.softirq", "rx.napi", "rx.nic", "rx.core", "rx.ip"]
 
 
 @pytest.mark.parametrize("args", [["--help"], ["rx", "--help"], ["demo", "--help"], ["probes", "--help"]])

@@ -28,13 +28,15 @@ class HopRow:
     from_point, to_point
         The probe points between which it lies.
     unit
-        What one sample is: ``packet``, ``message``, ``softirq``, ``poll``, ….
+        What one sample is: ``packet``, ``message``, ``frame``, ``softirq``, ``poll``, ….
     group
         Grouping key → value, such as ``{"interface": "eth0"}``; empty without grouping.
     histogram
         The durations in ns.
     chain
         Which hops it adds up with to an end to end time, of which it has a share; None for one that stands alone.
+    error_ns
+        How far each may be off, where two clocks had to be related.
     """
 
     hop: str
@@ -44,6 +46,7 @@ class HopRow:
     group: dict[str, str]
     histogram: Histogram
     chain: str | None = None
+    error_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

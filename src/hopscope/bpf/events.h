@@ -40,7 +40,8 @@ enum hop_rx_hop {
 	HOP_RX_UDP_WAKE = 12,
 	HOP_RX_UDP_READ = 13,
 	HOP_RX_UDP_TOTAL = 14,
-	HOP_RX_HOPS = 15,
+	HOP_RX_NIC = 15, /* the NIC's own stamp -> driver hands over */
+	HOP_RX_HOPS = 16,
 };
 
 /* Why a hook ran for a wanted packet and yet gave no sample. */
@@ -48,7 +49,7 @@ enum hop_rx_discard {
 	HOP_RX_NO_STAMP = 0,  /* not seen at the entry: in flight at the start, or its slot taken by another packet */
 	HOP_RX_NO_ENTRY = 1,  /* reached the core without passing a hook at the driver */
 	HOP_RX_AGAIN = 2,     /* the same data a second time at this hook: a copy to a further socket, or a bridge */
-	HOP_RX_BACKWARDS = 3, /* the clock of another CPU is behind: the interval would be negative */
+	HOP_RX_BACKWARDS = 3, /* the clock of another CPU, or of the NIC, is off: the interval would be negative */
 	HOP_RX_MERGED = 4,    /* the segment shares its sample with the one before: too many wait in the socket */
 	HOP_RX_DUPLICATE = 5, /* bytes that had arrived before */
 	HOP_RX_UNSEEN = 6,    /* bytes were read that no hook saw arriving */
@@ -56,7 +57,9 @@ enum hop_rx_discard {
 	HOP_RX_OUTSIDE = 8,   /* a poll outside the softirq: threaded NAPI, busy polling, netpoll */
 	HOP_RX_OUT_OF_ORDER = 9,   /* arrived out of order, left out by option */
 	HOP_RX_SKIPPED_STAGE = 10, /* the hook before this one did not run for the packet; the time is in this hop */
-	HOP_RX_DISCARDS = 11,
+	HOP_RX_NO_NIC_STAMP = 11,  /* the NIC did not stamp the packet, or its driver keeps the stamp to itself */
+	HOP_RX_CLOCK_SET = 12,     /* the NIC's clock was set, or went away; user space counts it */
+	HOP_RX_DISCARDS = 13,
 };
 
 enum hop_rx_stage {
@@ -111,6 +114,14 @@ struct hop_group {
 struct hop_interface {
 	u32 ifindex;
 	u32 netns;
+};
+
+/* How a NIC's clock relates to CLOCK_MONOTONIC: both at one instant, and what is gained from there on. */
+struct hop_nic_clock {
+	u64 nic_ns;
+	u64 monotonic_ns;
+	s64 drift;    /* of CLOCK_MONOTONIC on the NIC's clock, in 2^-32 */
+	u64 bound_ns; /* an interval that is less than so much below 0 may be 0 */
 };
 
 /* Counters of one CPU. */

@@ -45,17 +45,6 @@ struct refcount_struct {
 	} refs;
 };
 
-struct skb_shared_hwtstamps {
-	s64 hwtstamp;
-};
-
-struct skb_shared_info {
-	u32 tskey;
-	struct {
-		int counter;
-	} dataref;
-};
-
 struct sk_buff {
 	struct net_device *dev;
 	struct sock *sk;
@@ -64,10 +53,23 @@ struct sk_buff {
 	u16 transport_header;
 	u16 network_header;
 	int skb_iif;
-	u32 end;
+	u32 end; /* of the data, from head: there its shared part begins */
 	unsigned char *head;
 	unsigned char *data;
 	struct refcount_struct users;
+};
+
+struct skb_shared_hwtstamps {
+	u64 hwtstamp;
+};
+
+struct skb_shared_info {
+	u8 tx_flags;
+	struct skb_shared_hwtstamps hwtstamps;
+	u32 tskey;
+	struct {
+		int counter;
+	} dataref;
 };
 
 struct sk_buff_head {

@@ -47,7 +47,9 @@ class HopRxDiscard(IntEnum):
     HOP_RX_OUTSIDE = 8
     HOP_RX_OUT_OF_ORDER = 9
     HOP_RX_SKIPPED_STAGE = 10
-    HOP_RX_DISCARDS = 11
+    HOP_RX_NO_NIC_STAMP = 11
+    HOP_RX_CLOCK_SET = 12
+    HOP_RX_DISCARDS = 13
 
 
 class HopRxGroupBy(IntEnum):
@@ -79,7 +81,8 @@ class HopRxHop(IntEnum):
     HOP_RX_UDP_WAKE = 12
     HOP_RX_UDP_READ = 13
     HOP_RX_UDP_TOTAL = 14
-    HOP_RX_HOPS = 15
+    HOP_RX_NIC = 15
+    HOP_RX_HOPS = 16
 
 
 class HopRxOrder(IntEnum):
@@ -285,6 +288,31 @@ HOP_INTERFACE_DTYPE: Final = np.dtype(
     }
 )
 
+# struct hop_nic_clock
+HOP_NIC_CLOCK_DTYPE: Final = np.dtype(
+    {
+        "names": [
+            "nic_ns",
+            "monotonic_ns",
+            "drift",
+            "bound_ns",
+        ],
+        "formats": [
+            "<u8",
+            "<u8",
+            "<i8",
+            "<u8",
+        ],
+        "offsets": [
+            0,
+            8,
+            16,
+            24,
+        ],
+        "itemsize": 32,
+    }
+)
+
 # struct hop_prefix
 HOP_PREFIX_DTYPE: Final = np.dtype(
     {
@@ -315,7 +343,7 @@ HOP_RX_COUNTERS_DTYPE: Final = np.dtype(
             "pad",
         ],
         "formats": [
-            ("<u8", (165,)),
+            ("<u8", (208,)),
             "<u8",
             "<u8",
             "<u8",
@@ -323,12 +351,12 @@ HOP_RX_COUNTERS_DTYPE: Final = np.dtype(
         ],
         "offsets": [
             0,
-            1320,
-            1328,
-            1336,
-            1344,
+            1664,
+            1672,
+            1680,
+            1688,
         ],
-        "itemsize": 1384,
+        "itemsize": 1728,
     }
 )
 

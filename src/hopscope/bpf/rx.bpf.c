@@ -2,6 +2,7 @@
 /* Receive latency, hop by hop. Bodies first, then the thin wrappers by which they are attached: several a body, of which
  * user space loads one (hopscope.probes.catalogue has the table).
  */
+#include "rx_nic.h"
 #include "rx_tcp.h"
 #include "rx_udp.h"
 
@@ -151,9 +152,14 @@ INLINE void enter(struct sk_buff *skb, struct stamp *stamp, u64 head, u32 stage)
 INLINE int driver_hands_over(struct sk_buff *skb)
 {
 	u64 head = address(skb->head);
+	struct stamp *stamp;
 
-	if (!skb->skb_iif)
-		enter(skb, stamp_take(head), head, HOP_STAGE_DRIVER);
+	if (skb->skb_iif)
+		return 0;
+	stamp = stamp_take(head);
+	enter(skb, stamp, head, HOP_STAGE_DRIVER);
+	if (cfg_nic_stamps && stamp->stage != HOP_STAGE_UNWANTED)
+		nic_pass(skb, stamp, head);
 	return 0;
 }
 

@@ -16,6 +16,7 @@ const volatile u32 cfg_stages = 0;         /* bit per enum hop_rx_stage that is 
 const volatile bool cfg_since_entry = 0;   /* hops count from the entry instead of from the hop before */
 const volatile bool cfg_defer = 0;         /* a fact that only the socket knows is asked for: record once it is known */
 const volatile bool cfg_programs_nest = 1; /* the kernel lets a program interrupt itself */
+const volatile bool cfg_nic_stamps = 0;    /* some NIC stamps what it receives */
 /* What a program records that may be attached for another's sake alone. */
 const volatile bool cfg_cgroup_records_tcp = 1;
 const volatile bool cfg_cgroup_records_udp = 1;
@@ -142,10 +143,12 @@ struct stamp {
 		     HOP_STAGE_DRIVER]; /* by stage from HOP_STAGE_CORE on, where recording is deferred */
 	u16 group;
 	u8 stage;
-	u8 spent; /* bit per element of spent_ns that is set */
-	u32 done; /* the socket has a copy: the slot may be taken */
-	u64 pad;
+	u8 spent;         /* bit per element of spent_ns that is set */
+	u32 done;         /* the socket has a copy: the slot may be taken */
+	u64 nic_spent_ns; /* as spent_ns, of the hop from the NIC */
 };
+
+#define SPENT_NIC (1 << (HOP_STAGE_L4 - HOP_STAGE_DRIVER))
 
 /* A section of its own, and just 4 MiB: a map's value could not be larger until 5.16 (63b8ce77b15e). */
 struct stamp stamps[HOP_STAMPS] SEC(".bss.stamps");
@@ -278,6 +281,8 @@ INLINE void stamp_pass(struct stamp *stamp, u32 hop, u32 stage, u64 now_ns)
 /* The socket is known now: record what was put off. */
 INLINE void stamp_settle(struct stamp *stamp, u32 l4_hop)
 {
+	if (cfg_nic_stamps && stamp->spent & SPENT_NIC)
+		record(HOP_RX_NIC, stamp->group, 0, stamp->nic_spent_ns);
 	if (stamp->spent & (1 << 0))
 		record(HOP_RX_CORE, stamp->group, 0, stamp->spent_ns[0]);
 	if (stamp->spent & (1 << 1))

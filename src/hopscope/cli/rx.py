@@ -43,6 +43,7 @@ _DAY_S = 86_400
     help="The wait of TCP segments for one before them: a hop of its own, part of the read, or left out.",
 )
 @click.option("--since-entry", is_flag=True, help="Hops count from the driver, not from the hop before.")
+@click.option("--nic-stamps", is_flag=True, help="Let NICs stamp all that they receive meanwhile, for rx.nic.")
 @click.option("-p", "--pid", "pids", type=int, metavar="PID", multiple=True, help="Only what this process reads.")
 @click.option("-c", "--comm", "comms", metavar="NAME", multiple=True, help="Only what processes of this name read.")
 @click.option(
@@ -73,6 +74,7 @@ def command(  # noqa: PLR0913 # one parameter an option
     sample: int,
     order: str,
     since_entry: bool,
+    nic_stamps: bool,
     pids: tuple[int, ...],
     comms: tuple[str, ...],
     cgroups: tuple[str, ...],
@@ -94,6 +96,7 @@ def command(  # noqa: PLR0913 # one parameter an option
     \b
     rx.softirq    NET_RX softirq raised -> entered        (a line a softirq)
     rx.napi       one NAPI poll                           (a line a poll)
+    rx.nic        the NIC's own stamp -> driver hands over  (a line a frame)
     rx.core       driver hands over -> core (GRO, backlog queue)
     rx.ip         -> IP
     rx.tcp        -> TCP (netfilter, routing)
@@ -141,6 +144,7 @@ def command(  # noqa: PLR0913 # one parameter an option
         max_groups=max_groups,
         order=order,
         since_entry=since_entry,
+        nic_stamps=nic_stamps,
         hops=hops,
         ways=selection.ways(ways),
         shown=shown,

@@ -6,23 +6,27 @@ each later probe point. Nothing runs in Python per packet: the histograms are ma
 
 All durations are differences of CLOCK_MONOTONIC, taken in the kernel; neither a step of CLOCK_REALTIME nor the TAI
 offset matters. A duration is exact but for the time between the hook and the clock's reading, some ten ns, and for the
-difference between the clocks of two CPUs, which Linux keeps below what it can measure.
+difference between the clocks of two CPUs, which Linux keeps below what it can measure. One hop, from a NIC's own stamp,
+compares two clocks, and has a bound.
 """
 
 from __future__ import annotations
 
+import contextlib
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 
 from hopscope.analysis.histogram import Histogram
-from hopscope.analysis.snapshot import PACKET_UNIT, Discard, HopRow, Snapshot
+from hopscope.analysis.snapshot import Discard, HopRow, Snapshot
 from hopscope.bpf.layout import HopProtocolGroup, HopRxDiscard, HopRxHop, HopRxStage
 from hopscope.collectors.cost import CostMeter
 from hopscope.collectors.labels import NOT_KNOWN, OTHER, Labels
 from hopscope.collectors.rx_hops import HOPS, MEANINGS, Hop
+from hopscope.collectors.rx_nic import POINT as NIC_POINT
+from hopscope.collectors.rx_nic import NicStamps, find_nics
 from hopscope.collectors.rx_options import RxOptions, configure
 from hopscope.collectors.session import Session
 from hopscope.errors import KernelError, UsageError
@@ -50,6 +54,7 @@ _STAGES: Final = {
     "rx.tcp_queue": HopRxStage.HOP_STAGE_QUEUE,
     "rx.udp_queue": HopRxStage.HOP_STAGE_QUEUE,
 }
+_NIC: Final = HopRxHop.HOP_RX_NIC
 # What raw tracepoints call, from 6.1 on, when they keep a program from interrupting itself.
 _RECURSION_GUARD: Final = "bpf_prog_inc_misses_counter"
 _PROTOCOL_GROUPS: Final[dict[int, str]] = {HopProtocolGroup.HOP_GROUP_TCP: "tcp", HopProtocolGroup.HOP_GROUP_UDP: "udp"}
@@ -105,29 +110,32 @@ class RxCollector:
     def __init__(self, options: RxOptions) -> None:
         self._options = options
         self._hops = _wanted_hops(options)
+        self._wants_nic = any(hop.hop == _NIC for hop in self._hops)
         points = [POINTS[name] for name in _needed_points(self._hops)]
         self._plan = Plan(Resolver(), points, options.ways)
         self._labels = Labels(options.group_by or "")
         self._storage = True
+        self._nic_error_ns: dict[Kind, int | None] = {"interval": None, "total": None}
         self._last: Reading
 
     def __enter__(self) -> Self:
-        self._session = Session("rx", self._plan, self._configure, self._adapt)
-        try:
+        with contextlib.ExitStack() as stack:
+            nics = find_nics(self._options.wants_interface) if self._wants_nic else []
+            self._nics = stack.enter_context(NicStamps(nics, switch_on=self._options.nic_stamps))
+            self._session = stack.enter_context(Session("rx", self._plan, self._configure, self._adapt))
             self._open(self._session)
-        except BaseException:
-            self._session.close()
-            raise
+            self._opened = stack.pop_all()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._session.close()
+        self._opened.close()
 
     def plan(self) -> list[PlanRow]:
         """Return the way that each probe point got, and the better ones with the reason against them."""
-        return self._plan.rows()
+        nics = self._nics.rows() if self._wants_nic else []
+        return nics + self._plan.rows()
 
     def measure_cost(self, window_s: float) -> None:
         """Wait, and let the kernel measure the programs meanwhile; call it once an interval."""
@@ -136,8 +144,14 @@ class RxCollector:
     def interval(self) -> Snapshot:
         """Return what was seen since the last call."""
         self._session.refresh()
-        before, self._last = self._last, self._read()
-        maxima = self._take_maxima()
+        before, raw = self._last, self._read()
+        error_ns = self._nics.refresh()
+        if error_ns is None:
+            self._voided = raw.slots[:, _NIC] - before.slots[:, _NIC]
+            self._voided_ns = raw.sum_ns[:, _NIC] - before.sum_ns[:, _NIC]
+        self._nic_error_ns = {"interval": error_ns, "total": max(self._nic_error_ns["total"] or 0, error_ns or 0)}
+        self._last = self._without_voided(raw)
+        maxima = self._take_maxima(nic_too=error_ns is not None)
         return self._snapshot("interval", before, self._last, maxima)
 
     def total(self) -> Snapshot:
@@ -164,6 +178,8 @@ class RxCollector:
         storage = self._storage and "kprobe" not in tcp_kinds
         bpf.set_const("cfg_socket_storage", int(storage))
         bpf.set_const("cfg_programs_nest", int(not Btf.kernel().has_func(_RECURSION_GUARD)))
+        bpf.set_const("cfg_nic_stamps", int(bool(self._nics.used)))
+        bpf.maps["nic_clocks"].set_max_entries(max(1, len(self._nics.used)))
         bpf.maps["tcp_states_by_address"].set_max_entries(1 if storage else _SOCKETS)
         rows = self._options.rows
         bpf.maps["histograms"].set_max_entries(possible_cpus() * HopRxHop.HOP_RX_HOPS * rows)
@@ -186,6 +202,10 @@ class RxCollector:
                     row for row in self._plan.rows() if row.point == name and row.way == self._options.ways[name]
                 )
                 raise KernelError(f"{name} cannot be attached by {row.way}: {row.reason}", row.next_step)
+        self._nics.start(bpf.maps["nic_clocks"])
+        if not self._nics.used and (self._options.nic_stamps or NIC_POINT in self._options.hops):
+            row = self._nics.rows()[0]
+            raise KernelError(f"{row.point} cannot be had: {row.way}: {row.reason}", row.next_step)
         self._rows = bpf.maps["histograms"].array()
         self._counters = bpf.maps["counters"].array()
         used = self._plan.programs()
@@ -193,6 +213,8 @@ class RxCollector:
         self._rows["max_ns"] = 0
         self._maxima = np.zeros(self._shape, np.int64)
         self._first = self._last = self._read()
+        self._voided = np.zeros_like(self._first.slots[:, _NIC])
+        self._voided_ns = np.zeros_like(self._first.sum_ns[:, _NIC])
 
     @property
     def _shape(self) -> tuple[int, int, int]:
@@ -215,11 +237,20 @@ class RxCollector:
             cost=self._cost.read(),
         )
 
-    def _take_maxima(self) -> Array:
+    def _without_voided(self, reading: Reading) -> Reading:
+        """Count what a NIC's clock made useless as discarded."""
+        reading.slots[:, _NIC] -= self._voided
+        reading.sum_ns[:, _NIC] -= self._voided_ns
+        reading.discarded[_NIC, HopRxDiscard.HOP_RX_CLOCK_SET] = self._voided.sum()
+        return reading
+
+    def _take_maxima(self, *, nic_too: bool) -> Array:
         """Return the largest durations since the last call and let the kernel start anew."""
         mapped = self._rows["max_ns"]
         taken = mapped.astype(np.int64).reshape(self._shape)
         mapped[:] = 0
+        if not nic_too:
+            taken[:, _NIC] = 0
         self._maxima = np.maximum(self._maxima, taken)
         return taken
 
@@ -232,23 +263,32 @@ class RxCollector:
             kind=kind,
             started_ns=before.clock_ns,
             duration_s=after.at_s - before.at_s,
-            hops=[row for hop in self._shown() for row in self._hop_rows(hop, slots, sum_ns, maxima)],
+            hops=[
+                replace(row, error_ns=self._nic_error_ns[kind]) if hop.hop == _NIC else row
+                for hop in self._shown()
+                for row in self._hop_rows(hop, slots, sum_ns, maxima)
+            ],
             overhead=self._cost.overhead(before.cost, after.cost),
             discarded=self._discards(after.discarded - before.discarded),
-            plan=self._plan.rows(),
+            plan=self.plan(),
             sampling_1_in=self._options.sample,
             filters=dict(self._options.shown),
-            notes=self._notes(before, after),
+            notes=self._nics.notes(self._nic_error_ns[kind]) + self._notes(before, after),
         )
 
+    def _attached(self) -> set[str]:
+        nic = {NIC_POINT} if self._nics.used else set()
+        return nic | {point.name for point in self._plan.points if self._plan.chosen(point)}
+
     def _shown(self) -> Iterator[Hop]:
-        attached = {point.name for point in self._plan.points if self._plan.chosen(point)}
+        attached = self._attached()
         for hop in self._hops:
             if {hop.ends, *hop.also} <= attached and any(start in attached for start in hop.starts):
                 yield hop
 
     def _hop_rows(self, hop: Hop, slots: Array, sum_ns: Array, maxima: Array) -> Iterator[HopRow]:
-        start = next(point for point in hop.starts if self._plan.chosen(POINTS[point]))
+        attached = self._attached()
+        start = next(point for point in hop.starts if point in attached)
         if self._options.since_entry and hop.protocol:
             start = "rx.driver"
         for group, cpus, row in self._series(hop):
@@ -271,7 +311,7 @@ class RxCollector:
             for cpu in range(possible_cpus()):
                 yield {by: str(cpu)}, slice(cpu, cpu + 1), 0
         else:
-            rest = OTHER if hop.unit == PACKET_UNIT else NOT_KNOWN
+            rest = OTHER if hop.of_packet else NOT_KNOWN
             for row, name in sorted(self._groups(by, rest).items(), key=lambda item: (item[0] == 0, item[1])):
                 yield {by: name}, every, row
 
@@ -313,9 +353,11 @@ def _wanted_hops(options: RxOptions) -> list[Hop]:
     if options.protocol:
         wanted = [hop for hop in wanted if hop.protocol in {None, options.protocol}]
     if options.selects_packets:
-        wanted = [hop for hop in wanted if hop.unit == PACKET_UNIT]
+        wanted = [hop for hop in wanted if hop.of_packet]
     if options.pids or options.comms:
         wanted = [hop for hop in wanted if hop.of_reader]
+    if options.nic_stamps and NIC_POINT not in [hop.name for hop in wanted]:
+        raise UsageError("None of the hops asked for needs --nic-stamps", "Leave it out, or ask for rx.nic")
     if not wanted:
         raise UsageError("No hop is left with these options", "Leave out a filter, or ask for more hops")
     return wanted
@@ -323,7 +365,7 @@ def _wanted_hops(options: RxOptions) -> list[Hop]:
 
 def _needed_points(hops: Sequence[Hop]) -> list[str]:
     """Return the points that the hops rest on, in the order of the catalogue."""
-    needed = {"rx.driver", "rx.core"} if any(hop.unit == PACKET_UNIT for hop in hops) else set()
+    needed = {"rx.driver", "rx.core"} if any(hop.of_packet for hop in hops) else set()
     for hop in hops:
         needed |= {hop.starts[0], hop.ends, *hop.also}
     for protocol in ("tcp", "udp"):

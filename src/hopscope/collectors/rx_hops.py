@@ -9,6 +9,9 @@ from typing import Final
 from hopscope.analysis.snapshot import COMMON_CHAIN, PACKET_UNIT
 from hopscope.bpf.layout import HopRxDiscard, HopRxHop
 
+# What the NIC received, before GRO makes one packet of several. The way to the driver is no part of the total.
+FRAME_UNIT: Final = "frame"
+
 
 @dataclass(frozen=True, slots=True)
 class Hop:
@@ -55,6 +58,11 @@ class Hop:
         """Whether it ends with the reader, so that the reading process is known."""
         return self.name.endswith(("_wake", "_read", "_total"))
 
+    @property
+    def of_packet(self) -> bool:
+        """Whether what it is of can be told to be wanted: a packet, or a frame that may become part of one."""
+        return self.unit in {PACKET_UNIT, FRAME_UNIT}
+
 
 _BEFORE_IP: Final = ("rx.core", "rx.driver")
 _BEFORE_L4: Final = ("rx.ip", *_BEFORE_IP)
@@ -64,6 +72,7 @@ _BEFORE_UDP_QUEUE: Final = ("rx.udp", *_BEFORE_L4)
 HOPS: Final = (
     Hop(HopRxHop.HOP_RX_SOFTIRQ, "rx.softirq", ("rx.softirq",), "rx.softirq", unit="softirq"),
     Hop(HopRxHop.HOP_RX_NAPI, "rx.napi", ("rx.softirq",), "rx.napi", unit="poll"),
+    Hop(HopRxHop.HOP_RX_NIC, "rx.nic", ("rx.nic",), "rx.driver", unit=FRAME_UNIT),
     Hop(HopRxHop.HOP_RX_CORE, "rx.core", ("rx.driver",), "rx.core"),
     Hop(HopRxHop.HOP_RX_IP, "rx.ip", _BEFORE_IP, "rx.ip"),
     Hop(HopRxHop.HOP_RX_TCP, "rx.tcp", _BEFORE_L4, "rx.tcp"),
@@ -83,7 +92,7 @@ MEANINGS: Final = {
     HopRxDiscard.HOP_RX_NO_STAMP: "not seen at the entry: in flight at the start, or its slot was taken meanwhile",
     HopRxDiscard.HOP_RX_NO_ENTRY: "reached the core past the hooks at the driver; counted from the core on",
     HopRxDiscard.HOP_RX_AGAIN: "the same data a second time: a copy to a further socket, or a bridge",
-    HopRxDiscard.HOP_RX_BACKWARDS: "the clock of another CPU is behind: the interval would be negative",
+    HopRxDiscard.HOP_RX_BACKWARDS: "the clock of another CPU, or of the NIC, is off: the interval would be negative",
     HopRxDiscard.HOP_RX_MERGED: "shares its sample with the segment before: too many wait in the socket",
     HopRxDiscard.HOP_RX_DUPLICATE: "bytes that had arrived before (a retransmission)",
     HopRxDiscard.HOP_RX_UNSEEN: "read, but not seen arriving: older than the start, or missed by rx.tcp_closing",
@@ -91,4 +100,6 @@ MEANINGS: Final = {
     HopRxDiscard.HOP_RX_OUTSIDE: "a poll outside the softirq: threaded NAPI, busy polling or netpoll",
     HopRxDiscard.HOP_RX_OUT_OF_ORDER: "arrived out of order, left out as asked",
     HopRxDiscard.HOP_RX_SKIPPED_STAGE: "the hook before did not run; its time is part of this hop",
+    HopRxDiscard.HOP_RX_NO_NIC_STAMP: "the NIC did not stamp it, or its driver keeps the stamp to itself",
+    HopRxDiscard.HOP_RX_CLOCK_SET: "a NIC's clock was set in this interval or just before, or the NIC went away",
 }

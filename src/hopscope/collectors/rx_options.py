@@ -75,6 +75,8 @@ class RxOptions:
         A key of :data:`ORDER`: what becomes of the wait for segments that arrive out of order.
     since_entry
         Hops count from the driver instead of from the hop before.
+    nic_stamps
+        Let NICs that can stamp all that they receive do so.
     hops
         Names of the hops that are wanted; all if empty.
     ways
@@ -97,6 +99,7 @@ class RxOptions:
     max_groups: int = 64
     order: str = "apart"
     since_entry: bool = False
+    nic_stamps: bool = False
     hops: Sequence[str] = ()
     ways: Mapping[str, str] = field(default_factory=dict)
     shown: Mapping[str, str] = field(default_factory=dict)
@@ -113,6 +116,11 @@ class RxOptions:
         if self.group_by in {None, "cpu"}:
             return 1
         return 3 if self.group_by == "protocol" else self.max_groups + 1
+
+    def wants_interface(self, ifindex: int, namespace: int) -> bool:
+        """Tell whether packets of an interface may be wanted; `namespace` is the inode of its own."""
+        listed = not self.interfaces or (ifindex, namespace) in self.interfaces
+        return listed and (not self.namespaces or namespace in self.namespaces)
 
     @property
     def selects_packets(self) -> bool:

@@ -90,6 +90,7 @@ def _hop(row: HopRow) -> Json:
         "mean_ns": _tenths(histogram.mean_ns),
         "max_ns": histogram.max_ns if count else None,
         **{name: _tenths(histogram.percentile(q)) for name, q in PERCENTILES.items()},
+        "error_ns": row.error_ns,
         "buckets": _buckets(histogram),
     }
 
