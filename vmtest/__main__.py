@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vmtest import VmtestError, boot, kernels, results, setup, suite
+from vmtest import VmtestError, boot, emulator, kernels, results, setup, suite
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,14 +60,13 @@ def _list(chosen: Sequence[kernels.Kernel]) -> None:
 
 
 def _run_all(chosen: Sequence[kernels.Kernel], arguments: argparse.Namespace) -> int:
-    command = arguments.command or suite.pytest_command()
     finished = []
     refused = False
     for kernel in chosen:
         sys.stdout.write(f"== {kernel.label} (Debian {kernel.suite})\n")
         sys.stdout.flush()
         try:
-            finished.append(_run(kernel, command, arguments))
+            finished.append(_run(kernel, arguments))
         except VmtestError as exc:  # the others can still run
             sys.stderr.write(f"vmtest: {kernel.label}: {exc}\n")
             refused = True
@@ -76,14 +75,17 @@ def _run_all(chosen: Sequence[kernels.Kernel], arguments: argparse.Namespace) ->
     return 1 if refused or any(result.verdict != "passed" for result in finished) else 0
 
 
-def _run(kernel: kernels.Kernel, command: Sequence[str], arguments: argparse.Namespace) -> results.Result:
+def _run(kernel: kernels.Kernel, arguments: argparse.Namespace) -> results.Result:
+    command = arguments.command or suite.pytest_command(nics=kernel.nics)
     cache = kernels.cache_folder()
     unpacked = None if arguments.refresh else kernels.fetched(kernel, cache)
     if unpacked is None:
         unpacked = kernels.fetch(kernel, cache)
     folder = arguments.out / kernel.label
     shutil.rmtree(folder, ignore_errors=True)  # what an earlier run left must not pass for this one's
-    outcome = boot.boot(unpacked, suite.guest_commands(command), folder, timeout_s=arguments.timeout, show=True)
+    machine = emulator.with_nics(cache) if kernel.nics else None
+    script = suite.guest_commands(command, machine.modules if machine else ())
+    outcome = boot.boot(unpacked, script, folder, timeout_s=arguments.timeout, show=True, machine=machine)
     result = results.read(unpacked, outcome, folder)
     results.write(result, arguments.out / f"{kernel.label}.json")
     if result.verdict in {"lost", "timeout"}:

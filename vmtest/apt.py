@@ -166,6 +166,19 @@ class Suite:
         self._apt("apt-get", "-qq", "-o", "APT::Sandbox::User=root", "download", *packages, cwd=folder)
         return sorted(folder.glob("*.deb"))
 
+    def download_with_dependencies(self, package: str, folder: Path) -> list[Path]:
+        """Download a package and all that it depends on, as if nothing were installed, into an empty folder.
+
+        Raises
+        ------
+        VmtestError
+            As `download`.
+        """
+        (folder / "partial").mkdir()
+        install = ("-qq", "-y", "--download-only", "--no-install-recommends", "install", package)
+        self._apt("apt-get", "-o", "APT::Sandbox::User=root", "-o", f"Dir::Cache::Archives={folder}", *install)
+        return sorted(folder.glob("*.deb"))
+
     def _apt(self, program: str, *arguments: str, cwd: Path | None = None) -> str:
         settings: Iterable[str] = (
             f"Dir::Etc::sourcelist={self._sources}",

@@ -25,6 +25,7 @@ from vmtest import VmtestError, setup
 if TYPE_CHECKING:
     from typing import BinaryIO
 
+    from vmtest.emulator import Machine
     from vmtest.kernels import Unpacked
 
 REPOSITORY: Final = Path(__file__).resolve().parent.parent
@@ -115,8 +116,10 @@ def _cached(folder: str) -> str:
     return f"mkdir -p {quoted}; mount --bind /run/host{quoted} {quoted}"
 
 
-def command_line(kernel: Unpacked, shared: Path, timeout_s: float) -> list[str]:
+def command_line(kernel: Unpacked, shared: Path, timeout_s: float, machine: Machine | None = None) -> list[str]:
     """Return the command that boots `kernel` and runs ``guest.sh`` of the folder `shared` in it.
+
+    Without a `machine`, this machine's own QEMU gives the guest one without NICs.
 
     It ends by itself after `timeout_s` seconds, and when the process that started it ends, however that ends.
 
@@ -132,12 +135,22 @@ def command_line(kernel: Unpacked, shared: Path, timeout_s: float) -> list[str]:
     command += ["--disable-kvm", "--force-9p", "--mods", "auto", "--kimg", str(kernel.image)]
     command += ["--cpus", str(CPU_COUNT), "--memory", MEMORY, "--show-boot-console", "--overlay-rwdir=/etc"]
     command += [f"--rwdir={GUEST_FOLDER}={shared}"]
-    command += [text for option in _KERNEL_OPTIONS for text in ("-a", option)]
+    kernel_options = (*_KERNEL_OPTIONS, *(machine.kernel_options if machine else ()))
+    command += [text for option in kernel_options for text in ("-a", option)]
+    command += ["--qemu-bin", str(machine.qemu)] if machine else []
     command += ["--script-sh", f"bash {GUEST_FOLDER}/guest.sh"]
-    return [*command, "--qemu-opts", *_QEMU_OPTIONS]
+    return [*command, "--qemu-opts", *_QEMU_OPTIONS, *(machine.options if machine else ())]
 
 
-def boot(kernel: Unpacked, script: str, folder: Path, *, timeout_s: float, show: bool = False) -> Outcome:
+def boot(  # noqa: PLR0913 - what differs between boots
+    kernel: Unpacked,
+    script: str,
+    folder: Path,
+    *,
+    timeout_s: float,
+    show: bool = False,
+    machine: Machine | None = None,
+) -> Outcome:
     """Boot a kernel, run a shell script in it as root, and wait until it is over.
 
     The script runs in the source tree, which it may write to without a trace. What it leaves in ``$OUT`` is in `folder`
@@ -155,6 +168,8 @@ def boot(kernel: Unpacked, script: str, folder: Path, *, timeout_s: float, show:
         Seconds after which the guest is ended.
     show
         Copy what the script prints to standard output as well.
+    machine
+        As for `command_line`.
 
     Raises
     ------
@@ -168,7 +183,7 @@ def boot(kernel: Unpacked, script: str, folder: Path, *, timeout_s: float, show:
     for stale in ("began", "exit-code"):
         (folder / stale).unlink(missing_ok=True)
     (folder / "guest.sh").write_text(guest_script(kernel, script))
-    command = command_line(kernel, folder.resolve(), timeout_s)
+    command = command_line(kernel, folder.resolve(), timeout_s, machine)
     began_s = time.time()
     status = _run(command, folder, show=show)
     text = _read(folder / "began")

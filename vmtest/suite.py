@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 # What differs between kernels: the ways to attach. Tests that pace their traffic say nothing under emulation.
 TESTS: Final = ("tests/collectors/test_rx_ways.py",)
+# What needs a NIC with a hardware clock.
+NIC_TESTS: Final = ("tests/collectors/test_rx_nic_stamps.py",)
 FACTS_FILE: Final = "facts.txt"
 PROBES_FILE: Final = "probes.json"
 JUNIT_FILE: Final = "junit.xml"
@@ -36,25 +38,30 @@ echo "clock=$(cat /sys/devices/system/clocksource/clocksource0/current_clocksour
 }} >{GUEST_FOLDER}/{FACTS_FILE}"""
 
 
-def pytest_command(repository: Path = REPOSITORY) -> list[str]:
-    """Return the command that runs the kernel tests, those of `TESTS` that the tree has.
+def pytest_command(repository: Path = REPOSITORY, *, nics: bool = False) -> list[str]:
+    """Return the command that runs the kernel tests, those of `TESTS`, and with NICs `NIC_TESTS`, that the tree has.
 
     Raises
     ------
     VmtestError
         The tree has none of them.
     """
-    there = [name for name in TESTS if (repository / name).exists()]
+    wanted = TESTS + NIC_TESTS if nics else TESTS
+    there = [name for name in wanted if (repository / name).exists()]
     if not there:
-        raise VmtestError(f"none of {', '.join(TESTS)} is in {repository}. Name a command after --")
+        raise VmtestError(f"none of {', '.join(wanted)} is in {repository}. Name a command after --")
     pytest = [sys.executable, "-m", "pytest", "-m", "root", "-q", "-p", "no:cacheprovider"]
     return [*pytest, f"--junitxml={GUEST_FOLDER}/{JUNIT_FILE}", *there]
 
 
-def guest_commands(command: Sequence[str]) -> str:
-    """Return the shell script for the guest: facts, probe points, then `command`, whose exit code is the script's."""
+def guest_commands(command: Sequence[str], modules: Sequence[str] = ()) -> str:
+    """Return the shell script for the guest.
+
+    It loads `modules`, writes down facts and probe points, and runs `command`, whose exit code is the script's.
+    """
     hopscope = Path(sys.executable).with_name("hopscope")
     ask = f"timeout {PROBES_TIMEOUT_S} {shlex.quote(str(hopscope))} probes --json"
     probes = f"{ask} >{GUEST_FOLDER}/{PROBES_FILE} 2>{GUEST_FOLDER}/probes.err"
-    lines = [_FACTS, probes] if hopscope.exists() else [_FACTS]
+    lines = [shlex.join(("modprobe", "-a", *modules))] if modules else []
+    lines += [_FACTS, probes] if hopscope.exists() else [_FACTS]
     return "\n".join([*lines, shlex.join(command)])

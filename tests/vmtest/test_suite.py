@@ -25,6 +25,8 @@ def test_pytest_command_names_the_tests_that_are_there(tmp_path: Path) -> None:
 
 def test_the_tests_are_in_the_tree() -> None:
     assert [word for word in suite.pytest_command() if word.startswith("tests/")] == list(suite.TESTS)
+    with_nics = [word for word in suite.pytest_command(nics=True) if word.startswith("tests/")]
+    assert with_nics == [*suite.TESTS, *suite.NIC_TESTS]
 
 
 def test_pytest_command_without_tests_is_refused(tmp_path: Path) -> None:
@@ -37,6 +39,11 @@ def test_guest_commands_end_with_the_exit_code_of_the_command(tmp_path: Path) ->
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (7, "a  b\n")
     assert f"release={os.uname().release}" in (tmp_path / suite.FACTS_FILE).read_text().splitlines()
+
+
+def test_guest_commands_load_modules_first() -> None:
+    assert suite.guest_commands(["true"], ["igb", "e1000e"]).startswith("modprobe -a igb e1000e\n")
+    assert "modprobe" not in suite.guest_commands(["true"])
 
 
 def test_missing_names_packages_whose_program_is_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
