@@ -10,6 +10,7 @@ import pytest
 from hopscope.bpf import object_path
 from hopscope.bpf.layout import HopRxDiscard, HopRxHop, HopTxDiscard, HopTxHop
 from hopscope.collectors import rx_hops, tx_hops
+from hopscope.collectors.rx_nic import POINT as NIC_POINT
 from hopscope.libbpf import BpfObject
 from hopscope.probes.catalogue import OBJECTS, POINTS, PROGRAM_KINDS
 from hopscope.probes.grants import KINDS
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from enum import IntEnum
 
-    from hopscope.collectors import hops
+    from hopscope.collectors.hops import Hop
     from hopscope.probes.point import Point, Way
 
 WAYS = [pytest.param(way, id=f"{point.name}-{way.name}") for point in POINTS.values() for way in point.ways]
@@ -72,13 +73,13 @@ def test_kinds_have_a_feature_program_each() -> None:
 
 
 @pytest.mark.parametrize("hop", [*rx_hops.HOPS, *tx_hops.HOPS], ids=lambda hop: hop.name)
-def test_points_of_a_hop_are_in_the_catalogue(hop: rx_hops.Hop | hops.Hop) -> None:
-    assert {*hop.starts, hop.ends, *hop.also} <= POINTS.keys()
+def test_points_of_a_hop_are_in_the_catalogue(hop: Hop) -> None:
+    assert {*hop.starts, hop.ends, *hop.also} <= {*POINTS, NIC_POINT}
 
 
 @pytest.mark.parametrize(("table", "numbers"), [(rx_hops.HOPS, HopRxHop), (tx_hops.HOPS, HopTxHop)])
 def test_every_hop_of_the_kernel_side_is_shown_once_and_bears_its_name(
-    table: Sequence[rx_hops.Hop | hops.Hop], numbers: type[IntEnum]
+    table: Sequence[Hop], numbers: type[IntEnum]
 ) -> None:
     known = {number.name: number for number in numbers if not number.name.endswith("_HOPS")}
     assert {f"HOP_{hop.name.upper().replace('.', '_')}": hop.hop for hop in table} == known

@@ -65,7 +65,6 @@ static u64 (*const bpf_ktime_get_ns)(void) = (void *)5;
 static u32 (*const bpf_get_prandom_u32)(void) = (void *)7;
 static u32 (*const bpf_get_smp_processor_id)(void) = (void *)8;
 static u64 (*const bpf_get_current_pid_tgid)(void) = (void *)14;
-static long (*const bpf_get_current_comm)(void *buf, u32 size) = (void *)16;
 static u64 (*const bpf_get_socket_cookie)(void *ctx) UNUSED = (void *)46;
 static long (*const bpf_setsockopt)(void *ctx, int level, int name, void *value, int size) UNUSED = (void *)49;
 static long (*const bpf_getsockopt)(void *ctx, int level, int name, void *value, int size) UNUSED = (void *)57;
@@ -78,7 +77,6 @@ static void *(*const bpf_ringbuf_reserve)(void *ring, u64 size, u64 flags)UNUSED
 static void (*const bpf_ringbuf_submit)(void *record, u64 flags) UNUSED = (void *)132;
 static struct tcp_sock *(*const bpf_skc_to_tcp_sock)(void *sk)UNUSED = (void *)137;
 static struct task_struct *(*const bpf_get_current_task_btf)(void)UNUSED = (void *)158;
-static u64 (*const bpf_get_current_task)(void) UNUSED = (void *)35;
 
 /* CO-RE. */
 #define CORE_FIELD_BYTE_OFFSET 0

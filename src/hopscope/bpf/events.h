@@ -72,7 +72,7 @@ enum hop_rx_stage {
 	HOP_STAGE_QUEUE = 6,
 };
 
-enum hop_rx_group_by {
+enum hop_group_by {
 	HOP_GROUP_NONE = 0,
 	HOP_GROUP_INTERFACE = 1,
 	HOP_GROUP_NETNS = 2,

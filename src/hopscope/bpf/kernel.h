@@ -265,6 +265,17 @@ enum { NR_write = 64, NR_writev = 66, NR_sendto = 206, NR_sendmsg = 211, NR_send
 #error "unknown target: add how its registers carry a function's arguments"
 #endif
 
+/* Numbers of the kernel's ABI (include/uapi/linux, include/linux/socket.h). */
+enum {
+	AF_INET6 = 10,
+	IPPROTO_TCP = 6,
+	IPPROTO_UDP = 17,
+	MSG_PEEK = 2,
+	MSG_DONTWAIT = 0x40,
+	MSG_ERRQUEUE = 0x2000,
+	IFF_LOOPBACK = 8,
+};
+
 /* Kernel functions for BPF. */
 
 /* Since 6.2 (a35b9af4ec2c, fd264ca02094). */

@@ -11,6 +11,17 @@ from typing import Final
 import numpy as np
 
 
+class HopGroupBy(IntEnum):
+    """``enum hop_group_by``."""
+
+    HOP_GROUP_NONE = 0
+    HOP_GROUP_INTERFACE = 1
+    HOP_GROUP_NETNS = 2
+    HOP_GROUP_CGROUP = 3
+    HOP_GROUP_PROCESS = 4
+    HOP_GROUP_PROTOCOL = 5
+
+
 class HopHist(IntEnum):
     """``enum hop_hist``."""
 
@@ -50,17 +61,6 @@ class HopRxDiscard(IntEnum):
     HOP_RX_NO_NIC_STAMP = 11
     HOP_RX_CLOCK_SET = 12
     HOP_RX_DISCARDS = 13
-
-
-class HopRxGroupBy(IntEnum):
-    """``enum hop_rx_group_by``."""
-
-    HOP_GROUP_NONE = 0
-    HOP_GROUP_INTERFACE = 1
-    HOP_GROUP_NETNS = 2
-    HOP_GROUP_CGROUP = 3
-    HOP_GROUP_PROCESS = 4
-    HOP_GROUP_PROTOCOL = 5
 
 
 class HopRxHop(IntEnum):

@@ -15,9 +15,9 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 INLINE u32 entry_group(struct cpu_state *cpu, struct net_device *dev)
 {
 	if (cfg_group_by == HOP_GROUP_INTERFACE)
-		return group_of(cpu, dev->ifindex, dev->nd_net.net->ns.inum, dev->name, false);
+		return group_of(cpu, dev->ifindex, dev->nd_net.net->ns.inum, dev->name);
 	if (cfg_group_by == HOP_GROUP_NETNS)
-		return group_of(cpu, 0, dev->nd_net.net->ns.inum, NULL, false);
+		return group_of(cpu, 0, dev->nd_net.net->ns.inum, NULL);
 	return 0;
 }
 
@@ -327,11 +327,6 @@ int rx_udp6_kprobe(struct pt_regs *ctx)
 	return reach_probed(ctx, HOP_RX_UDP, HOP_STAGE_L4);
 }
 
-#define IPPROTO_TCP 6
-#define IPPROTO_UDP 17
-#define MSG_PEEK 2
-#define MSG_ERRQUEUE 0x2000
-
 /* Where the socket filter runs: the socket is known, and it is not yet locked or full. */
 SEC("cgroup_skb/ingress")
 int rx_l4_cgroup(struct __sk_buff *ctx)
@@ -370,7 +365,7 @@ INLINE bool settle(struct stamp *stamp, struct sock *sk, u64 head, u16 network, 
 		return false;
 	}
 	if (cfg_group_by == HOP_GROUP_CGROUP)
-		stamp->group = group_of(this_cpu(), cgroup_id(socket_cgroup(sk)), 0, NULL, false);
+		stamp->group = group_of(this_cpu(), cgroup_id(socket_cgroup(sk)), 0, NULL);
 	if (cfg_group_by == HOP_GROUP_PROTOCOL)
 		stamp->group = l4_hop == HOP_RX_TCP ? HOP_GROUP_TCP : HOP_GROUP_UDP;
 	stamp_settle(stamp, l4_hop);
@@ -617,7 +612,7 @@ INLINE int udp_consume(u64 head)
 
 	if (!stamp)
 		return 0;
-	if (reader_wanted())
+	if (process_wanted())
 		udp_read(stamp->first_ns, stamp->last_ns, stamp->group, stamp->stage);
 	stamp->done = 1;
 	return 0;
@@ -656,11 +651,11 @@ int rx_udp_read_tp(u64 *ctx)
 		return 0;
 	}
 	if (!udp_next_is_known(state)) {
-		if (reader_wanted() && unseen_wanted(sk))
+		if (process_wanted() && unseen_wanted(sk))
 			discard(HOP_RX_UDP_READ, HOP_RX_UNSEEN);
 	} else if (state->stage == HOP_STAGE_NONE) {
 		discard(HOP_RX_UDP_READ, HOP_RX_NO_STAMP);
-	} else if (state->stage != HOP_STAGE_UNWANTED && reader_wanted()) {
+	} else if (state->stage != HOP_STAGE_UNWANTED && process_wanted()) {
 		udp_read(state->first_ns, state->last_ns, state->group, state->stage);
 	}
 	/* In this order: a datagram that is queued meanwhile is found by one of the two sides. */

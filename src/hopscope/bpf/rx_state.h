@@ -2,13 +2,17 @@
 /* Receive latency: settings, maps, and what is remembered of a CPU and of a packet. */
 #pragma once
 
-#include "hist.h"
-#include "kernel.h"
+#include "events.h"
+
+#define SERIES_HOPS HOP_RX_HOPS
+#define SERIES_DISCARDS HOP_RX_DISCARDS
+#define SERIES_BACKWARDS HOP_RX_BACKWARDS
+#define SERIES_COUNTERS hop_rx_counters
+/* The wait for order ends in a softirq or in the reader. */
+#define SERIES_SHARED(hop) (cfg_programs_nest || (hop) == HOP_RX_TCP_ORDER)
 
 /* ---- settings: constants to the verifier, which drops the code of what is off ---- */
 
-const volatile u32 cfg_groups = 1; /* rows a hop has, "other" included */
-const volatile enum hop_rx_group_by cfg_group_by = 0;
 const volatile enum hop_rx_order cfg_order = 0;
 const volatile u32 cfg_sample = 1;         /* follow 1 packet in N */
 const volatile u32 cfg_min_queue = 0;      /* packets in the socket's queue */
@@ -26,41 +30,15 @@ const volatile bool cfg_socket_storage = 1; /* 0: the kernel has no socket stora
 
 const volatile u32 cfg_interfaces = 0;
 const volatile struct hop_interface cfg_interface[HOP_FILTERS] = {};
-const volatile u32 cfg_namespaces = 0;
-const volatile u32 cfg_namespace[HOP_FILTERS] = {};
-const volatile u32 cfg_cgroups = 0;
-const volatile u64 cfg_cgroup[HOP_FILTERS] = {};
-const volatile u32 cfg_pids = 0;
-const volatile u32 cfg_pid[HOP_FILTERS] = {};
-const volatile u32 cfg_comms = 0;
-const volatile struct hop_comm cfg_comm[HOP_FILTERS] = {};
-const volatile u32 cfg_ports = 0;
-const volatile u16 cfg_port[HOP_FILTERS] = {};
-const volatile u32 cfg_addresses = 0;
-const volatile struct hop_prefix cfg_address[HOP_FILTERS] = {};
 
-/* ---- what user space maps and reads ---- */
+#include "series.h"
+#include "select.h"
 
-struct {
-	MAP_UINT(type, BPF_MAP_TYPE_ARRAY);
-	MAP_UINT(map_flags, BPF_F_MMAPABLE);
-	MAP_UINT(max_entries, 1); /* CPUs x hops x groups, set before load */
-	MAP_TYPE(key, u32);
-	MAP_TYPE(value, struct hop_hist_row);
-} histograms SEC(".maps");
-
-struct {
-	MAP_UINT(type, BPF_MAP_TYPE_ARRAY);
-	MAP_UINT(map_flags, BPF_F_MMAPABLE);
-	MAP_UINT(max_entries, 1); /* CPUs, set before load */
-	MAP_TYPE(key, u32);
-	MAP_TYPE(value, struct hop_rx_counters);
-} counters SEC(".maps");
-
+EXPORT_ENUM(hop_rx_hop);
+EXPORT_ENUM(hop_rx_discard);
 EXPORT_ENUM(hop_rx_stage);
 EXPORT_ENUM(hop_limits);
 EXPORT_ENUM(hop_protocol_group);
-EXPORT_ENUM(hop_hist);
 
 /* ---- a CPU ---- */
 
@@ -94,40 +72,6 @@ INLINE struct cpu_state *this_cpu(void)
 	return &cpu_states[cpu & (HOP_CPUS - 1)];
 }
 
-INLINE struct hop_rx_counters *count(void)
-{
-	u32 cpu = bpf_get_smp_processor_id();
-
-	return bpf_map_lookup_elem(&counters, &cpu);
-}
-
-/* Not inlined: discards are rare, and the code of the hooks stays short. */
-__attribute__((noinline)) int discard(enum hop_rx_hop hop, enum hop_rx_discard reason)
-{
-	struct hop_rx_counters *counter = count();
-	u32 index = hop * HOP_RX_DISCARDS + reason;
-
-	if (counter && index < HOP_RX_HOPS * HOP_RX_DISCARDS)
-		atomic_add(&counter->discarded[index], 1);
-	return 0;
-}
-
-/* Add the interval to the histogram of the hop and group. A function of its own, so that the verifier looks at it once. */
-__attribute__((noinline)) int record(enum hop_rx_hop hop, u32 group, u64 from_ns, u64 to_ns)
-{
-	struct hop_hist_row *row;
-	u32 index;
-
-	if (unlikely(to_ns < from_ns))
-		return discard(hop, HOP_RX_BACKWARDS);
-	index = (bpf_get_smp_processor_id() * HOP_RX_HOPS + hop) * cfg_groups + group;
-	row = bpf_map_lookup_elem(&histograms, &index);
-	if (row)
-		/* The wait for order ends in a softirq or in the reader. */
-		hist_add(row, to_ns - from_ns, cfg_programs_nest || hop == HOP_RX_TCP_ORDER);
-	return 0;
-}
-
 /* ---- a packet ----
  *
  * A packet is known by the address of its data (skb->head), which clones share and which GRO, routing and the socket
@@ -152,20 +96,6 @@ struct stamp {
 
 /* A section of its own, and just 4 MiB: a map's value could not be larger until 5.16 (63b8ce77b15e). */
 struct stamp stamps[HOP_STAMPS] SEC(".bss.stamps");
-
-/* A kernel pointer as a number. From 6.17 on the verifier knows even a "char *" for a pointer, with which no arithmetic is
- * allowed; its halves, moved by 32-bit instructions, are numbers. In assembler, for the compiler would join them again.
- */
-INLINE u64 address(const void *pointer)
-{
-	u64 upper = (u64)pointer;
-	u32 high, low;
-
-	__asm__("%0 >>= 32" : "+r"(upper));
-	__asm__("%0 = %1" : "=w"(high) : "w"((u32)upper));
-	__asm__("%0 = %1" : "=w"(low) : "w"((u32)(u64)pointer));
-	return (u64)high << 32 | low;
-}
 
 /* The first choice keeps neighbours in memory, as allocators hand them out, on one page of the table: a mixing hash would
  * cost each packet a TLB miss, 25 to 40 ns. But where two slabs meet, many packets meet: the second choice mixes.

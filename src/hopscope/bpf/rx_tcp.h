@@ -315,7 +315,7 @@ static __attribute__((noinline)) bool tcp_unseen(struct sock *sk, const struct t
 INLINE void tcp_read(struct sock *sk, bool trusted, u32 copied_seq, u32 rcv_nxt)
 {
 	struct tcp_state *state = tcp_state_of(sk, false, trusted);
-	bool wanted = reader_wanted();
+	bool wanted = process_wanted();
 
 	if (state) {
 		if (state->holes)

@@ -8,7 +8,7 @@
 
 /* ---- settings: constants to the verifier, which drops the code of what is off ---- */
 
-const volatile u32 cfg_group_by = 0; /* enum hop_group_by */
+const volatile enum hop_group_by cfg_group_by = 0;
 const volatile u32 cfg_namespaces = 0;
 const volatile u32 cfg_namespace[HOP_FILTERS] = {};
 const volatile u32 cfg_cgroups = 0;
@@ -149,12 +149,10 @@ INLINE void packet_endpoints(u64 head, u16 network, u16 transport, struct endpoi
 	bpf_probe_read_kernel(ends->port, sizeof(ends->port), (void *)(head + transport));
 }
 
-#define AF_INET6 10
-
-/* Addresses and ports of a connected socket: its own first. */
+/* The same as the socket has it, its own end first; what it is not bound or connected to is 0. */
 INLINE void socket_endpoints(struct sock *sk, struct endpoints *ends)
 {
-	if (probe_field(sk, __sk_common.skc_family) == AF_INET6) {
+	if (probe_field(sk, __sk_common.skc_family) == AF_INET6 && core_exists(sk->__sk_common.skc_v6_daddr)) {
 		bpf_probe_read_kernel(ends->address[0], 16, &sk->__sk_common.skc_v6_rcv_saddr);
 		bpf_probe_read_kernel(ends->address[1], 16, &sk->__sk_common.skc_v6_daddr);
 	} else {
@@ -189,27 +187,50 @@ INLINE bool address_wanted(const struct endpoints *ends)
 	return !cfg_addresses;
 }
 
+INLINE u32 socket_netns(struct sock *sk)
+{
+	struct net *net = probe_field(sk, __sk_common.skc_net.net);
+
+	return probe_field(net, ns.inum);
+}
+
 /* ---- what the running process knows ---- */
 
-INLINE bool comm_wanted(const void *comm)
+INLINE struct task_struct *current_task(void)
 {
-	struct hop_comm name = {};
-	u64 *words = (u64 *)&name;
+	return (void *)bpf_get_current_task();
+}
 
-	bpf_probe_read_kernel(&name, sizeof(name), comm);
+INLINE u32 current_pid(void)
+{
+	return bpf_get_current_pid_tgid() >> 32;
+}
+
+INLINE bool comm_wanted(void)
+{
+	struct hop_comm comm = {};
+	u64 *words = (u64 *)&comm;
+
+	bpf_probe_read_kernel(&comm, sizeof(comm), &current_task()->comm);
 	for (u32 i = 0; i < HOP_FILTERS && i < cfg_comms; i++) {
 		const volatile u64 *wanted = (const volatile u64 *)&cfg_comm[i];
 
 		if (words[0] == wanted[0] && words[1] == wanted[1])
 			return true;
 	}
-	return !cfg_comms;
+	return false;
 }
 
-INLINE bool pid_wanted(u32 pid)
+INLINE bool process_wanted(void)
 {
-	for (u32 i = 0; i < HOP_FILTERS && i < cfg_pids; i++)
-		if (cfg_pid[i] == pid)
-			return true;
-	return !cfg_pids;
+	bool wanted = !cfg_pids;
+	u32 pid;
+
+	if (cfg_pids) {
+		pid = current_pid();
+		for (u32 i = 0; i < HOP_FILTERS && i < cfg_pids; i++)
+			if (cfg_pid[i] == pid)
+				wanted = true;
+	}
+	return wanted && (!cfg_comms || comm_wanted());
 }

@@ -2,7 +2,8 @@
 /* What a collector hands to user space: a histogram a hop, group and CPU, and counters a CPU.
  *
  * Before it is included, the collector defines SERIES_HOPS, SERIES_DISCARDS and SERIES_BACKWARDS as its enums have them,
- * and SERIES_COUNTERS, its struct of counters, with the members `discarded` and `group_overflow`.
+ * SERIES_COUNTERS, its struct of counters, with the members `discarded` and `group_overflow`, and SERIES_SHARED(hop):
+ * whether a row of the hop can be written by two programs at once on a CPU.
  */
 #pragma once
 
@@ -47,7 +48,7 @@ __attribute__((noinline)) int discard(u32 hop, u32 reason)
 }
 
 /* Add the interval to the histogram of the hop and group. A function of its own, so that the verifier looks at it once. */
-__attribute__((noinline)) int record(u32 hop, u32 group, u64 from_ns, u64 to_ns, bool shared)
+__attribute__((noinline)) int record(u32 hop, u32 group, u64 from_ns, u64 to_ns)
 {
 	struct hop_hist_row *row;
 	u32 index;
@@ -57,7 +58,7 @@ __attribute__((noinline)) int record(u32 hop, u32 group, u64 from_ns, u64 to_ns,
 	index = (bpf_get_smp_processor_id() * SERIES_HOPS + hop) * cfg_groups + group;
 	row = bpf_map_lookup_elem(&histograms, &index);
 	if (row)
-		hist_add(row, to_ns - from_ns, shared);
+		hist_add(row, to_ns - from_ns, SERIES_SHARED(hop));
 	return 0;
 }
 

@@ -108,7 +108,6 @@ int tx_send_call_tp(u64 *ctx)
 
 /* ---- below TCP and UDP ---- */
 
-#define IPPROTO_TCP 6
 #define TCP_TIME_WAIT 6
 #define TCP_NEW_SYN_RECV 12
 

@@ -4,8 +4,6 @@
 
 #include "tx_state.h"
 
-#define IPPROTO_UDP 17
-
 /* When a thread entered its last send call. */
 struct {
 	MAP_UINT(type, BPF_MAP_TYPE_LRU_HASH);
@@ -105,7 +103,7 @@ INLINE void datagram_leaves(struct sk_buff *skb, struct sock *sk, u64 head)
 	entered = bpf_map_lookup_elem(&sends, &thread);
 	if (entered) {
 		pass->entry_ns = *entered;
-		add(HOP_TX_UDP, pass->group, pass->entry_ns, now_ns);
+		record(HOP_TX_UDP, pass->group, pass->entry_ns, now_ns);
 	} else {
 		discard(HOP_TX_UDP, HOP_TX_NO_SEND);
 	}
@@ -139,10 +137,10 @@ static __attribute__((noinline)) void datagram_driver(struct pass *pass, u64 lef
 {
 	struct hop_tx_counters *counter = count();
 
-	add(HOP_TX_UDP_QDISC, pass->group, pass->sched_ns, pass->sched_ns + pass->qdisc_ns);
-	add(HOP_TX_UDP_DRIVER, pass->group, pass->sched_ns + pass->qdisc_ns, now_ns);
+	record(HOP_TX_UDP_QDISC, pass->group, pass->sched_ns, pass->sched_ns + pass->qdisc_ns);
+	record(HOP_TX_UDP_DRIVER, pass->group, pass->sched_ns + pass->qdisc_ns, now_ns);
 	if (pass->entry_ns)
-		add(HOP_TX_UDP_TOTAL, pass->group, pass->entry_ns, now_ns);
+		record(HOP_TX_UDP_TOTAL, pass->group, pass->entry_ns, now_ns);
 	else
 		discard(HOP_TX_UDP_TOTAL, HOP_TX_NO_SEND);
 	pass->done_ns = now_ns;
@@ -167,7 +165,7 @@ INLINE void datagram_freed(struct sk_buff *skb, bool dropped)
 	if (!pass || !pass->followed || !last_holder(skb))
 		return;
 	if (pass->done_ns) {
-		add(HOP_TX_UDP_FREE, pass->group, pass->done_ns, bpf_ktime_get_ns());
+		record(HOP_TX_UDP_FREE, pass->group, pass->done_ns, bpf_ktime_get_ns());
 	} else if (dropped) {
 		discard(HOP_TX_UDP_DRIVER, HOP_TX_DROPPED);
 		discard(HOP_TX_UDP_TOTAL, HOP_TX_DROPPED);

@@ -103,9 +103,9 @@ INLINE void stamped_call(struct tx_state *state, struct message *message)
 	message->entry_ns = state->entry_ns;
 	if (sleeps != state->entry_sleeps)
 		message->flags |= HOP_TX_SLEPT;
-	add(HOP_TX_TCP, message->group, message->entry_ns, message->handed_ns);
+	record(HOP_TX_TCP, message->group, message->entry_ns, message->handed_ns);
 	if (message->flags & HOP_TX_SLEPT)
-		add(HOP_TX_TCP_SNDBUF, message->group, message->entry_ns, message->handed_ns);
+		record(HOP_TX_TCP_SNDBUF, message->group, message->entry_ns, message->handed_ns);
 }
 
 static __attribute__((noinline)) void stamped_message(struct tx_state *state, struct message *message, struct sock *sk,

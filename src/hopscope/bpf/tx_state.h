@@ -8,11 +8,11 @@
 #define SERIES_DISCARDS HOP_TX_DISCARDS
 #define SERIES_BACKWARDS HOP_TX_BACKWARDS
 #define SERIES_COUNTERS hop_tx_counters
+/* The programs of this collector interrupt each other. */
+#define SERIES_SHARED(hop) true
 
 #include "series.h"
 #include "select.h"
-
-#define IFF_LOOPBACK 8
 
 /* ---- settings: constants to the verifier, which drops the code of what is off ---- */
 
@@ -71,12 +71,6 @@ INLINE void emit(const struct hop_tx_event *event)
 	*slot = *event;
 	bpf_ringbuf_submit(slot, BPF_RB_NO_WAKEUP);
 	atomic_add(&counter->events, 1);
-}
-
-/* The programs of this collector interrupt each other on a CPU: its rows are shared. */
-INLINE void add(u32 hop, u32 group, u64 from_ns, u64 to_ns)
-{
-	record(hop, group, from_ns, to_ns, true);
 }
 
 /* ---- a packet below TCP and UDP ----
@@ -174,32 +168,6 @@ INLINE struct cpu_state *this_cpu(void)
 
 /* ---- who sends ---- */
 
-INLINE struct task_struct *current_task(void)
-{
-	return (void *)bpf_get_current_task();
-}
-
-INLINE u32 current_pid(void)
-{
-	return probe_field(current_task(), tgid);
-}
-
-INLINE bool process_wanted(void)
-{
-	struct task_struct *task = current_task();
-
-	if (cfg_pids && !pid_wanted(probe_field(task, tgid)))
-		return false;
-	return !cfg_comms || comm_wanted(&task->comm);
-}
-
-INLINE u32 socket_netns(struct sock *sk)
-{
-	struct net *net = probe_field(sk, __sk_common.skc_net.net);
-
-	return probe_field(net, ns.inum);
-}
-
 /* A connected socket, by what never changes of it. */
 static __attribute__((noinline)) bool socket_wanted(struct sock *sk)
 {
@@ -219,18 +187,16 @@ static __attribute__((noinline)) bool socket_wanted(struct sock *sk)
 /* The group of a message of this socket that the running process sends. */
 static __attribute__((noinline)) u32 sender_group(struct sock *sk)
 {
-	struct task_struct *task = current_task();
 	struct dst_entry *dst;
 	struct net_device *dev;
 
-	switch (cfg_group_by) {
-	case HOP_GROUP_PROCESS:
-		return group_find(probe_field(task, tgid), 0, &task->comm);
-	case HOP_GROUP_CGROUP:
+	if (cfg_group_by == HOP_GROUP_PROCESS)
+		return group_find(current_pid(), 0, &current_task()->comm);
+	if (cfg_group_by == HOP_GROUP_CGROUP)
 		return group_find(cgroup_id(socket_cgroup(sk)), 0, NULL);
-	case HOP_GROUP_NETNS:
+	if (cfg_group_by == HOP_GROUP_NETNS)
 		return group_find(0, socket_netns(sk), NULL);
-	case HOP_GROUP_INTERFACE:
+	if (cfg_group_by == HOP_GROUP_INTERFACE) {
 		dst = probe_field(sk, sk_dst_cache);
 		dev = dst ? probe_field(dst, dev) : NULL;
 		return dev ? group_find(probe_field(dev, ifindex), socket_netns(sk), &dev->name) : 0;

@@ -181,9 +181,9 @@ static __attribute__((noinline)) void message_leaves(struct message *message, st
 	message->cause = cause;
 	message->devices = 1;
 	message->device[0] = pass->device[0];
-	add(HOP_TX_SCHED, message->group, message->handed_ns, message->sched_ns);
+	record(HOP_TX_SCHED, message->group, message->handed_ns, message->sched_ns);
 	if (cause != HOP_CAUSE_NONE)
-		add(HOP_TX_SCHED + cause, message->group, message->handed_ns, message->sched_ns);
+		record(HOP_TX_SCHED + cause, message->group, message->handed_ns, message->sched_ns);
 }
 
 /* A packet leaves TCP: those of the messages that end in it do. */
@@ -248,7 +248,7 @@ static __attribute__((noinline)) void tcp_driver(struct tx_state *state, struct 
 				message->devices = pass->devices;
 				__builtin_memcpy(message->device, pass->device, sizeof(message->device));
 				if (cfg_qdisc) {
-					add(HOP_TX_QDISC, message->group, from_ns, from_ns + pass->qdisc_ns);
+					record(HOP_TX_QDISC, message->group, from_ns, from_ns + pass->qdisc_ns);
 					from_ns += pass->qdisc_ns;
 				}
 			} else if (cfg_qdisc) {
@@ -256,7 +256,7 @@ static __attribute__((noinline)) void tcp_driver(struct tx_state *state, struct 
 			}
 			message->driver_ns = now_ns;
 			/* By tracing, it is the call of the driver's function, where the queueing discipline ends. */
-			add(cfg_stamped ? HOP_TX_DRIVER : HOP_TX_QDISC, message->group, from_ns, now_ns);
+			record(cfg_stamped ? HOP_TX_DRIVER : HOP_TX_QDISC, message->group, from_ns, now_ns);
 		}
 		all = all && (message->driver_ns || message->unseen);
 		if (all)
@@ -272,7 +272,7 @@ static __attribute__((noinline)) void tcp_nic(struct tx_state *state, u32 key, u
 		if (message->carrier != key || !message->driver_ns || message->nic_ns)
 			continue;
 		message->nic_ns = now_ns;
-		add(HOP_TX_NIC, message->group, message->driver_ns, now_ns);
+		record(HOP_TX_NIC, message->group, message->driver_ns, now_ns);
 	}
 }
 
@@ -326,10 +326,10 @@ static __attribute__((noinline)) void tcp_acked(struct tx_state *state, u32 acke
 			discard(HOP_TX_SCHED, HOP_TX_COALESCED);
 		}
 		if (message->driver_ns)
-			add(HOP_TX_ACK, message->group, message->driver_ns, now_ns);
+			record(HOP_TX_ACK, message->group, message->driver_ns, now_ns);
 		else
 			tcp_missed(message->unseen ? HOP_TX_COALESCED : HOP_TX_NO_STAMP);
-		add(HOP_TX_TOTAL, message->group, start_ns, now_ns);
+		record(HOP_TX_TOTAL, message->group, start_ns, now_ns);
 		if (cfg_events)
 			message_event(state, message, now_ns);
 		state->consumed++;

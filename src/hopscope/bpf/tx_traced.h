@@ -6,8 +6,6 @@
 
 #include "tx_tcp.h"
 
-#define MSG_DONTWAIT 0x40
-
 /* Packets lead to their socket by its address alone, and not every program type may use socket storage. The hash of
  * addresses and ports tells a new socket at the address of an old one.
  */

@@ -105,7 +105,6 @@ def command(  # noqa: PLR0913 # one parameter an option
     """  # noqa: D301 # the backspace tells click to leave the lines as they are
     from hopscope.cli import selection  # noqa: PLC0415 # numpy and libbpf only when they are needed
     from hopscope.cli.live import Output, run  # noqa: PLC0415
-    from hopscope.collectors.selection import Selection  # noqa: PLC0415
     from hopscope.collectors.tx import TxCollector  # noqa: PLC0415
     from hopscope.collectors.tx_options import TxOptions  # noqa: PLC0415
     from hopscope.probes.rights import require_rights  # noqa: PLC0415
@@ -125,15 +124,13 @@ def command(  # noqa: PLR0913 # one parameter an option
         }
     )
     options = TxOptions(
-        selection=Selection(
-            namespaces=selection.namespaces(namespaces),
-            cgroups=selection.cgroups(cgroups),
-            pids=selection.pids(pids),
-            comms=selection.comms(comms),
-            ports=ports,
-            addresses=selection.addresses(addresses),
-            shown=shown,
-        ),
+        namespaces=selection.namespaces(namespaces),
+        cgroups=selection.cgroups(cgroups),
+        pids=selection.pids(pids),
+        comms=selection.comms(comms),
+        ports=ports,
+        addresses=selection.addresses(addresses),
+        shown=shown,
         protocol=protocol,
         flow_hooks=None if hooks is None else hooks == "flow",
         sample=sample,

@@ -13,21 +13,19 @@ compares two clocks, and has a bound.
 from __future__ import annotations
 
 import contextlib
-import time
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Self
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, Self
 
-import numpy as np
-
-from hopscope.analysis.histogram import Histogram
-from hopscope.analysis.snapshot import Discard, HopRow, Snapshot
+from hopscope.analysis.snapshot import HopRow, Snapshot
 from hopscope.bpf.layout import HopProtocolGroup, HopRxDiscard, HopRxHop, HopRxStage
 from hopscope.collectors.cost import CostMeter
+from hopscope.collectors.hops import named
 from hopscope.collectors.labels import NOT_KNOWN, OTHER, Labels
-from hopscope.collectors.rx_hops import HOPS, MEANINGS, Hop
+from hopscope.collectors.rx_hops import HOPS, MEANINGS, of_packet, of_reader
 from hopscope.collectors.rx_nic import POINT as NIC_POINT
 from hopscope.collectors.rx_nic import NicStamps, find_nics
 from hopscope.collectors.rx_options import RxOptions, configure
+from hopscope.collectors.series import EVERY_CPU, Series
 from hopscope.collectors.session import Session
 from hopscope.errors import KernelError, UsageError
 from hopscope.libbpf import Btf, possible_cpus
@@ -40,7 +38,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from hopscope.analysis.snapshot import Kind, PlanRow
-    from hopscope.collectors.cost import CostReading
+    from hopscope.collectors.hops import Hop
+    from hopscope.collectors.series import Span
     from hopscope.errors import LoadError
     from hopscope.libbpf import BpfObject
 
@@ -58,39 +57,6 @@ _NIC: Final = HopRxHop.HOP_RX_NIC
 # What raw tracepoints call, from 6.1 on, when they keep a program from interrupting itself.
 _RECURSION_GUARD: Final = "bpf_prog_inc_misses_counter"
 _PROTOCOL_GROUPS: Final[dict[int, str]] = {HopProtocolGroup.HOP_GROUP_TCP: "tcp", HopProtocolGroup.HOP_GROUP_UDP: "udp"}
-
-Array = np.ndarray[Any, np.dtype[Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """All counters at one instant.
-
-    Attributes
-    ----------
-    slots
-        int64, shape (cpus, hops, groups, 226).
-    sum_ns
-        int64, shape (cpus, hops, groups).
-    discarded
-        int64, shape (hops, reasons).
-    overflow, packets, sampled
-        Packets whose group found no row; at the entry; followed.
-    at_s, clock_ns
-        CLOCK_MONOTONIC and, for display, CLOCK_REALTIME.
-    cost
-        What the programs and this process took.
-    """
-
-    slots: Array
-    sum_ns: Array
-    discarded: Array
-    overflow: int
-    packets: int
-    sampled: int
-    at_s: float
-    clock_ns: int
-    cost: CostReading
 
 
 class RxCollector:
@@ -116,7 +82,6 @@ class RxCollector:
         self._labels = Labels(options.group_by or "")
         self._storage = True
         self._nic_error_ns: dict[Kind, int | None] = {"interval": None, "total": None}
-        self._last: Reading
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
@@ -144,19 +109,15 @@ class RxCollector:
     def interval(self) -> Snapshot:
         """Return what was seen since the last call."""
         self._session.refresh()
-        before, raw = self._last, self._read()
         error_ns = self._nics.refresh()
-        if error_ns is None:
-            self._voided = raw.slots[:, _NIC] - before.slots[:, _NIC]
-            self._voided_ns = raw.sum_ns[:, _NIC] - before.sum_ns[:, _NIC]
         self._nic_error_ns = {"interval": error_ns, "total": max(self._nic_error_ns["total"] or 0, error_ns or 0)}
-        self._last = self._without_voided(raw)
-        maxima = self._take_maxima(nic_too=error_ns is not None)
-        return self._snapshot("interval", before, self._last, maxima)
+        # A clock that was set meanwhile makes what it stamped useless.
+        void: dict[int, int] = {_NIC: HopRxDiscard.HOP_RX_CLOCK_SET} if error_ns is None else {}
+        return self._snapshot("interval", self._series.interval(void))
 
     def total(self) -> Snapshot:
         """Return what was seen since the start, as of the last :meth:`interval`."""
-        return self._snapshot("total", self._first, self._last, self._maxima)
+        return self._snapshot("total", self._series.total())
 
     # ---- start ----
 
@@ -181,11 +142,7 @@ class RxCollector:
         bpf.set_const("cfg_nic_stamps", int(bool(self._nics.used)))
         bpf.maps["nic_clocks"].set_max_entries(max(1, len(self._nics.used)))
         bpf.maps["tcp_states_by_address"].set_max_entries(1 if storage else _SOCKETS)
-        rows = self._options.rows
-        bpf.maps["histograms"].set_max_entries(possible_cpus() * HopRxHop.HOP_RX_HOPS * rows)
-        bpf.maps["counters"].set_max_entries(possible_cpus())
-        bpf.maps["groups"].set_max_entries(rows)
-        bpf.maps["group_rows"].set_max_entries(rows)
+        Series.size(bpf, hops=HopRxHop.HOP_RX_HOPS, rows=self._options.rows)
 
     def _adapt(self, error: LoadError) -> bool:
         """Without socket storage, the state of sockets is kept by their address."""
@@ -206,114 +163,68 @@ class RxCollector:
         if not self._nics.used and (self._options.nic_stamps or NIC_POINT in self._options.hops):
             row = self._nics.rows()[0]
             raise KernelError(f"{row.point} cannot be had: {row.way}: {row.reason}", row.next_step)
-        self._rows = bpf.maps["histograms"].array()
-        self._counters = bpf.maps["counters"].array()
         used = self._plan.programs()
         self._cost = CostMeter(program for program in bpf.programs.values() if program.name in used)
-        self._rows["max_ns"] = 0
-        self._maxima = np.zeros(self._shape, np.int64)
-        self._first = self._last = self._read()
-        self._voided = np.zeros_like(self._first.slots[:, _NIC])
-        self._voided_ns = np.zeros_like(self._first.sum_ns[:, _NIC])
-
-    @property
-    def _shape(self) -> tuple[int, int, int]:
-        return (possible_cpus(), int(HopRxHop.HOP_RX_HOPS), self._options.rows)
-
-    # ---- reading ----
-
-    def _read(self) -> Reading:
-        rows = self._rows.reshape(self._shape)
-        discards = self._counters["discarded"].astype(np.int64).sum(axis=0)
-        return Reading(
-            slots=rows["slots"].astype(np.int64),
-            sum_ns=rows["sum_ns"].astype(np.int64),
-            discarded=discards.reshape(int(HopRxHop.HOP_RX_HOPS), int(HopRxDiscard.HOP_RX_DISCARDS)),
-            overflow=int(self._counters["group_overflow"].sum()),
-            packets=int(self._counters["packets"].sum()),
-            sampled=int(self._counters["sampled"].sum()),
-            at_s=time.monotonic(),
-            clock_ns=time.time_ns(),
-            cost=self._cost.read(),
+        self._series = Series(
+            bpf,
+            hops=HopRxHop.HOP_RX_HOPS,
+            discards=HopRxDiscard.HOP_RX_DISCARDS,
+            rows=self._options.rows,
+            cost=self._cost,
         )
-
-    def _without_voided(self, reading: Reading) -> Reading:
-        """Count what a NIC's clock made useless as discarded."""
-        reading.slots[:, _NIC] -= self._voided
-        reading.sum_ns[:, _NIC] -= self._voided_ns
-        reading.discarded[_NIC, HopRxDiscard.HOP_RX_CLOCK_SET] = self._voided.sum()
-        return reading
-
-    def _take_maxima(self, *, nic_too: bool) -> Array:
-        """Return the largest durations since the last call and let the kernel start anew."""
-        mapped = self._rows["max_ns"]
-        taken = mapped.astype(np.int64).reshape(self._shape)
-        mapped[:] = 0
-        if not nic_too:
-            taken[:, _NIC] = 0
-        self._maxima = np.maximum(self._maxima, taken)
-        return taken
 
     # ---- results ----
 
-    def _snapshot(self, kind: Kind, before: Reading, after: Reading, maxima: Array) -> Snapshot:
-        slots, sum_ns = after.slots - before.slots, after.sum_ns - before.sum_ns
+    def _snapshot(self, kind: Kind, span: Span) -> Snapshot:
         return Snapshot(
             verb="rx",
             kind=kind,
-            started_ns=before.clock_ns,
-            duration_s=after.at_s - before.at_s,
+            started_ns=span.before.clock_ns,
+            duration_s=span.after.at_s - span.before.at_s,
             hops=[
                 replace(row, error_ns=self._nic_error_ns[kind]) if hop.hop == _NIC else row
-                for hop in self._shown()
-                for row in self._hop_rows(hop, slots, sum_ns, maxima)
+                for hop, start in self._shown()
+                for row in self._rows(hop, start, span)
             ],
-            overhead=self._cost.overhead(before.cost, after.cost),
-            discarded=self._discards(after.discarded - before.discarded),
+            overhead=self._cost.overhead(span.before.cost, span.after.cost),
+            discarded=span.discards([hop for hop, _ in self._shown()], MEANINGS, "HOP_RX_"),
             plan=self.plan(),
             sampling_1_in=self._options.sample,
             filters=dict(self._options.shown),
-            notes=self._nics.notes(self._nic_error_ns[kind]) + self._notes(before, after),
+            notes=self._nics.notes(self._nic_error_ns[kind]) + self._notes(span),
         )
 
     def _attached(self) -> set[str]:
         nic = {NIC_POINT} if self._nics.used else set()
         return nic | {point.name for point in self._plan.points if self._plan.chosen(point)}
 
-    def _shown(self) -> Iterator[Hop]:
+    def _shown(self) -> Iterator[tuple[Hop, str]]:
+        """Yield the hops that are recorded, and where they begin."""
         attached = self._attached()
         for hop in self._hops:
-            if {hop.ends, *hop.also} <= attached and any(start in attached for start in hop.starts):
-                yield hop
+            if start := hop.start(attached):
+                yield hop, "rx.driver" if self._options.since_entry and hop.protocol else start
 
-    def _hop_rows(self, hop: Hop, slots: Array, sum_ns: Array, maxima: Array) -> Iterator[HopRow]:
-        attached = self._attached()
-        start = next(point for point in hop.starts if point in attached)
-        if self._options.since_entry and hop.protocol:
-            start = "rx.driver"
-        for group, cpus, row in self._series(hop):
-            counts = slots[cpus, hop.hop, row].sum(axis=0)
-            if not counts.any() and group:
-                continue
-            maximum = int(maxima[cpus, hop.hop, row].max())
-            histogram = Histogram(counts, int(sum_ns[cpus, hop.hop, row].sum()), maximum)
-            yield HopRow(hop.name, start, hop.ends, hop.unit, group, histogram, hop.chain)
+    def _rows(self, hop: Hop, start: str, span: Span) -> Iterator[HopRow]:
+        for group, cpus, row in self._series_of(hop):
+            histogram = span.histogram(hop.hop, row, cpus)
+            if histogram.count or not group:
+                yield HopRow(hop.name, start, hop.ends, hop.unit, group, histogram, hop.chain)
 
-    def _series(self, hop: Hop) -> Iterator[tuple[dict[str, str], slice, int]]:
+    def _series_of(self, hop: Hop) -> Iterator[tuple[dict[str, str], slice, int]]:
         """Yield label, CPUs and row of each series of a hop."""
         by = self._options.group_by
-        every = slice(None)
         if by is None:
-            yield {}, every, 0
-        elif by == "process" and not hop.of_reader:
-            yield {by: NOT_KNOWN}, every, 0
+            yield {}, EVERY_CPU, 0
+        elif by == "process" and not of_reader(hop):
+            yield {by: NOT_KNOWN}, EVERY_CPU, 0
         elif by == "cpu":
             for cpu in range(possible_cpus()):
                 yield {by: str(cpu)}, slice(cpu, cpu + 1), 0
         else:
-            rest = OTHER if hop.of_packet else NOT_KNOWN
+            rest = OTHER if of_packet(hop) else NOT_KNOWN
             for row, name in sorted(self._groups(by, rest).items(), key=lambda item: (item[0] == 0, item[1])):
-                yield {by: name}, every, row
+                yield {by: name}, EVERY_CPU, row
 
     def _groups(self, by: str, rest: str) -> dict[int, str]:
         if by == "protocol":
@@ -321,41 +232,27 @@ class RxCollector:
         rows, groups = self._session.bpf.maps["groups"].items()
         return {0: rest} | {int(row): self._labels.name(group) for row, group in zip(rows, groups, strict=True)}
 
-    def _discards(self, counts: Array) -> list[Discard]:
-        shown = {hop.hop: hop.name for hop in self._shown()}
-        return [
-            Discard(name, reason.name.removeprefix("HOP_RX_").lower(), int(counts[hop, reason]), MEANINGS[reason])
-            for hop, name in shown.items()
-            for reason in MEANINGS
-            if counts[hop, reason]
-        ]
-
-    def _notes(self, before: Reading, after: Reading) -> list[str]:
+    def _notes(self, span: Span) -> list[str]:
         notes = []
         options = self._options
-        if after.overflow > before.overflow:
+        if overflow := span.count("group_overflow"):
             notes.append(
-                f"{after.overflow - before.overflow} packets are in the row `{OTHER}`: all {options.max_groups} groups "
-                "are taken (--max-groups)"
+                f"{overflow} packets are in the row `{OTHER}`: all {options.max_groups} groups are taken (--max-groups)"
             )
         if options.sample > 1:
-            notes.append(f"{after.sampled - before.sampled} of {after.packets - before.packets} packets were followed")
+            notes.append(f"{span.count('sampled')} of {span.count('packets')} packets were followed")
         return notes
 
 
 def _wanted_hops(options: RxOptions) -> list[Hop]:
     """Return the hops that are asked for and that make sense with the filters."""
-    names = [hop.name for hop in HOPS]
-    unknown = [name for name in options.hops if name not in names]
-    if unknown:
-        raise UsageError(f"There is no hop {unknown[0]}", f"The hops are {', '.join(names)}")
-    wanted = [hop for hop in HOPS if not options.hops or hop.name in options.hops]
+    wanted = named(HOPS, options.hops)
     if options.protocol:
         wanted = [hop for hop in wanted if hop.protocol in {None, options.protocol}]
     if options.selects_packets:
-        wanted = [hop for hop in wanted if hop.of_packet]
+        wanted = [hop for hop in wanted if of_packet(hop)]
     if options.pids or options.comms:
-        wanted = [hop for hop in wanted if hop.of_reader]
+        wanted = [hop for hop in wanted if of_reader(hop)]
     if options.nic_stamps and NIC_POINT not in [hop.name for hop in wanted]:
         raise UsageError("None of the hops asked for needs --nic-stamps", "Leave it out, or ask for rx.nic")
     if not wanted:
@@ -365,7 +262,7 @@ def _wanted_hops(options: RxOptions) -> list[Hop]:
 
 def _needed_points(hops: Sequence[Hop]) -> list[str]:
     """Return the points that the hops rest on, in the order of the catalogue."""
-    needed = {"rx.driver", "rx.core"} if any(hop.of_packet for hop in hops) else set()
+    needed = {"rx.driver", "rx.core"} if any(of_packet(hop) for hop in hops) else set()
     for hop in hops:
         needed |= {hop.starts[0], hop.ends, *hop.also}
     for protocol in ("tcp", "udp"):

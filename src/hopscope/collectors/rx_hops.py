@@ -3,65 +3,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from hopscope.analysis.snapshot import COMMON_CHAIN, PACKET_UNIT
 from hopscope.bpf.layout import HopRxDiscard, HopRxHop
+from hopscope.collectors.hops import Hop
 
 # What the NIC received, before GRO makes one packet of several. The way to the driver is no part of the total.
 FRAME_UNIT: Final = "frame"
 
 
-@dataclass(frozen=True, slots=True)
-class Hop:
-    """A hop: the interval that ends at a probe point.
+def of_reader(hop: Hop) -> bool:
+    """Tell whether it ends with the reader, so that the reading process is known."""
+    return hop.name.endswith(("_wake", "_read", "_total"))
 
-    Parameters
-    ----------
-    hop
-        Its number in the kernel side.
-    name
-        As shown.
-    starts
-        Points at which it may begin, the best first: the first that is attached counts.
-    ends
-        The point at which it ends.
-    also
-        Further points without which it is not recorded.
-    unit
-        What one sample is.
-    """
 
-    hop: HopRxHop
-    name: str
-    starts: tuple[str, ...]
-    ends: str
-    also: tuple[str, ...] = ()
-    unit: str = PACKET_UNIT
+def of_packet(hop: Hop) -> bool:
+    """Tell whether what it is of can be told to be wanted: a packet, or a frame that may become part of one."""
+    return hop.unit in {PACKET_UNIT, FRAME_UNIT}
 
-    @property
-    def protocol(self) -> str | None:
-        """``tcp``, ``udp``, or None before that is known."""
-        stem = self.name.removeprefix("rx.").partition("_")[0]
-        return stem if stem in {"tcp", "udp"} else None
 
-    @property
-    def chain(self) -> str | None:
-        """Which hops it adds up with (:class:`~hopscope.analysis.snapshot.HopRow`)."""
-        if self.unit != PACKET_UNIT or self.name.endswith("_total"):
-            return None
-        return self.protocol or COMMON_CHAIN
-
-    @property
-    def of_reader(self) -> bool:
-        """Whether it ends with the reader, so that the reading process is known."""
-        return self.name.endswith(("_wake", "_read", "_total"))
-
-    @property
-    def of_packet(self) -> bool:
-        """Whether what it is of can be told to be wanted: a packet, or a frame that may become part of one."""
-        return self.unit in {PACKET_UNIT, FRAME_UNIT}
+def _hop(hop: HopRxHop, name: str, starts: tuple[str, ...], ends: str, also: tuple[str, ...] = ()) -> Hop:
+    """Return a hop of packets."""
+    stem = name.removeprefix("rx.").partition("_")[0]
+    protocol = stem if stem in {"tcp", "udp"} else None
+    chain = None if name.endswith("_total") else protocol or COMMON_CHAIN
+    return Hop(hop, name, starts, ends, PACKET_UNIT, also, chain, protocol)
 
 
 _BEFORE_IP: Final = ("rx.core", "rx.driver")
@@ -73,19 +40,19 @@ HOPS: Final = (
     Hop(HopRxHop.HOP_RX_SOFTIRQ, "rx.softirq", ("rx.softirq",), "rx.softirq", unit="softirq"),
     Hop(HopRxHop.HOP_RX_NAPI, "rx.napi", ("rx.softirq",), "rx.napi", unit="poll"),
     Hop(HopRxHop.HOP_RX_NIC, "rx.nic", ("rx.nic",), "rx.driver", unit=FRAME_UNIT),
-    Hop(HopRxHop.HOP_RX_CORE, "rx.core", ("rx.driver",), "rx.core"),
-    Hop(HopRxHop.HOP_RX_IP, "rx.ip", _BEFORE_IP, "rx.ip"),
-    Hop(HopRxHop.HOP_RX_TCP, "rx.tcp", _BEFORE_L4, "rx.tcp"),
-    Hop(HopRxHop.HOP_RX_TCP_QUEUE, "rx.tcp_queue", _BEFORE_TCP_QUEUE, "rx.tcp_queue"),
-    Hop(HopRxHop.HOP_RX_TCP_ORDER, "rx.tcp_order", ("rx.tcp_queue",), "rx.tcp_queue", also=("rx.tcp_read",)),
-    Hop(HopRxHop.HOP_RX_TCP_WAKE, "rx.tcp_wake", ("rx.tcp_queue",), "rx.wake", also=("rx.tcp_read",)),
-    Hop(HopRxHop.HOP_RX_TCP_READ, "rx.tcp_read", ("rx.wake", "rx.tcp_queue"), "rx.tcp_read", also=("rx.tcp_queue",)),
-    Hop(HopRxHop.HOP_RX_TCP_TOTAL, "rx.tcp_total", ("rx.driver", "rx.core"), "rx.tcp_read", also=("rx.tcp_queue",)),
-    Hop(HopRxHop.HOP_RX_UDP, "rx.udp", _BEFORE_L4, "rx.udp"),
-    Hop(HopRxHop.HOP_RX_UDP_QUEUE, "rx.udp_queue", _BEFORE_UDP_QUEUE, "rx.udp_queue"),
-    Hop(HopRxHop.HOP_RX_UDP_WAKE, "rx.udp_wake", ("rx.udp_queue",), "rx.wake", also=("rx.udp_read",)),
-    Hop(HopRxHop.HOP_RX_UDP_READ, "rx.udp_read", ("rx.wake", "rx.udp_queue", "rx.udp"), "rx.udp_read"),
-    Hop(HopRxHop.HOP_RX_UDP_TOTAL, "rx.udp_total", ("rx.driver", "rx.core"), "rx.udp_read"),
+    _hop(HopRxHop.HOP_RX_CORE, "rx.core", ("rx.driver",), "rx.core"),
+    _hop(HopRxHop.HOP_RX_IP, "rx.ip", _BEFORE_IP, "rx.ip"),
+    _hop(HopRxHop.HOP_RX_TCP, "rx.tcp", _BEFORE_L4, "rx.tcp"),
+    _hop(HopRxHop.HOP_RX_TCP_QUEUE, "rx.tcp_queue", _BEFORE_TCP_QUEUE, "rx.tcp_queue"),
+    _hop(HopRxHop.HOP_RX_TCP_ORDER, "rx.tcp_order", ("rx.tcp_queue",), "rx.tcp_queue", also=("rx.tcp_read",)),
+    _hop(HopRxHop.HOP_RX_TCP_WAKE, "rx.tcp_wake", ("rx.tcp_queue",), "rx.wake", also=("rx.tcp_read",)),
+    _hop(HopRxHop.HOP_RX_TCP_READ, "rx.tcp_read", ("rx.wake", "rx.tcp_queue"), "rx.tcp_read", also=("rx.tcp_queue",)),
+    _hop(HopRxHop.HOP_RX_TCP_TOTAL, "rx.tcp_total", ("rx.driver", "rx.core"), "rx.tcp_read", also=("rx.tcp_queue",)),
+    _hop(HopRxHop.HOP_RX_UDP, "rx.udp", _BEFORE_L4, "rx.udp"),
+    _hop(HopRxHop.HOP_RX_UDP_QUEUE, "rx.udp_queue", _BEFORE_UDP_QUEUE, "rx.udp_queue"),
+    _hop(HopRxHop.HOP_RX_UDP_WAKE, "rx.udp_wake", ("rx.udp_queue",), "rx.wake", also=("rx.udp_read",)),
+    _hop(HopRxHop.HOP_RX_UDP_READ, "rx.udp_read", ("rx.wake", "rx.udp_queue", "rx.udp"), "rx.udp_read"),
+    _hop(HopRxHop.HOP_RX_UDP_TOTAL, "rx.udp_total", ("rx.driver", "rx.core"), "rx.udp_read"),
 )
 
 MEANINGS: Final = {

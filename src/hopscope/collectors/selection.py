@@ -24,7 +24,7 @@ _PLURALS: Final = {"address": "addresses"}
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The filters that every collector has; names are resolved to numbers already.
+    """The filters that every collector has, for the options of one to inherit; names are resolved to numbers already.
 
     Attributes
     ----------
@@ -48,7 +48,9 @@ class Selection:
     addresses: Sequence[Network] = ()
     shown: Mapping[str, str] = field(default_factory=dict)
 
-    def __bool__(self) -> bool:
+    @property
+    def selects(self) -> bool:
+        """Whether anything may be left out."""
         return any((self.namespaces, self.cgroups, self.pids, self.comms, self.ports, self.addresses))
 
     def configure(self, bpf: BpfObject) -> None:

@@ -8,19 +8,26 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 
 from hopscope.analysis.histogram import Histogram
+from hopscope.analysis.snapshot import Discard
 from hopscope.libbpf import possible_cpus
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from hopscope.collectors.cost import CostMeter, CostReading
+    from hopscope.collectors.hops import Hop
     from hopscope.libbpf import BpfObject
 
 Array = np.ndarray[Any, np.dtype[Any]]
 EVERY_CPU: Final = slice(None)
+NOTHING: Final[Mapping[int, int]] = {}
+Reason = TypeVar("Reason", bound=IntEnum)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +76,15 @@ class Span:
         """Return by how much a counter rose."""
         return self.after.counts[name] - self.before.counts[name]
 
+    def discards(self, hops: Iterable[Hop], meanings: Mapping[Reason, str], prefix: str) -> list[Discard]:
+        """Return the samples of these hops that could not be used, by reason; `prefix` goes off their names."""
+        return [
+            Discard(hop.name, reason.name.removeprefix(prefix).lower(), int(self.discarded[hop.hop, reason]), meaning)
+            for hop in hops
+            for reason, meaning in meanings.items()
+            if self.discarded[hop.hop, reason]
+        ]
+
     def histogram(self, hop: int, row: int, cpus: slice = EVERY_CPU) -> Histogram:
         """Return the durations of a hop and a group, over all CPUs or some."""
         counts = (self.after.slots[cpus, hop, row] - self.before.slots[cpus, hop, row]).sum(axis=0)
@@ -99,6 +115,8 @@ class Series:
         self._counters = bpf.maps["counters"].array()
         self._rows["max_ns"] = 0
         self._maxima = np.zeros(self._shape, np.int64)
+        # Hop → samples and their sum that turned out to be useless, and the reason that they are counted by.
+        self._voided: dict[int, tuple[Array, Array, int]] = {}
         self._first = self._last = self._read()
 
     @staticmethod
@@ -110,13 +128,28 @@ class Series:
         bpf.maps["groups"].set_max_entries(rows)
         bpf.maps["group_rows"].set_max_entries(rows)
 
-    def interval(self) -> Span:
-        """Return what came since the last call."""
-        before, self._last = self._last, self._read()
+    def interval(self, void: Mapping[int, int] = NOTHING) -> Span:
+        """Return what came since the last call.
+
+        Parameters
+        ----------
+        void
+            Hop → reason, for hops whose samples of this time cannot be used: they are counted as discarded.
+        """
+        before, raw = self._last, self._read()
         taken = self._rows["max_ns"].astype(np.int64)
         self._rows["max_ns"] = 0
+        for hop, reason in void.items():
+            useless = raw.slots[:, hop] - before.slots[:, hop], raw.sum_ns[:, hop] - before.sum_ns[:, hop]
+            self._voided[hop] = (*useless, reason)
+            taken[:, hop] = 0
+        for hop, (slots, sum_ns, reason) in self._voided.items():
+            raw.slots[:, hop] -= slots
+            raw.sum_ns[:, hop] -= sum_ns
+            raw.discarded[hop, reason] += slots.sum()
+        self._last = raw
         self._maxima = np.maximum(self._maxima, taken)
-        return Span(before, self._last, taken)
+        return Span(before, raw, taken)
 
     def total(self) -> Span:
         """Return what came since the start, as of the last :meth:`interval`."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final, Self
 
-from hopscope.analysis.snapshot import Discard, HopRow, Snapshot
+from hopscope.analysis.snapshot import HopRow, Snapshot
 from hopscope.bpf.layout import HopTxDiscard, HopTxHop
 from hopscope.collectors.cost import CostMeter
 from hopscope.collectors.hops import named
@@ -149,7 +149,7 @@ class TxCollector:
 
     def _configure(self, bpf: BpfObject) -> None:
         options = self._options
-        options.selection.configure(bpf)
+        options.configure(bpf)
         scalars = {
             "cfg_group_by": int(GROUP_BY[options.group_by]) if options.group_by else 0,
             "cfg_sample": options.sample,
@@ -189,7 +189,7 @@ class TxCollector:
             cost=self._cost,
         )
         if self._has("tx.sockets"):
-            self._sockets = Sockets(bpf, self._options.selection)
+            self._sockets = Sockets(bpf, self._options)
 
     # ---- results ----
 
@@ -203,10 +203,10 @@ class TxCollector:
             hops=[row for hop, start in self._shown() for row in self._rows(hop, start, span)],
             overhead=self._cost.overhead(span.before.cost, span.after.cost),
             lost=span.count("lost"),
-            discarded=self._discards(span),
+            discarded=span.discards([hop for hop, _ in self._shown()], MEANINGS, "HOP_TX_"),
             plan=self._plan.rows(),
             sampling_1_in=options.sample,
-            filters=dict(options.selection.shown),
+            filters=dict(options.shown),
             notes=self._notes(span),
         )
 
@@ -236,19 +236,6 @@ class TxCollector:
             named_rows = [(int(row), self._labels.name(group)) for row, group in zip(rows, groups, strict=True)]
             for row, name in [*sorted(named_rows, key=lambda item: item[1]), (0, OTHER)]:
                 yield {by: name}, EVERY_CPU, row
-
-    def _discards(self, span: Span) -> list[Discard]:
-        return [
-            Discard(
-                hop.name,
-                reason.name.removeprefix("HOP_TX_").lower(),
-                int(span.discarded[hop.hop, reason]),
-                meaning,
-            )
-            for hop, _ in self._shown()
-            for reason, meaning in MEANINGS.items()
-            if span.discarded[hop.hop, reason]
-        ]
 
     def _notes(self, span: Span) -> list[str]:
         options = self._options

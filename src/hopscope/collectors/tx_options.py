@@ -6,30 +6,28 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from hopscope.bpf.layout import HopRxGroupBy
+from hopscope.bpf.layout import HopGroupBy
 from hopscope.collectors.selection import Selection
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 GROUP_BY: Final = {
-    "interface": HopRxGroupBy.HOP_GROUP_INTERFACE,
-    "netns": HopRxGroupBy.HOP_GROUP_NETNS,
-    "cgroup": HopRxGroupBy.HOP_GROUP_CGROUP,
-    "process": HopRxGroupBy.HOP_GROUP_PROCESS,
+    "interface": HopGroupBy.HOP_GROUP_INTERFACE,
+    "netns": HopGroupBy.HOP_GROUP_NETNS,
+    "cgroup": HopGroupBy.HOP_GROUP_CGROUP,
+    "process": HopGroupBy.HOP_GROUP_PROCESS,
     # Every CPU has its own rows anyway.
-    "cpu": HopRxGroupBy.HOP_GROUP_NONE,
+    "cpu": HopGroupBy.HOP_GROUP_NONE,
 }
 
 
 @dataclass(frozen=True, slots=True)
-class TxOptions:
+class TxOptions(Selection):
     """Everything that ``tx`` can be asked for.
 
     Attributes
     ----------
-    selection
-        Which sockets and senders.
     protocol
         ``tcp`` or ``udp`` alone; ``udp`` stands for all that is not TCP.
     flow_hooks
@@ -50,7 +48,6 @@ class TxOptions:
         Probe point → the only way to use.
     """
 
-    selection: Selection = field(default_factory=Selection)
     protocol: str | None = None
     flow_hooks: bool | None = None
     sample: int = 1
@@ -66,7 +63,7 @@ class TxOptions:
         """Whether sockets that are not selected must run nothing of ours."""
         if self.flow_hooks is not None:
             return self.flow_hooks
-        return bool(self.selection) and self.protocol != "udp" and not self.hops and not self.ways
+        return self.selects and self.protocol != "udp" and not self.hops and not self.ways
 
     @property
     def rows(self) -> int:
