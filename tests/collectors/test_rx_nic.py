@@ -234,6 +234,35 @@ def test_a_nic_that_does_not_stamp_is_refused_with_the_next_step(clock: type[Clo
     assert clock.closed == 1
 
 
+@pytest.mark.root
+def test_a_nic_that_shares_its_clock_with_one_that_is_refused_is_used(
+    lab: Lab, clock: type[Clock], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert clock
+    nics = [nic_of(lab.client, "client0", NONE), nic_of(lab.server, "server0")]
+    monkeypatch.setattr(collector, "find_nics", lambda _: nics)
+    with run(lab) as rx:
+        rx.interval()
+        keys, _ = rx._session.bpf.maps["nic_clocks"].items()
+        assert [row.status for row in rx.plan() if row.point == "rx.nic"] == ["unavailable", "attached"]
+    assert [(int(key["ifindex"]), int(key["netns"])) for key in keys] == [(nics[1].ifindex, lab.server.inode)]
+
+
+@pytest.mark.root
+def test_a_clock_that_races_is_refused_and_the_run_goes_on(
+    lab: Lab, stamping: type[Clock], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first_ns = time.monotonic_ns()
+    monkeypatch.setattr(
+        stamping, "read", lambda _: ClockReading((now_ns := time.monotonic_ns()) + 16 * (now_ns - first_ns), now_ns, 0)
+    )
+    with run(lab) as rx:
+        (row,) = [row for row in rx.plan() if row.point == "rx.nic"]
+        assert row.reason == "its clock runs too fast or too slow, or is being set"
+        assert len(rx._session.bpf.maps["nic_clocks"].items()[0]) == 0
+        assert "rx.nic" not in counts(rx.interval())
+
+
 class Driver:
     """Takes and gives configurations in an interface's place."""
 

@@ -156,21 +156,14 @@ class NicStamps:
         return [self._row(nic) for nic in self._nics]
 
     def start(self, clocks: Map) -> None:
-        """Relate the clocks and tell the kernel side.
-
-        Raises
-        ------
-        KernelError
-            A clock cannot be read.
-        """
+        """Relate the clocks and tell the kernel side."""
         self._map = clocks
         for phc, first in self._first.items():
             time.sleep(max(0.0, _BASE_S + (first.monotonic_ns - time.monotonic_ns()) / 1e9))
-            track = Track(first, self._clocks[phc].read())
-            if track.was_set:
-                self._refuse(phc, KernelError("its clock runs too fast or too slow, or is being set"))
-            else:
-                self._tracks[phc] = track
+            try:
+                self._tracks[phc] = _track(first, self._clocks[phc].read())
+            except KernelError as error:
+                self._refuse(phc, error)
         self._tell()
         self._error_ns = self._largest_error_ns()
 
@@ -241,22 +234,33 @@ class NicStamps:
         return max((track.error_ns for track in self._tracks.values()), default=0)
 
     def _tell(self) -> None:
-        for nic in self._nics:
-            track = self._tracks.get(nic.phc)
-            if track:
-                line = track.relation
-                drift = round(line.drift * _FRACTION)
-                value = (line.reading.device_ns, line.reading.monotonic_ns, drift, track.error_ns)
-                self._map.update(nic.key, np.array(value, HOP_NIC_CLOCK_DTYPE).tobytes())
-            elif self._map.lookup(nic.key):
+        for nic in self.used:
+            track = self._tracks[nic.phc]
+            line = track.relation
+            drift = round(line.drift * _FRACTION)
+            value = (line.reading.device_ns, line.reading.monotonic_ns, drift, track.error_ns)
+            self._map.update(nic.key, np.array(value, HOP_NIC_CLOCK_DTYPE).tobytes())
+        for nic in self._refused:
+            if self._map.lookup(nic.key):
                 self._map.delete(nic.key)
+
+
+def _track(first: ClockReading, second: ClockReading) -> Track:
+    track = Track(first, second)
+    if track.was_set:
+        raise KernelError("its clock runs too fast or too slow, or is being set")
+    return track
 
 
 def _switch_on(nic: Nic, stack: contextlib.ExitStack) -> None:
     """Let a NIC stamp all that it receives, until the stack is closed."""
-    wanted = nic.config._replace(rx_filter=_ALL)
+
+    def switch_on() -> StampConfig:
+        set_stamp_config(nic.now(), nic.config._replace(rx_filter=_ALL))
+        return stamp_config(nic.now())
+
     try:
-        made = _act(nic, lambda: set_stamp_config(nic.now(), wanted))
+        made = _act(nic, switch_on)
     except OSError as error:
         raise KernelError(f"it cannot stamp all that it receives: {error.strerror}") from error
     stack.callback(_put_back, nic, made)
