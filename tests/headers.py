@@ -20,11 +20,12 @@ def assert_values(headers: Iterable[str], values: Mapping[str, int]) -> None:
     The wheel of ziglang brings the headers of a newer kernel along than a distribution has.
     """
     source = [f"#include <{name}.h>" for name in headers]
-    source += [f'_Static_assert({name} == {value}u, "{name}");' for name, value in values.items()]
+    source += [f'_Static_assert({name} == {value}, "{name}");' for name, value in values.items()]
     library = Path(ziglang.__file__).parent / "lib"
     folders = ("x86_64-linux-musl", "generic-musl", "x86_64-linux-any", "any-linux-any")
     search = [
         f"-isystem{folder}" for folder in (library / "include", *(library / "libc/include" / at for at in folders))
     ]
-    command = [sys.executable, "-m", "ziglang", "clang", "-target", "x86_64-linux-musl", "-nostdinc", *search]
+    command = [sys.executable, "-m", "ziglang", "clang", "-target", "x86_64-linux-musl", "-nostdinc", "-D_GNU_SOURCE"]
+    command += search
     subprocess.run([*command, "-xc", "-fsyntax-only", "-"], input="\n".join(source), text=True, check=True)

@@ -27,7 +27,8 @@ from hopscope.collectors.rx_nic import Nic, NicStamps, find_nics
 from hopscope.collectors.rx_options import RxOptions
 from hopscope.errors import KernelError, UsageError
 from hopscope.probes import netns
-from hopscope.probes.nic import StampConfig, TimestampInfo
+from hopscope.probes.nic import TimestampInfo
+from hopscope.timestamping.device import StampConfig
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

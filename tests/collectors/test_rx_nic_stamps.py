@@ -29,7 +29,8 @@ from hopscope.collectors.rx import RxCollector
 from hopscope.collectors.rx_options import RxOptions
 from hopscope.errors import KernelError
 from hopscope.lab import Namespace
-from hopscope.probes.nic import StampConfig, set_stamp_config, stamp_config, timestamp_info
+from hopscope.probes.nic import timestamp_info
+from hopscope.timestamping.device import StampConfig, set_stamp_config, stamp_config
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,7 +16,7 @@ import headers
 from hopscope.errors import KernelError, UsageError
 from hopscope.lab import Namespace
 from hopscope.probes import nic
-from hopscope.probes.nic import StampConfig, TimestampInfo, describe, nic_facts, timestamp_info
+from hopscope.probes.nic import TimestampInfo, describe, nic_facts, timestamp_info
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -192,23 +192,14 @@ def test_bits_that_are_newer_than_this_program_are_kept(monkeypatch: pytest.Monk
 def test_constants_and_layouts_are_those_of_the_kernels_headers() -> None:
     values = {name: 1 << bit for bit, name in enumerate(nic.SOF_TIMESTAMPING)}
     values |= {name: value for names in (nic.HWTSTAMP_TX, nic.HWTSTAMP_FILTER) for value, name in enumerate(names)}
+    values |= {name: getattr(nic, name) for name in ("SIOCETHTOOL", "ETHTOOL_GDRVINFO", "ETHTOOL_GET_TS_INFO")}
     values |= {
-        name: getattr(nic, name)
-        for name in ("SIOCETHTOOL", "SIOCGHWTSTAMP", "SIOCSHWTSTAMP", "ETHTOOL_GDRVINFO", "ETHTOOL_GET_TS_INFO")
-    }
-    values |= {
-        "IFNAMSIZ": nic.IFNAMSIZ,
-        "sizeof(struct ifreq)": nic._IFREQ.size,
         "sizeof(struct ethtool_drvinfo)": nic._DRVINFO.size,
         "sizeof(struct ethtool_ts_info)": nic._TS_INFO.size,
-        "sizeof(struct hwtstamp_config)": nic._HWTSTAMP_CONFIG.size,
-        "offsetof(struct hwtstamp_config, tx_type)": 4,
-        "offsetof(struct hwtstamp_config, rx_filter)": 8,
-        "offsetof(struct ifreq, ifr_data)": 16,
         "offsetof(struct ethtool_drvinfo, driver)": 4,
     }
     values |= {f"offsetof(struct ethtool_ts_info, {name})": getattr(EthtoolTsInfo, name).offset for name in TS_FIELDS}
-    headers.assert_values(("stddef", "net/if", "linux/ethtool", "linux/net_tstamp", "linux/sockios"), values)
+    headers.assert_values(("stddef", "linux/ethtool", "linux/net_tstamp", "linux/sockios"), values)
 
 
 def test_kernel_that_does_not_tell_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -245,25 +236,3 @@ def test_interface_whose_arrivals_are_not_stamped_is_not_ok(monkeypatch: pytest.
     assert fact.value == "software transmit; no hardware clock; driver igc"
     assert not fact.ok
     assert fact.next_step
-
-
-def test_stamping_is_told_and_set_in_the_kernels_layout(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
-
-    def ioctl(interface: str, request: int, argument: bytes) -> bytes:
-        asked.append((interface, request, argument))
-        return bytes.fromhex("00000000 01000000 0c000000")
-
-    monkeypatch.setattr(nic, "_ioctl", ioctl)
-    config = nic.stamp_config("eth9")
-    assert config == StampConfig(flags=0, tx_type=1, rx_filter=12)
-    assert nic.set_stamp_config("eth9", config._replace(rx_filter=1)) == config
-    assert asked == [
-        ("eth9", nic.SIOCGHWTSTAMP, bytes(12)),
-        ("eth9", nic.SIOCSHWTSTAMP, bytes.fromhex("00000000 01000000 01000000")),
-    ]
-
-
-def test_an_interface_without_hardware_does_not_tell_what_it_stamps() -> None:
-    with pytest.raises(OSError, match="not supported"):
-        nic.stamp_config("lo")

@@ -3,10 +3,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from hopscope.timestamping import HwFilter, HwTx, Sof, _abi, device, hardware
+from headers import assert_values
+from hopscope.timestamping import HwFilter, HwTx, Sof, _abi, device
 from hopscope.timestamping.flags import TX_RECORD
 from hopscope.timestamping.tcp_stats import TCP_NLA
-from kernel_headers import assert_as_in
 
 NUMBERS = [
     name
@@ -23,13 +23,14 @@ def test_flags_and_layouts_are_those_of_the_kernels_headers() -> None:
     values |= {name: number for number, name in enumerate(TCP_NLA, start=1)}
     values |= {name: getattr(_abi, name) for name in NUMBERS}
     values |= {
-        "SIOCSHWTSTAMP": hardware.SIOCSHWTSTAMP,
-        "SIOCGHWTSTAMP": hardware.SIOCGHWTSTAMP,
+        "SIOCSHWTSTAMP": device.SIOCSHWTSTAMP,
+        "SIOCGHWTSTAMP": device.SIOCGHWTSTAMP,
         "IFNAMSIZ": device.IFNAMSIZ,
         "sizeof(struct ifreq)": device.IFREQ.size,
         "offsetof(struct ifreq, ifr_data)": 16,
-        "sizeof(struct hwtstamp_config)": hardware.HWTSTAMP_CONFIG.size,
+        "sizeof(struct hwtstamp_config)": device.HWTSTAMP_CONFIG.size,
         "offsetof(struct hwtstamp_config, tx_type)": 4,
+        "offsetof(struct hwtstamp_config, rx_filter)": 8,
         "sizeof(struct so_timestamping)": _abi.SO_TIMESTAMPING.size,
         "sizeof(struct scm_timestamping64)": _abi.SCM_TIMESTAMPING[_abi.SO_TIMESTAMPING_NEW].size,
         "sizeof(struct scm_ts_pktinfo)": _abi.SCM_TS_PKTINFO.size,
@@ -43,7 +44,7 @@ def test_flags_and_layouts_are_those_of_the_kernels_headers() -> None:
     headers = ("asm/socket", "asm/ioctls", "linux/errqueue", "linux/if", "linux/if_packet", "linux/in", "linux/ipv6")
     more = ("linux/net_tstamp", "linux/sock_diag", "linux/sockios", "linux/tcp", "stddef")
     assert len(NUMBERS) >= 18
-    assert_as_in(("sys/time", *headers, *more), values)
+    assert_values(("sys/time", *headers, *more), values)
 
 
 def test_headers_of_messages_are_those_of_the_c_library() -> None:
@@ -52,4 +53,4 @@ def test_headers_of_messages_are_those_of_the_c_library() -> None:
         values[f"offsetof(struct msghdr, msg_{name})"] = getattr(_abi._Msghdr, name).offset
     values["offsetof(struct mmsghdr, msg_len)"] = _abi._Mmsghdr.len.offset
     values |= {name: getattr(_abi, f"_{name}") for name in ("MSG_ERRQUEUE", "MSG_DONTWAIT")}
-    assert_as_in(("sys/socket", "stddef"), values)
+    assert_values(("sys/socket", "stddef"), values)

@@ -15,8 +15,7 @@ import pytest
 
 from hopscope.errors import HopscopeError, KernelError, PrivilegeError, UsageError
 from hopscope.timestamping import HardwareConfig, HwFilter, HwTx, hardware_config, hardware_stamping
-from hopscope.timestamping.device import IFREQ
-from hopscope.timestamping.hardware import HWTSTAMP_CONFIG, SIOCGHWTSTAMP, SIOCSHWTSTAMP
+from hopscope.timestamping.device import HWTSTAMP_CONFIG, IFREQ, SIOCGHWTSTAMP, SIOCSHWTSTAMP
 
 
 class Driver:
@@ -116,7 +115,7 @@ def test_interface_that_is_not_there_is_told(interface: str) -> None:
 def test_the_kernel_refuses_users_without_the_right() -> None:
     script = (
         "from hopscope.timestamping import hardware as h\n"
-        "try: h._config('lo', h.SIOCSHWTSTAMP, h.HardwareConfig(0, 0))\n"
+        "try: h._switched('lo', h.HardwareConfig(0, 0))\n"
         "except h.PrivilegeError as error: print(error)\n"
     )
     assert shutil.which("setpriv")

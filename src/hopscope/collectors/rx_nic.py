@@ -23,7 +23,8 @@ from hopscope.clock.phc import HardwareClock
 from hopscope.clock.relation import Track
 from hopscope.errors import HopscopeError, KernelError
 from hopscope.probes import netns
-from hopscope.probes.nic import HWTSTAMP_FILTER, StampConfig, set_stamp_config, stamp_config, timestamp_info
+from hopscope.probes.nic import HWTSTAMP_FILTER, timestamp_info
+from hopscope.timestamping.device import StampConfig, set_stamp_config, stamp_config
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

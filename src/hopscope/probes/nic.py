@@ -3,24 +3,20 @@
 
 from __future__ import annotations
 
-import array
 import errno
-import fcntl
 import os
 import socket
 import struct
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from hopscope.analysis.snapshot import HostFact
 from hopscope.errors import KernelError, UsageError
+from hopscope.timestamping.device import device_ioctl
+from hopscope.timestamping.flags import HwFilter, HwTx, Sof
 
-# include/uapi/linux/sockios.h, include/uapi/linux/if.h
+# include/uapi/linux/sockios.h
 SIOCETHTOOL: Final = 0x8946
-SIOCSHWTSTAMP: Final = 0x89B0
-SIOCGHWTSTAMP: Final = 0x89B1
-IFNAMSIZ: Final = 16
-_IFREQ: Final = struct.Struct("16sP16x")
 
 # include/uapi/linux/ethtool.h
 ETHTOOL_GDRVINFO: Final = 0x00000003
@@ -28,48 +24,10 @@ ETHTOOL_GET_TS_INFO: Final = 0x00000041
 _DRVINFO: Final = struct.Struct("=I32s160x")
 _TS_INFO: Final = struct.Struct("=IIiI12xI12x")
 
-# include/uapi/linux/net_tstamp.h, each tuple in the order of the bits
-_HWTSTAMP_CONFIG: Final = struct.Struct("=iii")
-SOF_TIMESTAMPING: Final = (
-    "SOF_TIMESTAMPING_TX_HARDWARE",
-    "SOF_TIMESTAMPING_TX_SOFTWARE",
-    "SOF_TIMESTAMPING_RX_HARDWARE",
-    "SOF_TIMESTAMPING_RX_SOFTWARE",
-    "SOF_TIMESTAMPING_SOFTWARE",
-    "SOF_TIMESTAMPING_SYS_HARDWARE",
-    "SOF_TIMESTAMPING_RAW_HARDWARE",
-    "SOF_TIMESTAMPING_OPT_ID",
-    "SOF_TIMESTAMPING_TX_SCHED",
-    "SOF_TIMESTAMPING_TX_ACK",
-    "SOF_TIMESTAMPING_OPT_CMSG",
-    "SOF_TIMESTAMPING_OPT_TSONLY",
-    "SOF_TIMESTAMPING_OPT_STATS",
-    "SOF_TIMESTAMPING_OPT_PKTINFO",
-    "SOF_TIMESTAMPING_OPT_TX_SWHW",
-    "SOF_TIMESTAMPING_BIND_PHC",
-    "SOF_TIMESTAMPING_OPT_ID_TCP",
-    "SOF_TIMESTAMPING_OPT_RX_FILTER",
-    "SOF_TIMESTAMPING_TX_COMPLETION",
-)
-HWTSTAMP_TX: Final = ("HWTSTAMP_TX_OFF", "HWTSTAMP_TX_ON", "HWTSTAMP_TX_ONESTEP_SYNC", "HWTSTAMP_TX_ONESTEP_P2P")
-HWTSTAMP_FILTER: Final = (
-    "HWTSTAMP_FILTER_NONE",
-    "HWTSTAMP_FILTER_ALL",
-    "HWTSTAMP_FILTER_SOME",
-    "HWTSTAMP_FILTER_PTP_V1_L4_EVENT",
-    "HWTSTAMP_FILTER_PTP_V1_L4_SYNC",
-    "HWTSTAMP_FILTER_PTP_V1_L4_DELAY_REQ",
-    "HWTSTAMP_FILTER_PTP_V2_L4_EVENT",
-    "HWTSTAMP_FILTER_PTP_V2_L4_SYNC",
-    "HWTSTAMP_FILTER_PTP_V2_L4_DELAY_REQ",
-    "HWTSTAMP_FILTER_PTP_V2_L2_EVENT",
-    "HWTSTAMP_FILTER_PTP_V2_L2_SYNC",
-    "HWTSTAMP_FILTER_PTP_V2_L2_DELAY_REQ",
-    "HWTSTAMP_FILTER_PTP_V2_EVENT",
-    "HWTSTAMP_FILTER_PTP_V2_SYNC",
-    "HWTSTAMP_FILTER_PTP_V2_DELAY_REQ",
-    "HWTSTAMP_FILTER_NTP_ALL",
-)
+# The names, in the order of the bits
+SOF_TIMESTAMPING: Final = tuple(f"SOF_TIMESTAMPING_{flag.name}" for flag in Sof)
+HWTSTAMP_TX: Final = tuple(f"HWTSTAMP_TX_{kind.name}" for kind in HwTx)
+HWTSTAMP_FILTER: Final = tuple(f"HWTSTAMP_FILTER_{kind.name}" for kind in HwFilter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,36 +58,6 @@ class TimestampInfo:
     rx_filters: list[str]
     tx_types: list[str]
     driver: str
-
-
-class StampConfig(NamedTuple):
-    """What an interface's hardware stamps now (``struct hwtstamp_config``): `rx_filter` is a ``HWTSTAMP_FILTER_*``."""
-
-    flags: int
-    tx_type: int
-    rx_filter: int
-
-
-def stamp_config(interface: str) -> StampConfig:
-    """Return what an interface's hardware stamps at present.
-
-    Raises
-    ------
-    OSError
-        There is no such interface, or its driver does not tell (EOPNOTSUPP).
-    """
-    return StampConfig._make(_HWTSTAMP_CONFIG.unpack(_ioctl(interface, SIOCGHWTSTAMP, bytes(_HWTSTAMP_CONFIG.size))))
-
-
-def set_stamp_config(interface: str, config: StampConfig) -> StampConfig:
-    """Make an interface's hardware stamp so, and return what the driver made of it.
-
-    Raises
-    ------
-    OSError
-        As `stamp_config`; or the driver cannot (ERANGE), or a right is missing.
-    """
-    return StampConfig._make(_HWTSTAMP_CONFIG.unpack(_ioctl(interface, SIOCSHWTSTAMP, _HWTSTAMP_CONFIG.pack(*config))))
 
 
 def timestamp_info(interface: str) -> TimestampInfo:
@@ -230,16 +158,4 @@ def _driver(interface: str) -> str:
 
 
 def _ethtool(interface: str, command: int, size: int) -> bytes:
-    return _ioctl(interface, SIOCETHTOOL, struct.pack("=I", command).ljust(size, b"\0"))
-
-
-def _ioctl(interface: str, request: int, argument: bytes) -> bytes:
-    """Return what the kernel wrote over the argument."""
-    name = os.fsencode(interface)
-    if len(name) >= IFNAMSIZ:
-        # The kernel would cut it off and answer for another interface.
-        raise OSError(errno.ENODEV, os.strerror(errno.ENODEV), interface)
-    data = array.array("B", argument)
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as control:
-        fcntl.ioctl(control, request, _IFREQ.pack(name, data.buffer_info()[0]))
-    return data.tobytes()
+    return device_ioctl(interface, SIOCETHTOOL, struct.pack("=I", command).ljust(size, b"\0"))

@@ -5,21 +5,15 @@ from __future__ import annotations
 
 import contextlib
 import errno as errnos
-import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from hopscope.errors import HopscopeError, KernelError, PrivilegeError, UsageError
-from hopscope.timestamping.device import device_ioctl
+from hopscope.timestamping.device import StampConfig, set_stamp_config, stamp_config
 from hopscope.timestamping.flags import HwFilter, HwTx
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-# include/uapi/linux/sockios.h, net_tstamp.h
-SIOCSHWTSTAMP: Final = 0x89B0
-SIOCGHWTSTAMP: Final = 0x89B1
-HWTSTAMP_CONFIG: Final = struct.Struct("=iii")
+    from collections.abc import Callable, Iterator
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +47,7 @@ def hardware_config(interface: str) -> HardwareConfig:
     KernelError
         It cannot stamp, or its driver does not tell.
     """
-    return _config(interface, SIOCGHWTSTAMP, HardwareConfig(0, 0))
+    return _config(interface, stamp_config)
 
 
 @contextlib.contextmanager
@@ -85,19 +79,23 @@ def hardware_stamping(interface: str, *, tx: HwTx = HwTx.ON, rx: HwFilter = HwFi
         The NIC cannot stamp, or its driver does not tell how it does now, so that it could not be put back.
     """
     before = hardware_config(interface)
-    granted = _config(interface, SIOCSHWTSTAMP, HardwareConfig(tx, rx, before.flags))
+    granted = _switched(interface, HardwareConfig(tx, rx, before.flags))
     try:
         yield granted
     finally:
-        _config(interface, SIOCSHWTSTAMP, before)
+        _switched(interface, before)
 
 
-def _config(interface: str, request: int, config: HardwareConfig) -> HardwareConfig:
+def _switched(interface: str, config: HardwareConfig) -> HardwareConfig:
+    wanted = StampConfig(config.flags, config.tx, config.rx)
+    return _config(interface, lambda name: set_stamp_config(name, wanted))
+
+
+def _config(interface: str, ask: Callable[[str], StampConfig]) -> HardwareConfig:
     try:
-        reply = device_ioctl(interface, request, HWTSTAMP_CONFIG.pack(config.flags, config.tx, config.rx))
+        flags, tx, rx = ask(interface)
     except OSError as error:
         raise _refusal(interface, error) from error
-    flags, tx, rx = HWTSTAMP_CONFIG.unpack(reply)
     return HardwareConfig(HwTx(tx) if tx in set(HwTx) else tx, HwFilter(rx) if rx in set(HwFilter) else rx, flags)
 
 
