@@ -23,6 +23,7 @@ BENCHMARKS: Final = {
     "throughput": "what applications lose while rx runs, and while bpftrace does",
     "reader": "CPU and memory of the process, time to start and to attach",
     "ring": "cost of a record that is read in bulk, and by a callback",
+    "stamps": "cost of SO_TIMESTAMPING to an application, the kernel's and hopscope.timestamping's",
 }
 
 
