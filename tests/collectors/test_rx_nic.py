@@ -89,7 +89,7 @@ def stamping(lab: Lab, clock: type[Clock], monkeypatch: pytest.MonkeyPatch) -> t
 
 def record(rx: RxCollector, samples: int, each_ns: int) -> None:
     """Do as the kernel side does with frames that have a stamp."""
-    rows = rx._rows.reshape(rx._shape)[0, HopRxHop.HOP_RX_NIC, 0:1]
+    rows = rx._series._rows[0, HopRxHop.HOP_RX_NIC, 0:1]
     rows["slots"][0, 100] += samples
     rows["sum_ns"][0] += samples * each_ns
     rows["max_ns"][0] = max(rows["max_ns"][0], each_ns)
