@@ -48,7 +48,9 @@ def test_help_of_rx_has_a_line_a_hop() -> None:
     assert lines[:5] == ["rx.softirq", "rx.napi", "rx.nic", "rx.core", "rx.ip"]
 
 
-@pytest.mark.parametrize("args", [["--help"], ["rx", "--help"], ["demo", "--help"], ["probes", "--help"]])
+@pytest.mark.parametrize(
+    "args", [["--help"], ["rx", "--help"], ["cdf", "--help"], ["demo", "--help"], ["probes", "--help"]]
+)
 def test_help_imports_nothing_heavy(args: list[str]) -> None:
     argv = [sys.executable, "-X", "importtime", "-m", "hopscope", *args]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=TIMEOUT_S, check=True, env=environ())
@@ -88,6 +90,7 @@ def test_the_installed_command_is_the_same() -> None:
         (["rx", "--interval"], "requires an argument"),
         (["demo", "--duration", "nan"], "nan is not a number"),
         (["demo", "more"], "unexpected extra argument"),
+        (["cdf", "tx.ack"], "Missing argument 'FILE...'"),
     ],
 )
 def test_wrong_usage_is_one_sentence_with_the_next_step(args: list[str], said: str) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from hopscope.analysis.cdf import Curve
 from hopscope.analysis.histogram import Histogram
 from hopscope.analysis.snapshot import (
     Discard,
@@ -179,3 +180,14 @@ def golden() -> Callable[[str, str], None]:
         assert text + "\n" == path.read_text(encoding="utf-8")
 
     return check
+
+
+@pytest.fixture
+def curves() -> list[Curve]:
+    """Return a fast run, a slow one, and one that is all slow."""
+    slow = spread(17_000, 60_000, 0.6) + spread(3_000, 3_000_000, 0.4)
+    return [
+        Curve("before.jsonl", spread(20_000, 40_000, 0.5)),
+        Curve("after.jsonl", slow),
+        Curve("third.jsonl", spread(500, 360_000, 0.5)),
+    ]

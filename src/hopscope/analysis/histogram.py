@@ -243,6 +243,29 @@ class Histogram:
         ValueError
             If `q` is not within 0..100.
         """
+        place = self._place(q)
+        if place is None:
+            return None
+        slot, fraction = place
+        return min(_interpolate_ns(slot, fraction, self.max_ns), float(self.max_ns))
+
+    def percentile_bounds(self, q: float) -> tuple[float, float] | None:
+        """Return the durations in ns between which the exact percentile is: those of its bucket, None without samples.
+
+        Raises
+        ------
+        ValueError
+            If `q` is not within 0..100.
+        """
+        place = self._place(q)
+        if place is None:
+            return None
+        slot, _ = place
+        lower_ns = float(lower_bounds_s()[slot]) * _NS_PER_S
+        return lower_ns, min(float(upper_bounds_s()[slot]) * _NS_PER_S, float(self.max_ns))
+
+    def _place(self, q: float) -> tuple[int, float] | None:
+        """Return the slot of a percentile, and which part of the slot's samples do not exceed it; None without any."""
         if not 0 <= q <= 100:
             raise ValueError(f"a percentile is within 0..100, not {q}")
         running = np.cumsum(self.counts)
@@ -252,8 +275,7 @@ class Histogram:
         rank = q / 100 * count
         slot = int(np.searchsorted(running, rank)) if rank > 0 else int(np.argmax(self.counts > 0))
         inside = int(self.counts[slot])
-        fraction = (rank - int(running[slot]) + inside) / inside
-        return min(_interpolate_ns(slot, fraction, self.max_ns), float(self.max_ns))
+        return slot, (rank - int(running[slot]) + inside) / inside
 
     def __add__(self, other: Histogram) -> Histogram:
         """Merge two series: exact."""

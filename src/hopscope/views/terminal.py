@@ -19,7 +19,7 @@ _NEEDED = "µ…→∞▁█▏"
 _ASCII = str.maketrans({"µ": "u", "…": "~", "→": "->", "∞": "inf"})
 _C_LOCALES = {"C", "POSIX"}
 _COERCED = "C.UTF-8"
-_CODES = {"dim": "2", "bold": "1", "warn": "33"}
+_CODES = {"dim": "2", "bold": "1", "warn": "33", "cyan": "36", "yellow": "33", "magenta": "35", "green": "32"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Terminal:
         return "".join(char if char.isprintable() else "?" for char in text)
 
     def paint(self, text: str, look: str) -> str:
-        """Return the text as `dim`, `bold` or `warn`, if there is colour."""
+        """Return the text as `dim`, `bold`, `warn` or in a colour, if there is colour."""
         return f"\x1b[{_CODES[look]}m{text}\x1b[0m" if self.colour and text else text
 
     def fold(self, text: str, indent: int = 2) -> list[str]:
