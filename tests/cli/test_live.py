@@ -87,6 +87,31 @@ def test_one_report_is_its_own_total_but_for_programs() -> None:
         assert collector.looks == looks
 
 
+class Hurried(Output):
+    """An output that cannot wait for the next snapshot."""
+
+    between_s = 0.02
+
+    def between(self) -> None:
+        calls.append("between")
+
+    def show(self, snapshot: Snapshot) -> None:
+        calls.append(snapshot.kind)
+
+
+calls: list[str] = []
+
+
+def test_output_that_cannot_wait_is_called_within_the_interval() -> None:
+    calls.clear()
+    collector = Counting()
+    collector.interval = lambda: collector._snapshot("interval")  # type: ignore[method-assign]
+    assert run(collector, Hurried("table"), interval_s=0.5, duration_s=0.5) == 0
+    assert calls.pop() == "interval"
+    assert len(calls) > 2
+    assert set(calls) == {"between"}
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signal_ends_the_run_with_a_total(number: signal.Signals) -> None:
     child = start("rx", "--interval", 0.2)

@@ -6,12 +6,14 @@ from functools import cache
 from math import exp, log
 from pathlib import Path
 from statistics import NormalDist
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from hopscope.analysis.cdf import Curve
 from hopscope.analysis.histogram import Histogram
+from hopscope.analysis.message import Device, Flow, Message
+from hopscope.analysis.slowest import Slowest
 from hopscope.analysis.snapshot import (
     Discard,
     HopRow,
@@ -191,3 +193,58 @@ def curves() -> list[Curve]:
         Curve("after.jsonl", slow),
         Curve("third.jsonl", spread(500, 360_000, 0.5)),
     ]
+
+
+FLOW_4 = Flow("tcp", "10.77.0.1", 43_210, "10.77.0.2", 12_345, "client", 4_711, "worker")
+FLOW_6 = Flow(
+    "udp", "fd77:1:2:3:4:5:6:7", 5_353, "fd77:ffff:ffff:ffff:ffff:ffff:ffff:fffe", 53, "client", 12, "dns/日本"
+)
+SENT_NS = 3_000_000_000
+OFFSET_NS = STARTED_NS - SENT_NS
+
+
+def message(flow: Flow | None = FLOW_4, **changes: Any) -> Message:  # noqa: ANN401 - whatever Message takes
+    seen: dict[str, Any] = {
+        "flow": flow,
+        "cookie": 4_138,
+        "pid": flow.pid if flow else 99,
+        "len_bytes": 64,
+        "end_byte": 5_568,
+        "entry_ns": SENT_NS,
+        "handed_ns": SENT_NS + 3_100,
+        "sched_ns": SENT_NS + 7_700,
+        "driver_ns": SENT_NS + 10_250,
+        "nic_ns": None,
+        "done_ns": SENT_NS + 110_250,
+        "qdisc_ns": 1_800,
+        "devices": [Device("eth0", 0)],
+        "retransmits": 0,
+        "cause": "none",
+        "slept": False,
+        "datagram": False,
+        "aborted": False,
+    }
+    return Message(**(seen | changes))
+
+
+@pytest.fixture
+def messages() -> list[Message]:
+    """Return one message of each kind."""
+    late = dict.fromkeys(("sched_ns", "driver_ns"), SENT_NS + 812_000_000)
+    unseen = {"driver_ns": None, "done_ns": None, "qdisc_ns": None, "aborted": True}
+    return [
+        message(),
+        message(cause="rwnd", len_bytes=1 << 20, done_ns=SENT_NS + 815_000_000, qdisc_ns=0, **late),
+        message(nic_ns=SENT_NS + 12_000, retransmits=2, done_ns=SENT_NS + 201_000_000, cause="cwnd", slept=True),
+        message(sched_ns=None, driver_ns=None, qdisc_ns=None, retransmits=1),
+        message(entry_ns=None, handed_ns=SENT_NS + 10_000_000, sched_ns=None, **unseen),
+        message(FLOW_6, datagram=True, handed_ns=SENT_NS, done_ns=SENT_NS + 12_000),
+        message(FLOW_6, datagram=True, pid=13, **unseen),
+        message(None, devices=[Device("vxlan0", 0), Device("br0", 1_200), Device("eth0", 1_900)]),
+    ]
+
+
+@pytest.fixture
+def slowest(messages: list[Message]) -> Slowest:
+    done = [each for each in messages if each.total_ns]
+    return Slowest("total", 10, 1_234, 2, sorted(done, key=lambda each: each.total_ns or 0, reverse=True))

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+# What is left of the total when all hops that were seen are taken away.
+UNSEEN: Final = "not seen"
 # What held a message before it left TCP, by the name of the kernel side's cause.
 _CAUSES: Final = {
     "cwnd": "congestion window",
@@ -103,34 +105,47 @@ class Message:
         """From the start to the end; None where one was not seen."""
         return _between(self.start_ns, self.done_ns)
 
+    @property
+    def comm(self) -> str:
+        """Name of the process that sent it; empty where the socket was remembered under another one."""
+        return self.flow.comm if self.flow and self.flow.pid == self.pid else ""
+
     def hops(self) -> dict[str, int | None]:
-        """Return hop → duration in ns; None where an end of it was not seen."""
-        below = _between(self.sched_ns, self.driver_ns)
-        if below is not None and self.qdisc_ns is not None:
-            below = max(below - self.qdisc_ns, 0)
+        """Return hop → duration in ns; None where an end of it was not seen, or the clocks of two CPUs disagree."""
         if self.datagram:
-            driver = _between(self.driver_ns, self.done_ns)
+            below = _less(_between(self.sched_ns, self.done_ns), self.qdisc_ns or 0)
             return {
                 "tx.udp": _between(self.entry_ns, self.sched_ns),
                 "tx.udp_qdisc": self.qdisc_ns,
-                "tx.udp_driver": None if driver is None else driver + (below or 0),
+                "tx.udp_driver": None if self.driver_ns is None else below,
             }
         return {
             "tx.tcp": _between(self.entry_ns, self.handed_ns),
             "tx.sched": _between(self.handed_ns, self.sched_ns),
             "tx.qdisc": self.qdisc_ns,
-            "tx.driver": below,
+            "tx.driver": _less(_between(self.sched_ns, self.driver_ns), self.qdisc_ns or 0),
             "tx.nic": _between(self.driver_ns, self.nic_ns),
             "tx.ack": _between(self.driver_ns, self.done_ns),
         }
 
+    def layers(self) -> dict[str, int]:
+        """Return layer in words → how long it held the message, ns; they add up to the total where that is known.
+
+        What no hop accounts for, because one was not seen, is `UNSEEN`.
+        """
+        hops = self.hops()
+        nic_ns = hops.pop("tx.nic", None)
+        times = {self._layer(hop): duration for hop, duration in hops.items() if duration is not None}
+        after_ns = _less(hops.get("tx.ack"), nic_ns or 0)
+        if nic_ns is not None and after_ns is not None:
+            times |= {"NIC": nic_ns, self._layer("tx.ack"): after_ns}
+        unseen_ns = _less(self.total_ns, sum(times.values()))
+        return times | {UNSEEN: unseen_ns} if unseen_ns else times
+
     def blame(self) -> tuple[str, int] | None:
         """Return the layer that held the message longest, in words, and for how long; None if nothing was seen."""
-        seen = {name: duration for name, duration in self.hops().items() if duration is not None and name != "tx.nic"}
-        if not seen:
-            return None
-        hop = max(seen, key=lambda name: seen[name])
-        return self._layer(hop), seen[hop]
+        times = self.layers()
+        return max(times.items(), key=lambda item: item[1]) if times else None
 
     def _layer(self, hop: str) -> str:
         if hop == "tx.tcp":
@@ -145,8 +160,14 @@ class Message:
 
 
 def _between(start_ns: int | None, end_ns: int | None) -> int | None:
-    return None if start_ns is None or end_ns is None else end_ns - start_ns
+    return None if start_ns is None else _less(end_ns, start_ns)
+
+
+def _less(whole_ns: int | None, part_ns: int) -> int | None:
+    return None if whole_ns is None or whole_ns < part_ns else whole_ns - part_ns
 
 
 def _endpoint(address: str, port: int) -> str:
+    if not port:
+        return "*"  # not connected
     return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"

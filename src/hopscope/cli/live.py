@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TextIO
+from typing import TYPE_CHECKING, ClassVar, Final, TextIO
 
 from hopscope.cli.stop import Stop, stop_on_signal
 from hopscope.errors import UsageError
@@ -22,7 +22,7 @@ from hopscope.views.table import render_table
 from hopscope.views.terminal import Terminal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from hopscope.analysis.snapshot import PlanRow, Snapshot
     from hopscope.collectors.contract import Collector
@@ -30,19 +30,23 @@ if TYPE_CHECKING:
 # The part of an interval in which the kernel measures our programs, and its limit.
 _COST_SHARE: Final = 0.05
 _COST_WINDOW_S: Final = 0.05
-# How often `between` is called.
-_BETWEEN_S: Final = 0.1
 # How long a command may take to end by itself, and when it is asked to.
 _MOMENT_S: Final = 1.0
 _GRACE_S: Final = 5.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Output:
     """How snapshots are printed: ``table``, ``histogram`` or ``json``."""
 
+    # How often `between` is called; None: never.
+    between_s: ClassVar[float | None] = None
+
     style: str
     show_plan: bool = False
+
+    def between(self) -> None:
+        """Print or fetch what cannot wait for the next snapshot."""
 
     def plan(self, rows: Sequence[PlanRow]) -> None:
         """Show how the probe points were attached, if that was asked for. JSON has it in every line."""
@@ -75,14 +79,8 @@ def run(
     interval_s: float,
     duration_s: float | None,
     command: Sequence[str] = (),
-    between: Callable[[], None] | None = None,
 ) -> int:
     """Report at intervals until the time is over, the command ends, or a signal comes; then report the whole.
-
-    Parameters
-    ----------
-    between
-        Called several times a second, and before each report: for what cannot wait that long.
 
     Returns
     -------
@@ -107,10 +105,8 @@ def run(
             window_s = min(interval_s * _COST_SHARE, _COST_WINDOW_S)
             # Asked before the counters are read: a stop that comes later gets a report of its own, or what was seen up
             # to then would be missing.
-            stopped = _wait(stop, tick_s - window_s, between)
+            stopped = _wait(stop, tick_s - window_s, output)
             collector.measure_cost(window_s)
-            if between:
-                between()
             output.show(collector.interval())
             reports += 1
         if output.wants_total(reports):
@@ -119,12 +115,12 @@ def run(
     return 0 if child is None or time_is_over else _as_a_shell_says(child.returncode)
 
 
-def _wait(stop: Stop, until_s: float, between: Callable[[], None] | None) -> bool:
+def _wait(stop: Stop, until_s: float, output: Output) -> bool:
     """Wait until that time of CLOCK_MONOTONIC or until something asks to stop; say whether it did."""
-    while between and until_s - time.monotonic() > _BETWEEN_S:
-        if stop.wait(_BETWEEN_S):
+    while output.between_s and until_s - time.monotonic() > output.between_s:
+        if stop.wait(output.between_s):
             return True
-        between()
+        output.between()
     return stop.wait(max(until_s - time.monotonic(), 0))
 
 

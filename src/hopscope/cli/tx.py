@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import TextIO
+
 import click
 
 from hopscope.cli.seconds import Seconds
@@ -24,6 +26,17 @@ _DAY_S = 86_400
 @click.option("-d", "--duration", type=Seconds(0.1, 365 * _DAY_S), help="Stop after this time.")
 @click.option("--histogram", is_flag=True, help="Full histograms instead of the table.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line and report (docs/tx.md).")
+@click.option("--events", is_flag=True, help="A line a message, with all its hops; the table at the end.")
+@click.option(
+    "--slowest",
+    type=click.IntRange(1, 1000),
+    metavar="N",
+    help="The N slowest messages, and the layers that held them, below each table.",
+)
+@click.option("--cdf", metavar="HOP[,HOP...]", help="Compare the distributions of these hops at the end.")
+@click.option(
+    "--svg", type=click.File("w", encoding="utf-8", lazy=False), metavar="FILE", help="Write --cdf as a picture, too."
+)
 @click.option("--hop", "hops", multiple=True, metavar="HOP", help="Only this hop; may be repeated, as all filters.")
 @click.option("-g", "--group-by", type=click.Choice(_GROUPS), help="A line for each of these.")
 @click.option(
@@ -66,6 +79,10 @@ def command(  # noqa: PLR0913 # one parameter an option
     duration: float | None,
     histogram: bool,
     as_json: bool,
+    events: bool,
+    slowest: int | None,
+    cdf: str | None,
+    svg: TextIO | None,
     hops: tuple[str, ...],
     group_by: str | None,
     max_groups: int,
@@ -105,6 +122,7 @@ def command(  # noqa: PLR0913 # one parameter an option
     """  # noqa: D301 # the backspace tells click to leave the lines as they are
     from hopscope.cli import selection  # noqa: PLC0415 # numpy and libbpf only when they are needed
     from hopscope.cli.live import Output, run  # noqa: PLC0415
+    from hopscope.cli.tx_output import Extras, TxOutput, cdf_hops  # noqa: PLC0415
     from hopscope.collectors.tx import TxCollector  # noqa: PLC0415
     from hopscope.collectors.tx_options import TxOptions  # noqa: PLC0415
     from hopscope.probes.rights import require_rights  # noqa: PLC0415
@@ -112,6 +130,11 @@ def command(  # noqa: PLR0913 # one parameter an option
     require_rights()
     if histogram and as_json:
         raise UsageError("--histogram and --json exclude each other", "The JSON has the full histograms")
+    if cdf and as_json:
+        raise UsageError("--cdf and --json exclude each other", "`hopscope cdf` reads what --json prints")
+    if svg and not cdf:
+        raise UsageError("--svg is a picture of --cdf", "Name its hops: --cdf tx.sched,tx.ack")
+    extras = Extras(events, slowest or 0, cdf_hops(cdf, hops), svg)
     shown = selection.shown(
         {
             "pid": pids,
@@ -132,13 +155,17 @@ def command(  # noqa: PLR0913 # one parameter an option
         addresses=selection.addresses(addresses),
         shown=shown,
         protocol=protocol,
-        flow_hooks=None if hooks is None else hooks == "flow",
+        flow_hooks=hooks == "flow" if hooks else None,
         sample=sample,
         rate=rate or 0,
+        events=events or bool(slowest),
         group_by=group_by,
         max_groups=max_groups,
         hops=hops,
+        compared=extras.cdf,
         ways=selection.ways(ways),
     )
-    output = Output("histogram" if histogram else "json" if as_json else "table", show_plan=show_plan)
-    return run(TxCollector(options), output, interval_s=interval, duration_s=duration, command=command)
+    collector = TxCollector(options)
+    style = "histogram" if histogram else "json" if as_json else "table"
+    output = TxOutput(style, show_plan, collector=collector, extras=extras) if extras else Output(style, show_plan)
+    return run(collector, output, interval_s=interval, duration_s=duration, command=command)

@@ -49,6 +49,11 @@ HOPS: Final = (
     _udp(HopTxHop.HOP_TX_UDP_TOTAL, "tx.udp_total", ("tx.udp_send",), chain=None),
 )
 
+# Those for which flows that are not selected need run nothing.
+FLOW_HOPS: Final = {
+    hop.name for hop in HOPS if hop.protocol == "tcp" and not hop.name.startswith(("tx.tcp", "tx.qdisc"))
+}
+
 MEANINGS: Final = {
     HopTxDiscard.HOP_TX_COALESCED: "its last byte left in a packet that the kernel did not stamp (it was split off)",
     HopTxDiscard.HOP_TX_NO_STAMP: "not seen at the hop before: the device gives no stamp, or its slot was taken",

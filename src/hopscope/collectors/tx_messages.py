@@ -39,7 +39,7 @@ class Messages:
     bpf
         The loaded object, with ``cfg_events`` set.
     qdisc
-        Whether the hook behind the queueing disciplines is attached.
+        Whether the hook behind the queueing disciplines is attached for TCP. For datagrams it always is.
 
     Raises
     ------
@@ -51,7 +51,6 @@ class Messages:
         self._flows_map = bpf.maps["flows"]
         self._qdisc = qdisc
         self._reader = RingReader.per_cpu(bpf.maps["rings"], HOP_TX_EVENT_DTYPE, RING_BYTES)
-        self._flows: dict[int, tuple[Flow, int]] = {}
         self._namespaces: dict[int, Namespace] = {}
         self._devices: dict[tuple[int, int], str] = {}
 
@@ -71,12 +70,27 @@ class Messages:
 
     def decode(self, records: Iterable[np.void]) -> list[Message]:
         """Turn records into messages."""
-        return [self._message(record) for record in records]
+        # Not kept for later calls: the number of a datagram's socket is used again when the socket is gone.
+        flows: dict[int, tuple[Flow | None, int]] = {}
+        messages = []
+        for record in records:
+            cookie = int(record["cookie"])
+            if cookie not in flows:
+                flows[cookie] = self._flow(cookie)
+            messages.append(self._message(record, *flows[cookie]))
+        return messages
 
-    def _message(self, record: np.void) -> Message:
+    def _message(self, record: np.void, flow: Flow | None, netns_inode: int) -> Message:
         flags = int(record["flags"])
         seen = {name: int(record[name]) or None for name in _TIMES}
-        flow, netns_inode = self._flow(int(record["cookie"]))
+        devices = [
+            Device(self._device(netns_inode, int(device["ifindex"])), int(device["after_ns"]))
+            for device in record["device"]
+            if device["ifindex"]
+        ]
+        datagram = bool(flags & HopTxFlags.HOP_TX_DATAGRAM)
+        # Where the driver had it but no device was noted, the packet was lost sight of below TCP.
+        qdisc_seen = (self._qdisc or datagram) and seen["driver_ns"] and devices
         return Message(
             flow=flow,
             cookie=int(record["cookie"]),
@@ -84,28 +98,22 @@ class Messages:
             len_bytes=int(record["len_bytes"]),
             end_byte=int(record["end_byte"]),
             **seen,
-            qdisc_ns=int(record["qdisc_ns"]) if self._qdisc and seen["driver_ns"] else None,
-            devices=[
-                Device(self._device(netns_inode, int(device["ifindex"])), int(device["after_ns"]))
-                for device in record["device"]
-                if device["ifindex"]
-            ],
+            qdisc_ns=int(record["qdisc_ns"]) if qdisc_seen else None,
+            devices=devices,
             retransmits=int(record["retransmits"]),
             cause=HopTxCause(int(record["cause"])).name.removeprefix("HOP_CAUSE_").lower(),
             slept=bool(flags & HopTxFlags.HOP_TX_SLEPT),
-            datagram=bool(flags & HopTxFlags.HOP_TX_DATAGRAM),
+            datagram=datagram,
             aborted=bool(flags & HopTxFlags.HOP_TX_ABORTED),
         )
 
     def _flow(self, cookie: int) -> tuple[Flow | None, int]:
-        """Return whose socket it was, and the inode of its network namespace (0: not known)."""
-        if cookie not in self._flows:
-            raw = self._flows_map.lookup(struct.pack("=Q", cookie))
-            if raw is None:
-                return None, 0
-            record = np.frombuffer(raw, HOP_TX_FLOW_DTYPE)[0]
-            self._flows[cookie] = (self._decoded(record), int(record["netns"]))
-        return self._flows[cookie]
+        """Return whose socket it is, and the inode of its network namespace (0: not known)."""
+        raw = self._flows_map.lookup(struct.pack("=Q", cookie))
+        if raw is None:
+            return None, 0
+        record = np.frombuffer(raw, HOP_TX_FLOW_DTYPE)[0]
+        return self._decoded(record), int(record["netns"])
 
     def _decoded(self, flow: np.void) -> Flow:
         protocol = int(flow["protocol"])

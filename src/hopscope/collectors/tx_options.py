@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from hopscope.bpf.layout import HopGroupBy
 from hopscope.collectors.selection import Selection
+from hopscope.collectors.tx_hops import FLOW_HOPS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -44,6 +45,8 @@ class TxOptions(Selection):
         Groups that get a row of their own.
     hops
         Names of the hops that are wanted; all if empty.
+    compared
+        Names of hops that must be among them.
     ways
         Probe point → the only way to use.
     """
@@ -56,6 +59,7 @@ class TxOptions(Selection):
     group_by: str | None = None
     max_groups: int = 64
     hops: Sequence[str] = ()
+    compared: Sequence[str] = ()
     ways: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -63,7 +67,7 @@ class TxOptions(Selection):
         """Whether sockets that are not selected must run nothing of ours."""
         if self.flow_hooks is not None:
             return self.flow_hooks
-        return self.selects and self.protocol != "udp" and not self.hops and not self.ways
+        return self.selects and self.protocol != "udp" and not self.ways and {*self.hops, *self.compared} <= FLOW_HOPS
 
     @property
     def rows(self) -> int:

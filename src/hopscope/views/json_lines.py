@@ -40,7 +40,7 @@ def to_json(snapshot: Snapshot) -> Json:
     return {
         "schema": f"hopscope.{snapshot.verb}/{VERSION}",
         "kind": snapshot.kind,
-        "time": _iso(snapshot.started_ns),
+        "time": iso(snapshot.started_ns),
         "interval_s": snapshot.duration_s,
         "sampling_1_in": snapshot.sampling_1_in,
         "filters": dict(snapshot.filters),
@@ -162,7 +162,7 @@ def _tenths(value_ns: float | None) -> float | None:
     return None if value_ns is None else round(value_ns, 1)
 
 
-def _iso(clock_ns: int) -> str:
+def iso(clock_ns: int) -> str:
     """Return CLOCK_REALTIME as ISO 8601 in UTC with microseconds."""
     seconds, rest_ns = divmod(clock_ns, 10**9)
     moment = datetime.fromtimestamp(seconds, UTC).replace(microsecond=rest_ns // 1000)

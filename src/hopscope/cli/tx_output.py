@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What ``tx`` prints beside its table: single messages, the slowest ones, and cumulative distributions."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, TextIO
+
+from hopscope.analysis.cdf import Curve
+from hopscope.analysis.histogram import Histogram
+from hopscope.cli.curves import MOST, show_curves
+from hopscope.cli.live import Output
+from hopscope.collectors.hops import named
+from hopscope.collectors.tx_hops import HOPS
+from hopscope.collectors.tx_slowest import SlowestKeeper
+from hopscope.collectors.wall_clock import wall_offset_ns
+from hopscope.errors import UsageError
+from hopscope.views.json_lines import line
+from hopscope.views.message_json import message_to_json, slowest_to_json
+from hopscope.views.messages import TITLES_EVERY, Columns, message_lines, render_slowest, titles
+from hopscope.views.terminal import Terminal
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hopscope.analysis.message import Message
+    from hopscope.analysis.slowest import Slowest
+    from hopscope.analysis.snapshot import Snapshot
+    from hopscope.collectors.tx import TxCollector
+    from hopscope.collectors.tx_messages import Messages
+
+
+@dataclass(frozen=True, slots=True)
+class Extras:
+    """What is wanted beside the table.
+
+    Attributes
+    ----------
+    events
+        A line a message instead of a table an interval.
+    slowest
+        So many of the slowest messages, of each interval and of the run; 0: none.
+    cdf
+        Hops whose distributions are shown at the end.
+    svg
+        Open file for a picture of those.
+    """
+
+    events: bool = False
+    slowest: int = 0
+    cdf: Sequence[str] = ()
+    svg: TextIO | None = None
+
+    def __bool__(self) -> bool:
+        """Whether anything is wanted."""
+        return self.events or bool(self.slowest) or bool(self.cdf)
+
+
+@dataclass
+class TxOutput(Output):
+    """How the results of ``tx`` are printed, with what is wanted beside the table.
+
+    Attributes
+    ----------
+    collector
+        Whose messages are shown; with ``events`` among its options if single messages or the slowest are wanted.
+    extras
+        What is wanted.
+    """
+
+    between_s: ClassVar[float | None] = 0.1
+
+    collector: TxCollector = field(kw_only=True)
+    extras: Extras = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        """Begin with nothing shown."""
+        self._keeper: SlowestKeeper | None = None
+        self._columns = Columns()
+        self._since_titles = TITLES_EVERY
+        self._reports = 0
+
+    def between(self) -> None:
+        """Fetch the messages that came, and print them if that is asked for."""
+        messages = self.collector.messages
+        if messages is None:
+            return
+        records = messages.read()
+        if self.extras.events:
+            self._print_messages(messages.decode(records))
+        if self.extras.slowest:
+            self._kept_by(messages).add(records)
+
+    def show(self, snapshot: Snapshot) -> None:
+        """Print a snapshot, the slowest messages of its time, and at the end the distributions."""
+        self.between()
+        last = snapshot.kind == "total"
+        self._reports += not last
+        # With one interval, it has been the whole; but programs count on a total.
+        again = last and self._reports == 1 and self.style != "json" and not self.extras.events
+        hidden = again or (self.extras.events and not last)
+        slowest = self._slowest(snapshot)
+        # JSON ends with the total.
+        if slowest and not hidden and self.style == "json":
+            document = slowest_to_json(slowest, snapshot.started_ns, snapshot.duration_s, wall_offset_ns())
+            sys.stdout.write(line(document) + "\n")
+        if not hidden:
+            super().show(snapshot)
+        if slowest and not hidden and self.style != "json":
+            self._print(render_slowest(slowest, wall_offset_ns(), _terminal()))
+        if last and self.extras.cdf:
+            curves = [curve for hop in self.extras.cdf for curve in _curves(snapshot, hop)]
+            show_curves(f"hopscope {snapshot.verb}: {', '.join(self.extras.cdf)}", curves, self.extras.svg)
+
+    def wants_total(self, reports: int) -> bool:
+        """As for any output; the distributions and the summary below the messages are of the whole run."""
+        return bool(self.extras.events or self.extras.cdf) or super().wants_total(reports)
+
+    def _kept_by(self, messages: Messages) -> SlowestKeeper:
+        self._keeper = self._keeper or SlowestKeeper(self.extras.slowest, messages.decode)
+        return self._keeper
+
+    def _slowest(self, snapshot: Snapshot) -> Slowest | None:
+        if self._keeper is None:
+            return None
+        return self._keeper.total() if snapshot.kind == "total" else self._keeper.interval()
+
+    def _print_messages(self, messages: Sequence[Message]) -> None:
+        offset_ns = wall_offset_ns()
+        if self.style == "json":
+            lines = [line(message_to_json(message, offset_ns)) for message in messages]
+        else:
+            lines = self._lines(messages, offset_ns, _terminal())
+        sys.stdout.write("".join(f"{each}\n" for each in lines))
+        sys.stdout.flush()
+
+    def _lines(self, messages: Sequence[Message], offset_ns: int, terminal: Terminal) -> list[str]:
+        widths = self._columns.fitting(messages, terminal)
+        if widths != self._columns:
+            self._columns, self._since_titles = widths, TITLES_EVERY
+        lines = []
+        for message in messages:
+            if self._since_titles == TITLES_EVERY:
+                lines += titles(widths, terminal)
+                self._since_titles = 0
+            lines += message_lines(message, offset_ns, widths, terminal)
+            self._since_titles += 1
+        return lines
+
+
+def cdf_hops(text: str | None, hops: Sequence[str]) -> list[str]:
+    """Return the hops named by ``--cdf``.
+
+    Raises
+    ------
+    UsageError
+        There is no such hop, it is not among those that ``--hop`` asks for, or they are too many for a plot.
+    """
+    names = list(dict.fromkeys(text.split(","))) if text else []
+    if names:
+        named(HOPS, names)
+    if len(names) > MOST:
+        raise UsageError(f"At most {MOST} curves fit a plot", "Name fewer hops")
+    for name in names:
+        if hops and name not in hops:
+            raise UsageError(f"{name} is not among the hops of --hop", f"Add --hop {name}")
+    return names
+
+
+def _curves(snapshot: Snapshot, hop: str) -> list[Curve]:
+    """Return the curves of a hop, one a group, those with the most samples first; a hop without any is an empty one."""
+    rows = [row for row in snapshot.hops if row.hop == hop]
+    rows.sort(key=lambda row: -row.histogram.count)
+    curves = [Curve(" ".join([hop, *row.group.values()]), row.histogram) for row in rows]
+    return curves or [Curve(hop, Histogram.empty())]
+
+
+def _terminal() -> Terminal:
+    return Terminal.of(sys.stdout, os.environ)
