@@ -18,7 +18,7 @@ import pytest
 
 import hopscope as package
 from cli.command import HOPSCOPE, TIMEOUT_S, complaint, environ, hopscope, objects, plain
-from hopscope.probes.catalogue import RX
+from hopscope.probes.catalogue import POINTS, RX
 from hopscope.views.terminal import columns
 
 pytestmark = pytest.mark.root
@@ -55,7 +55,7 @@ def test_root_of_a_user_namespace_has_no_rights(verb: list[str]) -> None:
 def test_probes_says_without_rights_what_is_missing() -> None:
     done = hopscope("probes", before=NO_CAPABILITIES)
     assert (done.returncode, done.stderr) == (0, "")
-    assert f"0 of {len(RX)} probe points can be attached" in done.stdout
+    assert f"0 of {len(POINTS)} probe points can be attached" in done.stdout
     assert "CAP_PERFMON" in done.stdout
 
 
