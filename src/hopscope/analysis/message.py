@@ -58,7 +58,7 @@ class Message:
     flow
         None where its record was turned out by those of later sockets.
     cookie
-        The kernel's number of the socket.
+        A number of the flow; of TCP, the kernel's of the socket.
     end_byte
         TCP: where the message ends in what was seen of the stream.
     entry_ns, handed_ns, sched_ns, driver_ns, nic_ns, done_ns

@@ -177,10 +177,11 @@ enum hop_tx_discard {
 	HOP_TX_MERGED = 3,    /* shares its sample with the message before: too many are on the way */
 	HOP_TX_CLOSED = 4,    /* the socket was closed before */
 	HOP_TX_NO_MEMORY = 5, /* no memory for the state of a socket */
-	HOP_TX_DROPPED = 6,   /* freed before it reached the driver */
+	HOP_TX_DROPPED = 6,   /* before the driver had it */
 	HOP_TX_NO_SEND = 7,   /* the entry of its send call was not seen */
 	HOP_TX_UNSTAMPED = 8, /* the send call ended where the kernel does not stamp */
-	HOP_TX_DISCARDS = 9,
+	HOP_TX_SPLIT = 9,     /* cut in pieces below IP, which are packets of their own */
+	HOP_TX_DISCARDS = 10,
 };
 
 /* What a message is waiting for before it leaves TCP. */
@@ -214,7 +215,7 @@ struct hop_tx_device {
 
 /* One message with all its times, 0 where one was not seen. */
 struct hop_tx_event {
-	u64 cookie;   /* of the socket; in hop_tx_flow */
+	u64 cookie;   /* of the flow; in hop_tx_flow */
 	u64 end_byte; /* TCP: where it ends in what was seen of the stream. Datagrams: 0 */
 	u64 entry_ns;
 	u64 handed_ns;

@@ -121,8 +121,20 @@ struct inode {
 	u64 i_ino;
 };
 
+struct file;
+
+struct fdtable {
+	u32 max_fds;
+	struct file **fd;
+};
+
+struct files_struct {
+	struct fdtable *fdt;
+};
+
 struct socket {
 	u32 state;
+	struct file *file;
 };
 
 struct socket_alloc {
@@ -143,6 +155,7 @@ struct sock {
 	struct sk_buff_head sk_receive_queue;
 	u16 sk_protocol;
 	u32 sk_bpf_cb_flags;
+	u8 sk_kern_sock : 1;
 	u32 sk_pacing_status;
 	u64 sk_tsq_flags;
 	struct socket_lock sk_lock;
@@ -204,6 +217,7 @@ struct task_struct {
 	int tgid;
 	char comm[16];
 	u64 nvcsw;
+	struct files_struct *files;
 };
 
 /* The values are looked up in the kernel's BTF. */
@@ -268,8 +282,12 @@ enum { NR_write = 64, NR_writev = 66, NR_sendto = 206, NR_sendmsg = 211, NR_send
 /* Numbers of the kernel's ABI (include/uapi/linux, include/linux/socket.h). */
 enum {
 	AF_INET6 = 10,
+	AF_PACKET = 17,
 	IPPROTO_TCP = 6,
 	IPPROTO_UDP = 17,
+	IPPROTO_DCCP = 33,
+	IPPROTO_SCTP = 132,
+	IPPROTO_UDPLITE = 136,
 	MSG_PEEK = 2,
 	MSG_DONTWAIT = 0x40,
 	MSG_ERRQUEUE = 0x2000,

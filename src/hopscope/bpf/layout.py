@@ -129,7 +129,8 @@ class HopTxDiscard(IntEnum):
     HOP_TX_DROPPED = 6
     HOP_TX_NO_SEND = 7
     HOP_TX_UNSTAMPED = 8
-    HOP_TX_DISCARDS = 9
+    HOP_TX_SPLIT = 9
+    HOP_TX_DISCARDS = 10
 
 
 class HopTxFlags(IntEnum):
@@ -374,7 +375,7 @@ HOP_TX_COUNTERS_DTYPE: Final = np.dtype(
             "lost",
         ],
         "formats": [
-            ("<u8", (171,)),
+            ("<u8", (190,)),
             "<u8",
             "<u8",
             "<u8",
@@ -385,15 +386,15 @@ HOP_TX_COUNTERS_DTYPE: Final = np.dtype(
         ],
         "offsets": [
             0,
-            1368,
-            1376,
-            1384,
-            1392,
-            1400,
-            1408,
-            1416,
+            1520,
+            1528,
+            1536,
+            1544,
+            1552,
+            1560,
+            1568,
         ],
-        "itemsize": 1424,
+        "itemsize": 1576,
     }
 )
 

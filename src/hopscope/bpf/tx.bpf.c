@@ -67,28 +67,28 @@ int tx_tcp_send_kprobe(struct pt_regs *ctx)
 SEC("fentry/udp_sendmsg")
 int tx_udp_send_fentry(u64 *ctx)
 {
-	send_enters();
+	send_enters((void *)ctx[0], 0);
 	return 0;
 }
 
 SEC("fentry/udpv6_sendmsg")
 int tx_udp6_send_fentry(u64 *ctx)
 {
-	send_enters();
+	send_enters((void *)ctx[0], 0);
 	return 0;
 }
 
 SEC("kprobe/udp_sendmsg")
 int tx_udp_send_kprobe(struct pt_regs *ctx)
 {
-	send_enters();
+	send_enters(ARG1(ctx), 0);
 	return 0;
 }
 
 SEC("kprobe/udpv6_sendmsg")
 int tx_udp6_send_kprobe(struct pt_regs *ctx)
 {
-	send_enters();
+	send_enters(ARG1(ctx), 0);
 	return 0;
 }
 
@@ -101,7 +101,7 @@ int tx_send_call_tp(u64 *ctx)
 	case NR_sendmmsg:
 	case NR_write:
 	case NR_writev:
-		send_enters();
+		send_enters(NULL, (u32)(u64)ARG1((struct pt_regs *)ctx[0]));
 	}
 	return 0;
 }
@@ -111,26 +111,47 @@ int tx_send_call_tp(u64 *ctx)
 #define TCP_TIME_WAIT 6
 #define TCP_NEW_SYN_RECV 12
 
+/* It comes from within a driver's function: a further device, stacked below. */
+INLINE void queued_below(struct cpu_state *cpu, struct sk_buff *skb, u64 head)
+{
+	struct pass *pass = cpu->head == head ? pass_find(head) : pass_move(cpu->head, head);
+
+	cpu->head = head;
+	cpu->below = 1;
+	/* The kernel's time stamps tell of TCP themselves. */
+	if (pass && (pass->followed || !cfg_stamped))
+		pass_next(pass, skb->dev->ifindex, bpf_ktime_get_ns());
+}
+
+/* The packet that was at this address before was given back unseen. */
+INLINE void forget_datagram(u64 head)
+{
+	struct pass *pass = pass_find(head);
+
+	if (!pass || !pass->followed)
+		return;
+	pass_replaced(pass);
+	pass_forget(head);
+}
+
 /* A packet comes to a device. */
 SEC("tp_btf/net_dev_queue")
 int tx_queue(u64 *ctx)
 {
 	struct sk_buff *skb = (void *)ctx[0];
+	struct cpu_state *cpu = this_cpu();
 	struct sock *sk = skb->sk;
-	struct pass *pass;
-	u64 head;
+	u64 head = address(skb->head);
 	u8 state;
 
-	if (!sk)
-		return 0;
-	head = address(skb->head);
-	if (this_cpu()->head == head) {
-		/* From within the driver of another device, which is stacked upon this one. */
-		pass = pass_find(head);
-		if (pass)
-			pass_next(pass, skb->dev->ifindex, bpf_ktime_get_ns());
+	if (cpu->depth && (cpu->head == head || *nested_skb(cpu, cpu->depth - 1) == (u64)skb)) {
+		queued_below(cpu, skb, head);
 		return 0;
 	}
+	if (cfg_datagrams)
+		forget_datagram(head);
+	if (!sk)
+		return 0;
 	state = probe_field(sk, __sk_common.skc_state);
 	if (state == TCP_TIME_WAIT || state == TCP_NEW_SYN_RECV) /* not a full socket */
 		return 0;
@@ -159,9 +180,14 @@ int tx_start_xmit(u64 *ctx)
 	cpu = this_cpu();
 	pass->qdisc_ns += now_ns - pass->last_ns;
 	pass->left_ns = now_ns;
+	pass->skb = (u64)skb;
+	if (cpu->head != head)
+		cpu->depth = 0;
 	cpu->head = head;
-	cpu->left_ns = now_ns;
+	cpu->below = 0;
 	cpu->sched_ns = pass->sched_ns;
+	*nested_skb(cpu, cpu->depth) = (u64)skb;
+	cpu->depth++;
 	sk = skb->sk;
 	if (!cfg_stamped && !pass->followed && sk)
 		traced_driver(sk, pass, now_ns);
@@ -181,28 +207,35 @@ INLINE bool is_local(struct net_device *dev)
 	return kind[0] == 'v' && kind[1] == 'e' && kind[2] == 't' && kind[3] == 'h' && !kind[4];
 }
 
+#define NET_XMIT_MASK 0xf /* of what the function returns; only above it the packet was not taken */
+
 /* The driver's function has returned. The packet may be gone: only its device is looked at. */
 SEC("tp_btf/net_dev_xmit")
 int tx_xmit(u64 *ctx)
 {
 	struct cpu_state *cpu = this_cpu();
-	struct pass *pass;
 	u64 head = cpu->head, now_ns;
+	struct pass *pass;
 
-	cpu->head = 0;
-	pass = head ? pass_find(head) : NULL;
+	if (!cpu->depth || *nested_skb(cpu, cpu->depth - 1) != ctx[0])
+		return 0;
+	cpu->depth--;
+	if (!cpu->depth)
+		cpu->head = 0;
+	pass = cpu->below ? NULL : pass_find(head);
 	if (!pass || !pass->followed || pass->done_ns || pass->sched_ns != cpu->sched_ns)
 		return 0;
 	now_ns = bpf_ktime_get_ns();
-	if ((int)ctx[1]) {
+	if ((int)ctx[1] >= NET_XMIT_MASK) {
 		/* Not taken: it goes back into the queue. */
 		pass->last_ns = now_ns;
+		cpu->below = 1;
 		return 0;
 	}
-	datagram_driver(pass, cpu->left_ns, now_ns);
+	datagram_driver(pass, now_ns);
 	/* It is with its receiver, on this host: when that frees it says nothing about the device. */
 	if (is_local((void *)ctx[2]))
-		pass->head = 0;
+		pass_forget(head);
 	return 0;
 }
 

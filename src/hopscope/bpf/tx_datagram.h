@@ -4,24 +4,63 @@
 
 #include "tx_state.h"
 
-/* When a thread entered its last send call. */
+/* The send call that a thread is in, or was in last. */
+struct send_call {
+	u64 entry_ns;
+	u64 sk; /* 0 at the system call, which knows the file alone */
+	u64 fd;
+};
+
+struct {
+	MAP_UINT(type, BPF_MAP_TYPE_LRU_HASH);
+	MAP_UINT(max_entries, 1); /* set before load */
+	MAP_TYPE(key, u64);
+	MAP_TYPE(value, struct send_call);
+} sends SEC(".maps");
+
+/* When a flow's last message was followed, where there is a limit to it. */
 struct {
 	MAP_UINT(type, BPF_MAP_TYPE_LRU_HASH);
 	MAP_UINT(max_entries, 1); /* set before load */
 	MAP_TYPE(key, u64);
 	MAP_TYPE(value, u64);
-} sends SEC(".maps");
+} paced SEC(".maps");
 
-u32 datagrams_skip[HOP_CPUS]; /* to leave out before the next one is followed */
-
-INLINE void send_enters(void)
+INLINE void send_enters(struct sock *sk, u64 fd)
 {
-	u64 thread = bpf_get_current_pid_tgid(), now_ns;
+	struct send_call call = {.sk = (u64)sk, .fd = fd};
+	u64 thread = bpf_get_current_pid_tgid();
 
 	if (!process_wanted())
 		return;
-	now_ns = bpf_ktime_get_ns();
-	bpf_map_update_elem(&sends, &thread, &now_ns, 0);
+	call.entry_ns = bpf_ktime_get_ns();
+	bpf_map_update_elem(&sends, &thread, &call, 0);
+}
+
+/* The file that the running process has open under this number. */
+INLINE struct file *open_file(u64 fd)
+{
+	struct files_struct *files = probe_field(current_task(), files);
+	struct fdtable *table = probe_field(files, fdt);
+	struct file *file = NULL;
+
+	if (fd < probe_field(table, max_fds))
+		bpf_probe_read_kernel(&file, sizeof(file), probe_field(table, fd) + fd);
+	return file;
+}
+
+/* When the call that sends this socket's packet was entered; 0: it is another one's, or none. */
+static __attribute__((noinline)) u64 send_entry(struct sock *sk)
+{
+	u64 thread = bpf_get_current_pid_tgid();
+	struct send_call *call = bpf_map_lookup_elem(&sends, &thread);
+	struct socket *socket = probe_field(sk, sk_socket);
+
+	if (!call)
+		return 0;
+	if (call->sk)
+		return call->sk == (u64)sk ? call->entry_ns : 0;
+	return socket && open_file(call->fd) == probe_field(socket, file) ? call->entry_ns : 0;
 }
 
 /* All but the first piece of a datagram that IP cut. */
@@ -38,77 +77,113 @@ INLINE bool later_fragment(u64 head, u16 network)
 	return next[2] || next[3] & 0xf8;
 }
 
-static __attribute__((noinline)) bool datagram_wanted(struct sk_buff *skb, struct sock *sk, u64 head)
+INLINE bool has_ports(u16 protocol)
 {
-	struct endpoints ends = {};
+	return protocol == IPPROTO_UDP || protocol == IPPROTO_UDPLITE || protocol == IPPROTO_SCTP ||
+	       protocol == IPPROTO_DCCP;
+}
 
+/* From where to where; what a packet socket sends has neither. */
+INLINE void datagram_endpoints(struct sk_buff *skb, struct sock *sk, u64 head, struct endpoints *ends)
+{
+	if (probe_field(sk, __sk_common.skc_family) == AF_PACKET)
+		return;
+	packet_endpoints(head, skb->network_header, skb->transport_header, ends);
+	if (!has_ports(probe_field(sk, sk_protocol)))
+		ends->port[0] = ends->port[1] = 0;
+}
+
+static __attribute__((noinline)) bool datagram_wanted(struct sock *sk, const struct endpoints *ends)
+{
 	if (!process_wanted())
 		return false;
 	if (cfg_namespaces && !namespace_wanted(socket_netns(sk)))
 		return false;
 	if (cfg_cgroups && !cgroup_wanted(socket_cgroup(sk)))
 		return false;
-	if (cfg_ports || cfg_addresses) {
-		packet_endpoints(head, skb->network_header, skb->transport_header, &ends);
-		return port_wanted(&ends) && address_wanted(&ends);
-	}
-	return true;
+	return port_wanted(ends) && address_wanted(ends);
 }
 
-INLINE bool datagram_sampled(void)
+/* Of a flow, not of its socket: an unconnected one sends to anybody. */
+static __attribute__((noinline)) u64 flow_number(struct sock *sk, const struct endpoints *ends)
 {
-	u32 cpu = bpf_get_smp_processor_id();
-	u32 *skip;
+	u64 number = (u64)socket_netns(sk) << 32 | probe_field(sk, sk_protocol);
 
-	if (cfg_sample == 1)
-		return true;
-	opaque(cpu);
-	skip = &datagrams_skip[cpu & (HOP_CPUS - 1)];
-	if (*skip) {
-		(*skip)--;
-		return false;
+	for (u32 end = 0; end < 2; end++) {
+		number = (number ^ ends->port[end]) * 0x9e3779b97f4a7c15ULL;
+		for (u32 word = 0; word < 4; word++)
+			number = (number ^ number >> 32 ^ ends->address[end][word]) * 0x9e3779b97f4a7c15ULL;
 	}
-	*skip = bpf_get_prandom_u32() % (2 * cfg_sample - 1);
+	return number;
+}
+
+INLINE bool datagram_sampled(u64 flow, u64 now_ns)
+{
+	u64 *last_ns;
+
+	if (cfg_sample > 1 && bpf_get_prandom_u32() % cfg_sample)
+		return false;
+	if (!cfg_gap_ns)
+		return true;
+	last_ns = bpf_map_lookup_elem(&paced, &flow);
+	if (last_ns && now_ns - *last_ns < cfg_gap_ns)
+		return false;
+	bpf_map_update_elem(&paced, &flow, &now_ns, 0);
 	return true;
 }
 
-/* Behind the UDP header; of other protocols, behind IP's. */
+/* Behind the UDP header, which tells it of all fragments; of other protocols, behind IP's in this packet. */
 INLINE u32 payload_bytes(struct sk_buff *skb, struct sock *sk, u64 head)
 {
-	u32 data = (u32)(address(skb->data) - head);
-	u32 headers = skb->transport_header - data;
+	u32 data = (u32)(address(skb->data) - head), headers = skb->transport_header - data;
+	u16 protocol = probe_field(sk, sk_protocol);
+	u8 length[2] = {};
 
-	return skb->len - headers - (probe_field(sk, sk_protocol) == IPPROTO_UDP ? 8 : 0);
+	if (probe_field(sk, __sk_common.skc_family) == AF_PACKET)
+		return skb->len;
+	if (protocol == IPPROTO_UDPLITE)
+		return skb->len - headers - 8;
+	if (protocol != IPPROTO_UDP)
+		return skb->len - headers;
+	bpf_probe_read_kernel(length, sizeof(length), (void *)(head + skb->transport_header + 4));
+	return (length[0] << 8 | length[1]) - 8;
 }
 
-/* A datagram comes to its first device. */
+/* A datagram comes to its first device. The kernel's own sockets (ICMP, neighbour discovery) are in no send call. */
 INLINE void datagram_leaves(struct sk_buff *skb, struct sock *sk, u64 head)
 {
+	bool fragments = probe_field(sk, __sk_common.skc_family) != AF_PACKET;
 	struct hop_tx_counters *counter = count();
-	u64 thread = bpf_get_current_pid_tgid(), now_ns, *entered;
+	struct endpoints ends = {};
 	struct pass *pass;
+	u64 now_ns, flow = 0;
 
-	if (!counter || later_fragment(head, skb->network_header) || !datagram_wanted(skb, sk, head))
+	if (!counter || probe_bits(sk, sk_kern_sock) || (fragments && later_fragment(head, skb->network_header)))
+		return;
+	if (cfg_ports || cfg_addresses || cfg_gap_ns || cfg_events)
+		datagram_endpoints(skb, sk, head, &ends);
+	if (!datagram_wanted(sk, &ends))
 		return;
 	atomic_add(&counter->messages, 1);
-	if (!datagram_sampled())
+	now_ns = bpf_ktime_get_ns();
+	if (cfg_gap_ns || cfg_events)
+		flow = flow_number(sk, &ends);
+	if (!datagram_sampled(flow, now_ns))
 		return;
 	atomic_add(&counter->sampled, 1);
-	now_ns = bpf_ktime_get_ns();
 	pass = pass_new(head, skb->dev->ifindex, now_ns);
-	pass->group = sender_group(sk);
+	pass->skb = (u64)skb;
+	pass->group = group_of(sk, skb->dev);
 	pass->pid = current_pid();
 	pass->len_bytes = payload_bytes(skb, sk, head);
-	pass->cookie = (u64)sk;
-	entered = bpf_map_lookup_elem(&sends, &thread);
-	if (entered) {
-		pass->entry_ns = *entered;
+	pass->cookie = flow;
+	pass->entry_ns = send_entry(sk);
+	if (pass->entry_ns)
 		record(HOP_TX_UDP, pass->group, pass->entry_ns, now_ns);
-	} else {
+	else
 		discard(HOP_TX_UDP, HOP_TX_NO_SEND);
-	}
 	if (cfg_events)
-		flow_remember(pass->cookie, sk);
+		flow_note(flow, sk, &ends);
 	pass->followed = 1;
 }
 
@@ -133,7 +208,7 @@ static __attribute__((noinline)) void datagram_event(struct pass *pass, u32 flag
 }
 
 /* The driver's function has returned, and took it. */
-static __attribute__((noinline)) void datagram_driver(struct pass *pass, u64 left_ns, u64 now_ns)
+static __attribute__((noinline)) void datagram_driver(struct pass *pass, u64 now_ns)
 {
 	struct hop_tx_counters *counter = count();
 
@@ -150,27 +225,24 @@ static __attribute__((noinline)) void datagram_driver(struct pass *pass, u64 lef
 		datagram_event(pass, 0);
 }
 
-INLINE bool last_holder(struct sk_buff *skb)
-{
-	struct skb_shared_info *info = (void *)(address(skb->head) + skb->end);
-
-	return (probe_field(info, dataref.counter) & 0xffff) == 1;
-}
-
-/* The memory of a packet is given back: the device is done with it, or it was dropped on the way. */
+/* The packet is given back: the device is done with it, or it was dropped on the way. Taps have packets of their own. */
 INLINE void datagram_freed(struct sk_buff *skb, bool dropped)
 {
-	struct pass *pass = pass_find(address(skb->head));
+	u64 head = address(skb->head), now_ns = bpf_ktime_get_ns();
+	struct pass *pass = pass_find(head);
+	u32 reason = dropped ? HOP_TX_DROPPED : HOP_TX_SPLIT;
 
-	if (!pass || !pass->followed || !last_holder(skb))
+	if (!pass || !pass->followed || pass->skb != (u64)skb)
 		return;
-	if (pass->done_ns) {
-		record(HOP_TX_UDP_FREE, pass->group, pass->done_ns, bpf_ktime_get_ns());
-	} else if (dropped) {
-		discard(HOP_TX_UDP_DRIVER, HOP_TX_DROPPED);
-		discard(HOP_TX_UDP_TOTAL, HOP_TX_DROPPED);
+	/* The device may be done before its driver's function has returned. */
+	if (!pass->done_ns && pass->left_ns && !dropped)
+		datagram_driver(pass, now_ns);
+	if (!pass->done_ns) {
+		datagram_missed(reason);
 		if (cfg_events)
 			datagram_event(pass, HOP_TX_ABORTED);
+	} else if (!skb->skb_iif) { /* else a receiver on this host has it: that says nothing about the device */
+		record(HOP_TX_UDP_FREE, pass->group, pass->done_ns, now_ns);
 	}
-	pass->head = 0;
+	pass_forget(head);
 }

@@ -75,11 +75,13 @@ INLINE void emit(const struct hop_tx_event *event)
 
 /* ---- a packet below TCP and UDP ----
  *
- * Known by the address of its data (skb->head), which clones share. Two packets that meet in a slot: the later one has
- * it, and the earlier one is told by the address.
+ * Known by the address of its data (skb->head), which clones share. In a set of places that the address leads to, the
+ * packet that came first gives way.
  */
+#define PASS_WAYS 4
+
 struct pass {
-	u64 head;
+	u64 skb;      /* datagram: what the last device got */
 	u64 entry_ns; /* the send call was entered; 0: not seen */
 	u64 sched_ns; /* it came to the first device */
 	u64 last_ns;  /* to the last one */
@@ -98,29 +100,87 @@ struct pass {
 	struct hop_tx_device device[HOP_DEVICES];
 };
 
-struct pass passes[HOP_PASSES] SEC(".bss.passes");
+struct pass_set {
+	u64 head[PASS_WAYS];
+	struct pass pass[PASS_WAYS];
+};
 
-INLINE struct pass *pass_slot(u64 head)
+struct pass_set pass_sets[HOP_PASSES / PASS_WAYS] SEC(".bss.passes");
+
+INLINE struct pass_set *pass_set(u64 head)
 {
 	u64 index = (head * 0x9e3779b97f4a7c15ULL) >> 48;
 
 	opaque(index);
-	return &passes[index & (HOP_PASSES - 1)];
+	return &pass_sets[index & (HOP_PASSES / PASS_WAYS - 1)];
 }
 
 INLINE struct pass *pass_find(u64 head)
 {
-	struct pass *pass = pass_slot(head);
+	struct pass_set *set = pass_set(head);
 
-	return pass->head == head ? pass : NULL;
+#pragma unroll
+	for (u32 i = 0; i < PASS_WAYS; i++)
+		if (set->head[i] == head)
+			return &set->pass[i];
+	return NULL;
+}
+
+INLINE void pass_forget(u64 head)
+{
+	struct pass_set *set = pass_set(head);
+
+#pragma unroll
+	for (u32 i = 0; i < PASS_WAYS; i++)
+		if (set->head[i] == head)
+			set->head[i] = 0;
+}
+
+/* A datagram that was followed has no times below IP. */
+INLINE void datagram_missed(u32 reason)
+{
+	discard(HOP_TX_UDP_QDISC, reason);
+	discard(HOP_TX_UDP_DRIVER, reason);
+	discard(HOP_TX_UDP_TOTAL, reason);
+}
+
+/* What was at a place that another packet takes now. */
+INLINE void pass_replaced(const struct pass *pass)
+{
+	if (pass->followed && !pass->done_ns)
+		datagram_missed(HOP_TX_NO_STAMP);
+}
+
+/* A place for a packet: one that is free, or that of the oldest packet. Its address is set once it is filled in. */
+static __attribute__((noinline)) u32 pass_place(struct pass_set *set, u64 head)
+{
+	u64 oldest_ns = ~0ULL;
+	u32 place = 0;
+
+#pragma unroll
+	for (u32 i = 0; i < PASS_WAYS; i++) {
+		u64 age_ns = set->head[i] ? set->pass[i].sched_ns : 0;
+
+		if (set->head[i] == head)
+			return i;
+		if (age_ns < oldest_ns) {
+			oldest_ns = age_ns;
+			place = i;
+		}
+	}
+	return place;
 }
 
 /* A packet that comes to its first device. */
 INLINE struct pass *pass_new(u64 head, u32 ifindex, u64 now_ns)
 {
-	struct pass *pass = pass_slot(head);
+	struct pass_set *set = pass_set(head);
+	u32 place = pass_place(set, head) & (PASS_WAYS - 1);
+	struct pass *pass = &set->pass[place];
 
-	pass->head = 0;
+	if (set->head[place])
+		pass_replaced(pass);
+	set->head[place] = 0;
 	barrier();
 	pass->sched_ns = pass->last_ns = now_ns;
 	pass->entry_ns = pass->qdisc_ns = pass->left_ns = pass->done_ns = 0;
@@ -129,7 +189,7 @@ INLINE struct pass *pass_new(u64 head, u32 ifindex, u64 now_ns)
 	pass->device[0].ifindex = ifindex;
 	pass->device[0].after_ns = 0;
 	barrier();
-	pass->head = head;
+	set->head[place] = head;
 	return pass;
 }
 
@@ -148,12 +208,32 @@ INLINE void pass_next(struct pass *pass, u32 ifindex, u64 now_ns)
 	pass->devices = number + 1;
 }
 
-/* ---- a CPU ---- */
+/* A device on the way gave it new memory. */
+INLINE struct pass *pass_move(u64 from, u64 to)
+{
+	struct pass *old = pass_find(from), *pass;
+
+	if (!old)
+		return NULL;
+	pass = pass_new(to, 0, old->sched_ns);
+	*pass = *old;
+	pass_forget(from);
+	return pass;
+}
+
+/* ---- a CPU ----
+ *
+ * A driver's function may hand its packet to a further device before it returns, and that one to the next. Nothing else
+ * is sent on the CPU meanwhile, but what these devices send for themselves (ARP).
+ */
+#define NESTED 8 /* more than XMIT_RECURSION_LIMIT of the kernel lets happen, a power of two */
 
 struct cpu_state {
-	u64 head; /* of the packet that a driver's function has in hand */
-	u64 left_ns;
+	u64 head; /* of the packet that drivers' functions have in hand */
 	u64 sched_ns;
+	u32 depth; /* so many of them, */
+	u32 below; /* the innermost of which has passed it on */
+	u64 skb[NESTED];
 } __attribute__((aligned(64)));
 
 struct cpu_state cpu_states[HOP_CPUS];
@@ -164,6 +244,12 @@ INLINE struct cpu_state *this_cpu(void)
 
 	opaque(cpu);
 	return &cpu_states[cpu & (HOP_CPUS - 1)];
+}
+
+INLINE u64 *nested_skb(struct cpu_state *cpu, u32 depth)
+{
+	opaque(depth);
+	return &cpu->skb[depth & (NESTED - 1)];
 }
 
 /* ---- who sends ---- */
@@ -184,38 +270,40 @@ static __attribute__((noinline)) bool socket_wanted(struct sock *sk)
 	return true;
 }
 
-/* The group of a message of this socket that the running process sends. */
-static __attribute__((noinline)) u32 sender_group(struct sock *sk)
+/* The group of a message of this socket that the running process sends to this device. */
+static __attribute__((noinline)) u32 group_of(struct sock *sk, struct net_device *dev)
 {
-	struct dst_entry *dst;
-	struct net_device *dev;
-
 	if (cfg_group_by == HOP_GROUP_PROCESS)
 		return group_find(current_pid(), 0, &current_task()->comm);
 	if (cfg_group_by == HOP_GROUP_CGROUP)
 		return group_find(cgroup_id(socket_cgroup(sk)), 0, NULL);
 	if (cfg_group_by == HOP_GROUP_NETNS)
 		return group_find(0, socket_netns(sk), NULL);
-	if (cfg_group_by == HOP_GROUP_INTERFACE) {
-		dst = probe_field(sk, sk_dst_cache);
-		dev = dst ? probe_field(dst, dev) : NULL;
+	if (cfg_group_by == HOP_GROUP_INTERFACE)
 		return dev ? group_find(probe_field(dev, ifindex), socket_netns(sk), &dev->name) : 0;
-	}
 	return 0;
 }
 
-/* Remember whose socket it is, for those who show single messages. */
-static __attribute__((noinline)) void flow_remember(u64 cookie, struct sock *sk)
+/* The same where the device is not known yet: where the socket's last packet went. */
+INLINE u32 sender_group(struct sock *sk)
+{
+	struct dst_entry *dst = cfg_group_by == HOP_GROUP_INTERFACE ? probe_field(sk, sk_dst_cache) : NULL;
+
+	return group_of(sk, dst ? probe_field(dst, dev) : NULL);
+}
+
+/* Remember whose flow it is, for those who show single messages. */
+static __attribute__((noinline)) void flow_note(u64 cookie, struct sock *sk, const struct endpoints *ends)
 {
 	struct task_struct *task = current_task();
-	struct endpoints ends = {};
 	struct hop_tx_flow flow = {};
 
-	socket_endpoints(sk, &ends);
-	__builtin_memcpy(flow.local, ends.address[0], sizeof(flow.local));
-	__builtin_memcpy(flow.peer, ends.address[1], sizeof(flow.peer));
-	flow.local_port = probe_field(sk, __sk_common.skc_num);
-	flow.peer_port = ends.port[1];
+	if (bpf_map_lookup_elem(&flows, &cookie))
+		return;
+	__builtin_memcpy(flow.local, ends->address[0], sizeof(flow.local));
+	__builtin_memcpy(flow.peer, ends->address[1], sizeof(flow.peer));
+	flow.local_port = __builtin_bswap16(ends->port[0]);
+	flow.peer_port = ends->port[1];
 	flow.netns = socket_netns(sk);
 	flow.cgroup = cgroup_id(socket_cgroup(sk));
 	flow.family = probe_field(sk, __sk_common.skc_family);
@@ -223,4 +311,12 @@ static __attribute__((noinline)) void flow_remember(u64 cookie, struct sock *sk)
 	flow.pid = probe_field(task, tgid);
 	bpf_probe_read_kernel(flow.comm, sizeof(flow.comm), &task->comm);
 	bpf_map_update_elem(&flows, &cookie, &flow, 0);
+}
+
+INLINE void flow_remember(u64 cookie, struct sock *sk)
+{
+	struct endpoints ends = {};
+
+	socket_endpoints(sk, &ends);
+	flow_note(cookie, sk, &ends);
 }

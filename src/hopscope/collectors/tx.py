@@ -43,6 +43,8 @@ _CLOCK_MONOTONIC_COARSE: Final = 6
 # Sockets that exist at the start, and threads that are in a send call.
 _INODES: Final = 65536
 _SENDS: Final = 16384
+# Flows of datagrams, where their rate is limited.
+_FLOWS_PACED: Final = 65536
 _TRACED_SOCKETS: Final = 1024
 # Which of them exist where TCP is stamped by the kernel, and where it is traced.
 _STAMPED_ONLY: Final = ("tx.tcp", "tx.sockets", "tx.driver", "tx.nic")
@@ -72,13 +74,10 @@ class TxCollector:
 
     def __init__(self, options: TxOptions) -> None:
         self._options = options
-        self._hops = _wanted_hops(options)
         self._resolver = Resolver()
-        self._stamped = not _forces_tracing(options)
-        self._plan = self._new_plan()
-        if self._stamped and not self._plan.chosen(POINTS["tx.tcp"]) and self._wants("tcp"):
-            self._stamped = False
-            self._plan = self._new_plan()
+        self._choose(stamped=not _forces_tracing(options))
+        if self._lacks_stamps():
+            self._choose(stamped=False)
         self._labels = Labels(options.group_by or "")
 
     def __enter__(self) -> Self:
@@ -119,6 +118,20 @@ class TxCollector:
 
     # ---- what is attached ----
 
+    def _choose(self, *, stamped: bool) -> None:
+        """Decide on hops and hooks, with the kernel's time stamps or without."""
+        if not stamped and self._options.flow_hooks:
+            raise KernelError(
+                "Without BPF time stamps (Linux 6.15) hooks of ours run for every flow", "Leave out --hooks flow"
+            )
+        self._stamped = stamped
+        self._flow_hooks = stamped and self._options.only_flow_hooks
+        self._hops = _wanted_hops(self._options, flow_hooks=self._flow_hooks)
+        self._plan = self._new_plan()
+
+    def _lacks_stamps(self) -> bool:
+        return self._stamped and self._wants("tcp") and not self._plan.chosen(POINTS["tx.tcp"])
+
     def _wants(self, protocol: str) -> bool:
         return any(hop.protocol == protocol for hop in self._hops)
 
@@ -127,11 +140,11 @@ class TxCollector:
         if not self._stamped:
             names = [name for name in names if name not in _STAMPED_ONLY]
         names += [name for name in _UDP_POINTS if self._wants("udp")]
-        if self._options.only_flow_hooks and self._stamped:
+        if self._flow_hooks:
             names = [name for name in names if name not in _HOST_POINTS]
         needed = {point for hop in self._hops for point in (*hop.starts, hop.ends, *hop.also)}
-        # The ACK ends a message, whichever hops are wanted; so does the driver a datagram.
-        needed |= {"tx.ack", "tx.sockets", "tx.udp", "tx.udp_qdisc", "tx.udp_driver"}
+        # The ACK ends a message, whichever hops are wanted; so does the driver a datagram, or a drop.
+        needed |= {"tx.ack", "tx.sockets", "tx.udp", "tx.udp_qdisc", "tx.udp_driver", "tx.udp_free"}
         forced = dict(self._options.ways)
         if not self._stamped and self._wants("tcp"):
             forced |= {name: way for name, way in _TRACE_WAYS.items() if name not in forced}
@@ -140,10 +153,9 @@ class TxCollector:
     def _started(self) -> Session:
         """Load and attach; where the kernel refuses its time stamps only in the act, trace instead."""
         session = Session("tx", self._plan, self._configure)
-        if self._stamped and self._wants("tcp") and not self._plan.chosen(POINTS["tx.tcp"]):
+        if self._lacks_stamps():
             session.close()
-            self._stamped = False
-            self._plan = self._new_plan()
+            self._choose(stamped=False)
             return Session("tx", self._plan, self._configure)
         return session
 
@@ -167,6 +179,7 @@ class TxCollector:
         bpf.maps["flows"].set_max_entries(FLOWS if options.events else 1)
         bpf.maps["inodes"].set_max_entries(_INODES)
         bpf.maps["sends"].set_max_entries(_SENDS)
+        bpf.maps["paced"].set_max_entries(_FLOWS_PACED if options.rate else 1)
         bpf.maps["traced_states"].set_max_entries(1 if self._stamped else _TRACED_SOCKETS)
 
     def _has(self, name: str) -> bool:
@@ -242,7 +255,7 @@ class TxCollector:
         notes = []
         if self._wants("tcp") and not self._stamped:
             notes.append("TCP is traced: this kernel has no BPF time stamps, or another way is forced")
-        if options.only_flow_hooks and self._stamped and self._wants("udp"):
+        if self._flow_hooks:
             notes.append(
                 "only the selected TCP flows run hooks of ours: no send call, qdisc or datagrams (--hooks host)"
             )
@@ -258,9 +271,9 @@ class TxCollector:
         return notes
 
 
-def _wanted_hops(options: TxOptions) -> list[Hop]:
+def _wanted_hops(options: TxOptions, *, flow_hooks: bool) -> list[Hop]:
     wanted = [hop for hop in named(HOPS, options.hops) if options.protocol in {None, hop.protocol}]
-    if options.only_flow_hooks:
+    if flow_hooks:
         wanted = [hop for hop in wanted if hop.protocol == "tcp"]
     if not wanted:
         raise UsageError("No hop is left with these options", "Leave out a filter, or ask for more hops")

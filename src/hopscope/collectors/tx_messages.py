@@ -82,13 +82,13 @@ class Messages:
 
     def _message(self, record: np.void, flow: Flow | None, netns_inode: int) -> Message:
         flags = int(record["flags"])
+        datagram = bool(flags & HopTxFlags.HOP_TX_DATAGRAM)
         seen = {name: int(record[name]) or None for name in _TIMES}
         devices = [
             Device(self._device(netns_inode, int(device["ifindex"])), int(device["after_ns"]))
             for device in record["device"]
             if device["ifindex"]
         ]
-        datagram = bool(flags & HopTxFlags.HOP_TX_DATAGRAM)
         # Where the driver had it but no device was noted, the packet was lost sight of below TCP.
         qdisc_seen = (self._qdisc or datagram) and seen["driver_ns"] and devices
         return Message(

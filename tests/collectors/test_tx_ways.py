@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every way to attach a point of ``tx`` gives the same counts; each is forced in turn, where this kernel grants it.
+
+`make vmtest` runs this on kernels that grant what the one at hand does not.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from collectors.measure import counts, ping, tcp_pair, udp_pair, way
+from collectors.tx_measure import UDP_HOPS, assert_seen, run_tx, total_when
+from hopscope.probes.catalogue_tx import TX
+from hopscope.probes.grants import GRANTED
+from hopscope.probes.resolve import Resolver
+
+if TYPE_CHECKING:
+    from hopscope.lab import Lab
+    from hopscope.probes.point import Way
+
+pytestmark = pytest.mark.root
+WAYS = [pytest.param(point.name, each, id=f"{point.name}={each.name}") for point in TX for each in point.ways]
+STAMPED_HOPS = ("tx.tcp", "tx.sched", "tx.qdisc", "tx.driver", "tx.ack", "tx.total")
+TRACED_HOPS = ("tx.sched", "tx.qdisc", "tx.ack", "tx.total")
+_MESSAGES = 23
+_DATAGRAMS = 101
+
+
+@pytest.fixture(scope="module")
+def resolver() -> Resolver:
+    return Resolver()
+
+
+@pytest.mark.parametrize("path_name", ["veth-4", "veth-6"])
+@pytest.mark.parametrize(("point", "wanted"), WAYS)
+def test_each_way_counts_the_same(lab: Lab, resolver: Resolver, point: str, wanted: Way, path_name: str) -> None:
+    verdict = resolver.judge(wanted)
+    if verdict != GRANTED:
+        pytest.skip(f"{point} by {wanted.name}: {verdict.reason}")
+    path = way(lab, path_name)
+    with (
+        run_tx(lab, ways={point: wanted.name}) as tx,
+        udp_pair(path) as udp,
+        tcp_pair(path) as (sender, receiver),
+    ):
+        assert ping(*udp, _DATAGRAMS) == _DATAGRAMS
+        assert ping(sender, receiver, _MESSAGES) == _MESSAGES
+        snapshot = total_when(tx, "tx.total", _MESSAGES)
+    attached = {row.point: row.way for row in snapshot.plan if row.status == "attached"}
+    assert attached[point] == wanted.name
+    assert_seen(snapshot, UDP_HOPS, _DATAGRAMS)
+    assert_seen(snapshot, STAMPED_HOPS if "tx.driver" in counts(snapshot) else TRACED_HOPS, _MESSAGES)
