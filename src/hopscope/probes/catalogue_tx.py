@@ -34,7 +34,7 @@ TX: Final = (
     Point(
         "tx.sockets",
         "TCP sockets that exist at the start are switched on, and at the end off",
-        (Way("iter", ("tcp",), ("tx_switch_on", "tx_switch_off")),),
+        (Way("iter", ("tcp",), ("tx_switch_on", "tx_switch_off"), kfuncs=_STAMPS),),
     ),
     Point(
         "tx.sched",
@@ -45,6 +45,7 @@ TX: Final = (
                 "tp_btf",
                 ("net_dev_queue",),
                 ("tx_queue",),
+                helpers=("tx_xmit",),
                 differs="every packet of the host runs it; a message begins at its send call, as hand-over is not "
                 "seen; at most 1,024 sockets at once",
             ),
