@@ -18,7 +18,7 @@ import pytest
 
 import hopscope as package
 from cli.command import HOPSCOPE, TIMEOUT_S, complaint, environ, hopscope, objects, plain
-from hopscope.probes.catalogue import POINTS, RX
+from hopscope.probes.catalogue import POINTS
 from hopscope.views.terminal import columns
 
 pytestmark = pytest.mark.root

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from collectors.measure import TIMEOUT_S, Way, all_discarded, counts, ping, udp_pair
-from hopscope.collectors.selection import Selection
 from hopscope.collectors.tx import TxCollector
 from hopscope.collectors.tx_options import TxOptions
 
@@ -22,14 +21,13 @@ if TYPE_CHECKING:
     from hopscope.lab import Lab, Namespace
 
 UDP_HOPS = ("tx.udp", "tx.udp_qdisc", "tx.udp_driver", "tx.udp_total")
-_SELECTION = ("namespaces", "cgroups", "pids", "comms", "ports", "addresses")
 
 
-def run_tx(lab: Lab, **options: Any) -> TxCollector:  # noqa: ANN401 - whatever Selection and TxOptions take
+def run_tx(lab: Lab, **options: Any) -> TxCollector:  # noqa: ANN401 - whatever TxOptions takes
     """Return a collector that sees the lab and nothing else of this machine, by the hooks of all hops."""
-    chosen = {name: options.pop(name) for name in _SELECTION if name in options}
-    selection = Selection(**{"namespaces": [lab.client.inode, lab.server.inode], **chosen})
-    return TxCollector(TxOptions(selection=selection, **{"flow_hooks": False, **options}))
+    return TxCollector(
+        TxOptions(**{"namespaces": [lab.client.inode, lab.server.inode], "flow_hooks": False, **options})
+    )
 
 
 def run_udp(lab: Lab, **options: Any) -> TxCollector:  # noqa: ANN401 - as above
