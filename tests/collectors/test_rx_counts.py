@@ -27,7 +27,7 @@ from collectors.measure import (
     way,
 )
 from hopscope.lab import Lab, Workload
-from hopscope.lab.senders import _Iovec, _Mmsghdr
+from hopscope.lab._libc import Iovec, Mmsghdr
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -144,8 +144,8 @@ def recv_truncated(sock: socket.socket) -> int:
 
 def recvmmsg(sock: socket.socket) -> int:
     buffer = ctypes.create_string_buffer(100)
-    iovec = _Iovec(ctypes.addressof(buffer), 100)
-    headers = (_Mmsghdr * 4)()
+    iovec = Iovec(ctypes.addressof(buffer), 100)
+    headers = (Mmsghdr * 4)()
     for header in headers:
         header.hdr.iov, header.hdr.iovlen = ctypes.pointer(iovec), 1
     assert ctypes.CDLL(None).recvmmsg(sock.fileno(), headers, 4, socket.MSG_DONTWAIT, None) == 1
@@ -168,8 +168,8 @@ def test_each_way_to_read_udp_counts(
 
 def test_recvmmsg_counts_each_datagram_of_a_batch(lab: Lab, either: Way) -> None:
     buffer = ctypes.create_string_buffer(100)
-    iovec = _Iovec(ctypes.addressof(buffer), 100)
-    headers = (_Mmsghdr * 23)()
+    iovec = Iovec(ctypes.addressof(buffer), 100)
+    headers = (Mmsghdr * 23)()
     for header in headers:
         header.hdr.iov, header.hdr.iovlen = ctypes.pointer(iovec), 1
     with udp_pair(either) as (sender, receiver), run(lab) as rx:

@@ -41,6 +41,27 @@ def test_23_datagrams_sent_23_read(host: str, reader: str) -> None:
     assert read.peeks == (23 if reader == "peek" else 0)
 
 
+@pytest.mark.parametrize("name", ["tcp-send", "tcp-rr"])
+def test_sender_reads_three_stamps_of_each_of_its_messages(name: str) -> None:
+    server = "tcp-echo" if name == "tcp-rr" else "tcp-sink"
+    with (
+        Workload(None, server, "--size", 100) as sink,
+        Workload(
+            None, name, "127.0.0.1", sink.port, "--count", 23, "--size", 100, "--rate", 1000, "--stamped"
+        ) as source,
+    ):
+        sent = source.result()
+    assert (sent.messages, sent.stamps) == (23, 3 * 23)
+
+
+def test_sender_that_was_not_told_asks_for_no_stamps() -> None:
+    with (
+        Workload(None, "tcp-sink") as sink,
+        Workload(None, "tcp-send", "127.0.0.1", sink.port, "--count", 23, "--size", 100) as source,
+    ):
+        assert source.result().stamps == 0
+
+
 @pytest.mark.root  # a receive buffer beyond the sysctl's limit
 @both_families
 def test_every_datagram_of_a_flood_has_its_size(host: str) -> None:

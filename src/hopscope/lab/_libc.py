@@ -11,6 +11,33 @@ from hopscope.setns import CLONE_NEWNET
 libc = ctypes.CDLL(None, use_errno=True)
 
 
+class Iovec(ctypes.Structure):
+    """``struct iovec``."""
+
+    _fields_ = (("base", ctypes.c_void_p), ("len", ctypes.c_size_t))
+
+
+class Msghdr(ctypes.Structure):
+    """``struct msghdr``."""
+
+    _fields_ = (
+        ("name", ctypes.c_void_p),
+        ("namelen", ctypes.c_uint),
+        ("iov", ctypes.POINTER(Iovec)),
+        ("iovlen", ctypes.c_size_t),
+        ("control", ctypes.c_void_p),
+        ("controllen", ctypes.c_size_t),
+        ("flags", ctypes.c_int),
+    )
+
+
+class Mmsghdr(ctypes.Structure):
+    """``struct mmsghdr``."""
+
+    # Nested as in C: the padding at the end of msghdr comes before len.
+    _fields_ = (("hdr", Msghdr), ("len", ctypes.c_uint))
+
+
 def unshare_net() -> None:
     """Move the calling thread into a new network namespace.
 

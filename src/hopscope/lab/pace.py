@@ -40,6 +40,8 @@ class Summary:
         Datagrams that the sender could not hand over (ENOBUFS, ECONNREFUSED from an ICMP error before).
     rtt_p50_ns, rtt_p99_ns, rtt_max_ns
         Of request/response: from before the send to after the last byte of the reply.
+    stamps
+        Time stamps of its messages that the sender read.
     """
 
     messages: int
@@ -51,6 +53,7 @@ class Summary:
     rtt_p50_ns: int = 0
     rtt_p99_ns: int = 0
     rtt_max_ns: int = 0
+    stamps: int = 0
 
 
 class Budget:

@@ -11,9 +11,10 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hopscope.lab._libc import libc
+from hopscope.lab._libc import Iovec, Mmsghdr, libc
 from hopscope.lab.pace import Ended, Summary, Tally
 from hopscope.lab.sockets import connect_tcp, limit_blocking, read_whole, send_whole
+from hopscope.lab.stamps import Stamps
 
 if TYPE_CHECKING:
     from hopscope.lab.pace import Budget
@@ -24,28 +25,7 @@ _TRY_AGAIN = (errno.EINTR, errno.EAGAIN)
 _REFUSED = (errno.ENOBUFS, errno.ECONNREFUSED)
 
 
-class _Iovec(ctypes.Structure):
-    _fields_ = (("base", ctypes.c_void_p), ("len", ctypes.c_size_t))
-
-
-class _Msghdr(ctypes.Structure):
-    _fields_ = (
-        ("name", ctypes.c_void_p),
-        ("namelen", ctypes.c_uint),
-        ("iov", ctypes.POINTER(_Iovec)),
-        ("iovlen", ctypes.c_size_t),
-        ("control", ctypes.c_void_p),
-        ("controllen", ctypes.c_size_t),
-        ("flags", ctypes.c_int),
-    )
-
-
-class _Mmsghdr(ctypes.Structure):
-    # Nested as in C: the padding at the end of msghdr comes before len.
-    _fields_ = (("hdr", _Msghdr), ("len", ctypes.c_uint))
-
-
-def tcp_send(address: Address, budget: Budget, *, size_bytes: int) -> Summary:
+def tcp_send(address: Address, budget: Budget, *, size_bytes: int, stamped: bool = False) -> Summary:
     """Send messages on one connection, each by one system call where the socket takes it whole, then the end of stream.
 
     Parameters
@@ -56,6 +36,8 @@ def tcp_send(address: Address, budget: Budget, *, size_bytes: int) -> Summary:
         Messages, rate and time.
     size_bytes
         Of a message.
+    stamped
+        Ask the kernel for time stamps of every message (SO_TIMESTAMPING), and read them.
 
     Raises
     ------
@@ -65,20 +47,23 @@ def tcp_send(address: Address, budget: Budget, *, size_bytes: int) -> Summary:
     message = bytes(size_bytes)
     tally = Tally()
     with connect_tcp(address) as sock:
+        stamps = Stamps(sock) if stamped else None
         budget.start()
         while (ended := budget.over(tally.messages)) is None:
             budget.wait_turn(tally.messages)
             if send_whole(sock, message, budget):
                 tally.add(1, size_bytes)
-    return tally.summary(ended)
+                if stamps:
+                    stamps.message()
+        return replace(tally.summary(ended), stamps=stamps.finish() if stamps else 0)
 
 
-def tcp_rr(address: Address, budget: Budget, *, size_bytes: int, reply_bytes: int) -> Summary:
+def tcp_rr(address: Address, budget: Budget, *, size_bytes: int, reply_bytes: int, stamped: bool = False) -> Summary:
     """Send a request and wait for its reply, again and again on one connection.
 
     Parameters
     ----------
-    address, budget
+    address, budget, stamped
         As for `tcp_send`.
     size_bytes, reply_bytes
         Of a request and of a reply, as the server was told.
@@ -93,6 +78,7 @@ def tcp_rr(address: Address, budget: Budget, *, size_bytes: int, reply_bytes: in
     tally = Tally()
     rtts_ns: list[int] = []
     with connect_tcp(address) as sock:
+        stamps = Stamps(sock) if stamped else None
         budget.start()
         while (ended := budget.over(tally.messages)) is None:
             budget.wait_turn(tally.messages)
@@ -102,7 +88,10 @@ def tcp_rr(address: Address, budget: Budget, *, size_bytes: int, reply_bytes: in
                 break
             rtts_ns.append(time.perf_counter_ns() - start_ns)
             tally.add(1, size_bytes)
-    return _with_rtts(tally.summary(ended), sorted(rtts_ns))
+            if stamps:
+                stamps.message()
+        summary = replace(tally.summary(ended), stamps=stamps.finish() if stamps else 0)
+    return _with_rtts(summary, sorted(rtts_ns))
 
 
 def udp_send(address: Address, budget: Budget, *, size_bytes: int) -> Summary:
@@ -143,8 +132,8 @@ class _Batch:
     def __init__(self, size: int, len_bytes: int) -> None:
         self.size = size
         self._payload = ctypes.create_string_buffer(max(len_bytes, 1))
-        self._iovec = _Iovec(ctypes.addressof(self._payload), len_bytes)
-        self._headers = (_Mmsghdr * size)()
+        self._iovec = Iovec(ctypes.addressof(self._payload), len_bytes)
+        self._headers = (Mmsghdr * size)()
         for header in self._headers:
             header.hdr.iov = ctypes.pointer(self._iovec)
             header.hdr.iovlen = 1

@@ -103,11 +103,17 @@ def _tcp_echo(options: argparse.Namespace, budget: Budget) -> Summary:
 
 
 def _tcp_rr(options: argparse.Namespace, budget: Budget) -> Summary:
-    return tcp_rr((options.host, options.port), budget, size_bytes=options.size, reply_bytes=options.reply_size)
+    return tcp_rr(
+        (options.host, options.port),
+        budget,
+        size_bytes=options.size,
+        reply_bytes=options.reply_size,
+        stamped=options.stamped,
+    )
 
 
 def _tcp_send(options: argparse.Namespace, budget: Budget) -> Summary:
-    return tcp_send((options.host, options.port), budget, size_bytes=options.size)
+    return tcp_send((options.host, options.port), budget, size_bytes=options.size, stamped=options.stamped)
 
 
 def _udp_send(options: argparse.Namespace, budget: Budget) -> Summary:
@@ -132,8 +138,10 @@ def _parser() -> argparse.ArgumentParser:
     request = _client(verbs, "tcp-rr", "send a request, wait for its reply", 64)
     request.add_argument("--reply-size", type=_positive, default=64, help="bytes")
     request.set_defaults(workload=_tcp_rr)
+    _stamps(request)
     stream = _client(verbs, "tcp-send", "send messages on one connection, as fast as it goes without --rate", 1 << 20)
     stream.set_defaults(workload=_tcp_send)
+    _stamps(stream)
     datagrams = _client(verbs, "udp-send", "send datagrams, a flood without --rate", 64)
     datagrams.set_defaults(workload=_udp_send)
     return parser
@@ -183,6 +191,12 @@ def _common(parser: argparse.ArgumentParser, size_bytes: int) -> None:
     parser.add_argument("--limit", type=_positive_real, default=30.0, help="give up after as many seconds")
     parser.add_argument("--comm", help="name of the process")
     parser.add_argument("--cgroup", type=Path, help="cgroup folder to move into first")
+
+
+def _stamps(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--stamped", action="store_true", help="ask for time stamps of every message (SO_TIMESTAMPING) and read them"
+    )
 
 
 def _reader(parser: argparse.ArgumentParser) -> None:
