@@ -32,12 +32,12 @@ _WANTED: Final = {"cpu": 1, "memory": 120, "help": 150, "attached": 1000}
 def run(rounds: int = ROUNDS) -> Iterator[str]:
     """Measure, and yield the report."""
     starts = [{name: _start_ms(_HELP[name]) for name in order} for order in turns([*_HELP], rounds)]
-    attached = [{name: _attach_ms(name) for name in order} for order in turns(("rx", "bpftrace"), rounds)]
+    attached = [{name: _attach_ms(name) for name in order} for order in turns([*tools.RX_TOOLS], rounds)]
     rows = [
         *([name, Spread.of(taken[name] for taken in starts).shown(".0f"), "ms"] for name in _HELP),
         *(
             [f"{name}: start to attached", Spread.of(taken[name] for taken in attached).shown(".0f"), "ms"]
-            for name in ("rx", "bpftrace")
+            for name in tools.RX_TOOLS
         ),
     ]
     with Namespace() as namespace:
@@ -61,13 +61,13 @@ def _start_ms(command: tuple[str, ...]) -> float:
 
 def _attach_ms(name: str) -> float:
     start_s = time.perf_counter()
-    with tools.started(name):
+    with tools.started(tools.RX_TOOLS[name]):
         return (time.perf_counter() - start_s) * 1e3
 
 
 def _watched() -> tuple[float, float]:
     """Return the CPU time of the reader in percent of a core, and its memory in MB, once it is in full swing."""
-    with tools.started("rx") as pid:
+    with tools.started(tools.RX) as pid:
         time.sleep(_SETTLE_S)
         start_s, before_ns = time.perf_counter(), cpu_ns(pid)
         time.sleep(_WATCH_S)

@@ -12,45 +12,35 @@ once with an end on each of two, by the clock.
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
 from bench import tools, traffic
+from bench.changes import Metric, changes_table
 from bench.floor import Floor
-from bench.measure import Spread, change_percent, table, turns
+from bench.measure import turns
 from hopscope.lab import Namespace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator
+
+    from bench.changes import Figures
 
 ROUNDS: Final = 10
 CONDITIONS: Final = ("off", "empty", "rx", "bpftrace")
 _LOAD_S: Final = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """A figure of a run: how it is shown, and the change that is wanted of ``rx`` at most."""
-
-    title: str
-    unit: float
-    form: str
-    wanted: str = ""
-
-
 METRICS: Final = {
-    "tcp_cpu": Metric("TCP, Gbit per CPU s", 1e9 / 8, ".2f", "-5"),
-    "udp_cpu": Metric("UDP, k per CPU s", 1e3, ".0f", "-8"),
-    "tcp": Metric("TCP, Gbit/s", 1e9 / 8, ".2f", "-5"),
-    "udp": Metric("UDP received, k/s", 1e3, ".0f", "-8"),
+    "tcp_cpu": Metric("TCP, Gbit per CPU s", 1e9 / 8, ".2f", {"rx": "-5"}),
+    "udp_cpu": Metric("UDP, k per CPU s", 1e3, ".0f", {"rx": "-8"}),
+    "tcp": Metric("TCP, Gbit/s", 1e9 / 8, ".2f", {"rx": "-5"}),
+    "udp": Metric("UDP received, k/s", 1e3, ".0f", {"rx": "-8"}),
     "udp_sent": Metric("UDP sent, k/s", 1e3, ".0f"),
     "p50": Metric("request/response p50, us", 1e3, ".1f"),
-    "p99": Metric("request/response p99, us", 1e3, ".1f", "+6"),
+    "p99": Metric("request/response p99, us", 1e3, ".1f", {"rx": "+6"}),
 }
-
-Figures = dict[str, float]
 
 
 def run(rounds: int = ROUNDS) -> Iterator[str]:
@@ -62,37 +52,13 @@ def run(rounds: int = ROUNDS) -> Iterator[str]:
                 {name: _figures(namespace, floor, name, cpus) for name in order} for order in turns(CONDITIONS, rounds)
             ]
         yield f"{title}; median of {rounds} rounds of {_LOAD_S} s, change in % against off\n"
-        yield changes_table(measured) + "\n\n"
-
-
-def changes_table(rounds: Sequence[Mapping[str, Figures]]) -> str:
-    """Lay out each metric under each condition, and by how many percent that changes it."""
-    rows = []
-    for key in rounds[0]["off"]:
-        metric = METRICS[key]
-        for name in CONDITIONS:
-            figure = Spread.of(figures[name][key] / metric.unit for figures in rounds)
-            rows.append(
-                [
-                    metric.title if name == "off" else "",
-                    name,
-                    f"{figure.median:{metric.form}}",
-                    "" if name == "off" else changes(rounds, name, key).shown("+.1f"),
-                    metric.wanted if name == "rx" else "",
-                ]
-            )
-    return table(("", "", "median", "change (quartiles)", "wanted"), rows, names=2)
-
-
-def changes(rounds: Sequence[Mapping[str, Figures]], name: str, key: str) -> Spread:
-    """Return by how many percent a condition changes a metric, against nothing attached in the same round."""
-    return Spread.of(change_percent(figures["off"][key], figures[name][key]) for figures in rounds)
+        yield changes_table(measured, METRICS) + "\n\n"
 
 
 def _condition(floor: Floor, name: str) -> AbstractContextManager[object]:
     if name == "off":
         return nullcontext()
-    return floor.attached() if name == "empty" else tools.running(name)
+    return floor.attached() if name == "empty" else tools.running(tools.RX_TOOLS[name])
 
 
 def _figures(namespace: Namespace, floor: Floor, name: str, cpus: int) -> Figures:

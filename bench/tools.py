@@ -1,33 +1,68 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tools that are compared, as processes: ``hopscope rx`` with all hops, and bpftrace with ``rx.bt``."""
+"""The tools that are compared, as processes: hopscope's commands, and bpftrace with a script."""
 
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
 import threading
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-SCRIPT: Final = Path(__file__).with_name("rx.bt")
+_FOLDER: Final = Path(__file__).parent
 _END_AGAIN_S: Final = 2.0
 _END_TRIES: Final = 10
 _START_S: Final = 20
 # bpftrace finds classic tracepoints in tracefs. Mounted for it alone, the host is left as it was.
 _WITH_TRACEFS: Final = ("unshare", "--mount", "sh", "-c", 'mount -t tracefs none /sys/kernel/tracing; exec "$@"', "sh")
 
-# However a benchmark ends, they do so on their own, as rx.bt does.
-RX: Final = (sys.executable, "-m", "hopscope", "rx", "--plan", "--duration", "120")
-BPFTRACE: Final = (*_WITH_TRACEFS, "bpftrace", str(SCRIPT))
-COMMANDS: Final = {"rx": RX, "bpftrace": BPFTRACE}
-# What its output has at the end if it saw packets.
-_SEEN: Final = {"rx": ("rx.core", "rx.tcp_read", "rx.udp_read"), "bpftrace": ("@core:", "@tcp:", "@read:")}
+# However a benchmark ends, they do so on their own, as the scripts do.
+_OURS: Final = (sys.executable, "-m", "hopscope")
+_LIMIT: Final = ("--plan", "--duration", "120")
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A tool that is compared.
+
+    Attributes
+    ----------
+    name
+        In messages.
+    command
+        Its command line.
+    seen
+        Patterns of lines that it prints in the end if it saw what it is to see.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    seen: tuple[str, ...]
+
+
+def hopscope(verb: str, *options: str, hops: tuple[str, ...]) -> Tool:
+    """Return a command of ours, which is to have samples of these hops."""
+    # A line of the table; the plan has the same names, alone.
+    seen = tuple(rf"^ *{re.escape(hop)} .*\d" for hop in hops)
+    return Tool(f"hopscope {verb}", (*_OURS, verb, *_LIMIT, *options), seen)
+
+
+def bpftrace(script: str, *arguments: str, maps: tuple[str, ...]) -> Tool:
+    """Return bpftrace with a script of this folder, which is to print these maps."""
+    command = (*_WITH_TRACEFS, "bpftrace", str(_FOLDER / script), *arguments)
+    return Tool("bpftrace", command, tuple(f"^@{name}:" for name in maps))
+
+
+RX: Final = hopscope("rx", hops=("rx.core", "rx.tcp_read", "rx.udp_read"))
+RX_TOOLS: Final = {"rx": RX, "bpftrace": bpftrace("rx.bt", maps=("core", "tcp", "read"))}
 
 
 class ToolError(Exception):
@@ -35,26 +70,26 @@ class ToolError(Exception):
 
 
 @contextmanager
-def running(name: str) -> Iterator[None]:
-    """Run a tool of :data:`COMMANDS` during the block, which begins when it is attached.
+def running(tool: Tool) -> Iterator[None]:
+    """Run a tool during the block, which begins when it is attached.
 
     Raises
     ------
     ToolError
-        It did not start, or it did not see TCP and UDP packets.
+        It did not start, or it did not see what it was to see.
     """
-    with _started(name) as tool:
+    with _started(tool) as process:
         try:
             yield
         finally:
-            text, complaint = _ended(tool)
-    unseen = [word for word in _SEEN[name] if word not in text]
+            text, complaint = _ended(process)
+    unseen = [pattern for pattern in tool.seen if not re.search(pattern, text, re.MULTILINE)]
     if unseen:
-        raise ToolError(f"{name} saw no {', '.join(unseen)}: {complaint or text}")
+        raise ToolError(f"{tool.name} printed no {', '.join(unseen)}: {complaint or text}")
 
 
 @contextmanager
-def started(name: str) -> Iterator[int]:
+def started(tool: Tool) -> Iterator[int]:
     """Run a tool as :func:`running` does, whatever it sees; yield its pid.
 
     Raises
@@ -62,24 +97,24 @@ def started(name: str) -> Iterator[int]:
     ToolError
         It did not start.
     """
-    with _started(name) as tool:
+    with _started(tool) as process:
         try:
-            yield tool.pid
+            yield process.pid
         finally:
-            _ended(tool)
+            _ended(process)
 
 
 @contextmanager
-def _started(name: str) -> Iterator[subprocess.Popen[str]]:
+def _started(tool: Tool) -> Iterator[subprocess.Popen[str]]:
     environment = os.environ | {"BPFTRACE_MAP_KEYS_MAX": "65536"}
     pipe = subprocess.PIPE
-    with subprocess.Popen(COMMANDS[name], stdout=pipe, stderr=pipe, text=True, env=environment) as tool:
+    with subprocess.Popen(tool.command, stdout=pipe, stderr=pipe, text=True, env=environment) as process:
         try:
-            _wait_attached(tool)
-            yield tool
+            _wait_attached(process)
+            yield process
         finally:
-            if tool.poll() is None:
-                tool.kill()
+            if process.poll() is None:
+                process.kill()
 
 
 def _ended(tool: subprocess.Popen[str]) -> tuple[str, str]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from hopscope.errors import HopscopeError
 from hopscope.lab import Workload
 
 if TYPE_CHECKING:
@@ -24,19 +25,56 @@ _LIMIT_S: Final = 300
 _UDP_BUFFER_BYTES: Final = 8 << 20
 # For sockets and their buffers to grow.
 _SETTLE_S: Final = 0.3
+_START_S: Final = 20
+_LOOK_EVERY_S: Final = 0.01
 _COUNTERS: Final = {"tcp": ("netstat", "IpExt:", "InOctets"), "udp": ("snmp", "Udp:", "InDatagrams")}
 
 
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How the traffic of one measurement goes.
+
+    Attributes
+    ----------
+    port
+        Where the server listens; 0 takes a free one.
+    sender
+        Further options of the one that sends or asks, as `hopscope.lab.traffic` has them.
+    """
+
+    port: int = 0
+    sender: tuple[str | float, ...] = ()
+
+
+_ANY: Final = Way()
+
+
 @contextmanager
-def saturated(namespace: Namespace, load: str, *, cpus: int = 2) -> Iterator[tuple[int, int]]:
-    """Keep a load of :data:`LOADS` running during the block, its ends on 1 or 2 CPUs; yield the pids of both."""
+def saturated(namespace: Namespace, load: str, *, cpus: int = 2, way: Way = _ANY) -> Iterator[tuple[int, int]]:
+    """Keep a load of :data:`LOADS` running, its ends on 1 or 2 CPUs; yield the pids of both once it flows.
+
+    Raises
+    ------
+    HopscopeError
+        It does not flow.
+    """
     extra = ("--rcvbuf", _UDP_BUFFER_BYTES) if load == "udp" else ()
     with (
-        _server(namespace, f"{load}-sink", *extra, cpu=cpus - 1) as sink,
-        Workload(namespace, f"{load}-send", "127.0.0.1", sink.port, "--limit", _LIMIT_S) as sender,
+        _server(namespace, f"{load}-sink", *extra, cpu=cpus - 1, port=way.port) as sink,
+        Workload(namespace, f"{load}-send", "127.0.0.1", sink.port, "--limit", _LIMIT_S, *way.sender) as sender,
     ):
         pin(sender.pid, 0)
+        _wait_flowing(namespace, load)
         yield sender.pid, sink.pid
+
+
+def _wait_flowing(namespace: Namespace, load: str) -> None:
+    before = received(namespace.pid, load)
+    until_s = time.monotonic() + _START_S
+    while received(namespace.pid, load) == before:
+        if time.monotonic() > until_s:
+            raise HopscopeError(f"no {LOADS[load]} within {_START_S} s")
+        time.sleep(_LOOK_EVERY_S)
 
 
 def pin(pid: int, index: int) -> None:
@@ -60,10 +98,10 @@ class Flood:
     received_per_s: float
 
 
-def stream(namespace: Namespace, seconds: float) -> Stream:
+def stream(namespace: Namespace, seconds: float, *, way: Way = _ANY) -> Stream:
     """Send on one TCP connection as fast as it goes, from one CPU to another."""
-    with _server(namespace, "tcp-sink") as sink:
-        _client(namespace, "tcp-send", sink, seconds)
+    with _server(namespace, "tcp-sink", port=way.port) as sink:
+        _client(namespace, "tcp-send", sink, seconds, *way.sender)
         read = sink.result()
     return Stream(read.len_bytes / read.duration_s)
 
@@ -76,13 +114,13 @@ def flood(namespace: Namespace, seconds: float) -> Flood:
     return Flood(sent.messages / sent.duration_s, read.messages / read.duration_s)
 
 
-def per_cpu_second(namespace: Namespace, load: str, seconds: float) -> float:
+def per_cpu_second(namespace: Namespace, load: str, seconds: float, *, way: Way = _ANY) -> float:
     """Return the bytes (tcp) or datagrams (udp) that are sent and read in a second of CPU time of both ends.
 
     Both are on one CPU. On a machine with nothing else to do that is their rate; on a busy one it is what their rate
     would be.
     """
-    with saturated(namespace, load, cpus=1) as pids:
+    with saturated(namespace, load, cpus=1, way=way) as pids:
         time.sleep(_SETTLE_S)
         before, before_ns = received(namespace.pid, load), sum(map(cpu_ns, pids))
         time.sleep(seconds)
@@ -105,19 +143,29 @@ def cpu_ns(pid: int) -> int:
     return sum(int(path.read_text(encoding="utf-8").split()[0]) for path in paths)
 
 
-def ask(namespace: Namespace, seconds: float, *, cpus: int) -> Summary:
+def ask(namespace: Namespace, seconds: float, *, cpus: int, way: Way = _ANY) -> Summary:
     """Send 64-byte requests on one connection, each after the reply to the last, between processes on 1 or 2 CPUs."""
-    with _server(namespace, "tcp-echo", cpu=cpus - 1) as echo:
-        return _client(namespace, "tcp-rr", echo, seconds)
+    with _server(namespace, "tcp-echo", cpu=cpus - 1, port=way.port) as echo:
+        return _client(namespace, "tcp-rr", echo, seconds, *way.sender)
 
 
-def _server(namespace: Namespace, *arguments: str | float, cpu: int = 1) -> Workload:
-    server = Workload(namespace, *arguments, "--limit", _LIMIT_S)
+@contextmanager
+def beside(namespace: Namespace, way: Way) -> Iterator[None]:
+    """Keep a TCP stream with the sender's options running during the block, its ends wherever there is room."""
+    with (
+        Workload(namespace, "tcp-sink", "--port", way.port, "--limit", _LIMIT_S) as sink,
+        Workload(namespace, "tcp-send", "127.0.0.1", sink.port, "--limit", _LIMIT_S, *way.sender),
+    ):
+        yield
+
+
+def _server(namespace: Namespace, *arguments: str | float, cpu: int = 1, port: int = 0) -> Workload:
+    server = Workload(namespace, *arguments, "--port", port, "--limit", _LIMIT_S)
     pin(server.pid, cpu)
     return server
 
 
-def _client(namespace: Namespace, name: str, server: Workload, seconds: float) -> Summary:
-    with Workload(namespace, name, "127.0.0.1", server.port, "--duration", seconds) as client:
+def _client(namespace: Namespace, name: str, server: Workload, seconds: float, *arguments: str | float) -> Summary:
+    with Workload(namespace, name, "127.0.0.1", server.port, "--duration", seconds, *arguments) as client:
         pin(client.pid, 0)
         return client.result()
