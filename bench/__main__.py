@@ -22,6 +22,7 @@ BENCHMARKS: Final = {
     "hits": "cost of each run of each BPF program of rx, over an empty program",
     "throughput": "what applications lose while rx runs, and while bpftrace does",
     "transmit": "what applications lose while tx runs, selected or not, and while others measure",
+    "callbacks": "whose sends run the BPF programs of tx, and the cost of a run",
     "reader": "CPU and memory of the process, time to start and to attach",
     "ring": "cost of a record that is read in bulk, and by a callback",
     "stamps": "cost of SO_TIMESTAMPING to an application, the kernel's and hopscope.timestamping's",

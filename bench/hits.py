@@ -118,17 +118,17 @@ def _window(floor: Floor, variant: str) -> Window:
             before = meter.read()
             meter.sample(_WINDOW_S)
             after = meter.read()
-            return _costs(meter.overhead(before, after), after.at_s - before.at_s)
+            return costs(meter.overhead(before, after), after.at_s - before.at_s)
     with RxCollector(RxOptions(group_by=None if variant == "none" else variant)) as rx:
         time.sleep(_SETTLE_S)
         rx.interval()
         rx.measure_cost(_WINDOW_S)
         snapshot = rx.interval()
-        return _costs(snapshot.overhead, snapshot.duration_s)
+        return costs(snapshot.overhead, snapshot.duration_s)
 
 
-def _costs(overhead: Overhead, duration_s: float) -> Window:
-    """Return the programs that ran."""
+def costs(overhead: Overhead, duration_s: float) -> Window:
+    """Return the cost of each program that ran."""
     return {
         cost.name: Cost(cost.hits / duration_s, cost.ns_per_hit)
         for cost in overhead.by_program
