@@ -96,12 +96,10 @@ INLINE struct tx_state *stamped_state(struct bpf_sock_ops *ctx, bool create)
 /* What the call took, and how. */
 INLINE void stamped_call(struct tx_state *state, struct message *message)
 {
-	u64 sleeps = probe_field(current_task(), nvcsw);
-
 	if (!state->entry_ns)
 		return;
 	message->entry_ns = state->entry_ns;
-	if (sleeps != state->entry_sleeps)
+	if (probe_field(current_task(), nvcsw) != state->entry_sleeps)
 		message->flags |= HOP_TX_SLEPT;
 	record(HOP_TX_TCP, message->group, message->entry_ns, message->handed_ns);
 	if (message->flags & HOP_TX_SLEPT)
@@ -111,7 +109,7 @@ INLINE void stamped_call(struct tx_state *state, struct message *message)
 static __attribute__((noinline)) void stamped_message(struct tx_state *state, struct message *message, struct sock *sk,
 						      u32 len_bytes)
 {
-	message->handed_ns = bpf_ktime_get_ns();
+	message->handed_ns = state->followed_ns;
 	message->end_byte = state->end_byte;
 	message->len_bytes = len_bytes;
 	message->pid = current_pid();
@@ -148,7 +146,7 @@ INLINE void stamped_handed(struct bpf_sock_ops *ctx, struct bpf_sock_ops_kern *k
 	state->end_byte += len_bytes;
 	if (counter && state->wanted && process_wanted()) {
 		atomic_add(&counter->messages, 1);
-		if (message_sampled(state, bpf_ktime_get_ns())) {
+		if (message_sampled(state)) {
 			atomic_add(&counter->sampled, 1);
 			bpf_sock_ops_enable_tx_tstamp(kern, 0);
 			message = message_new(state, state->write_seq);

@@ -139,7 +139,7 @@ INLINE void traced_enter(struct sock *sk, struct msghdr *msg)
 	if (!left || !process_wanted())
 		return;
 	atomic_add(&counter->messages, 1);
-	if (!message_sampled(state, state->entry_ns))
+	if (!message_sampled(state))
 		return;
 	atomic_add(&counter->sampled, 1);
 	traced_message(state, sk, left, write_seq);
