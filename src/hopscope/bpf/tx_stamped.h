@@ -79,11 +79,13 @@ INLINE void stamped_connected(struct bpf_sock_ops *ctx, struct sock *sk)
 
 /* ---- callbacks ---- */
 
+/* Read in place: a kernel that stamps allows the cast. */
 INLINE u32 skb_key(struct sk_buff *skb)
 {
 	struct skb_shared_info *info = (void *)(address(skb->head) + skb->end);
 
-	return probe_field(info, tskey);
+	info = bpf_rdonly_cast(info, core_type_id(struct skb_shared_info));
+	return info->tskey;
 }
 
 INLINE struct tx_state *stamped_state(struct bpf_sock_ops *ctx, bool create)
