@@ -105,3 +105,25 @@ static struct task_struct *(*const bpf_get_current_task_btf)(void)UNUSED = (void
 		bits >>= __builtin_preserve_field_info((pointer)->field, CORE_FIELD_RSHIFT_U64);                       \
 		(u32) bits;                                                                                            \
 	})
+/* The same through a pointer that the verifier knows. */
+#define direct_bits(pointer, field)                                                                                    \
+	({                                                                                                             \
+		const void *place = (const void *)(pointer) +                                                          \
+				    __builtin_preserve_field_info((pointer)->field, CORE_FIELD_BYTE_OFFSET);           \
+		u64 bits = 0;                                                                                          \
+		opaque(place);                                                                                         \
+		switch (__builtin_preserve_field_info((pointer)->field, CORE_FIELD_BYTE_SIZE)) {                       \
+		case 1:                                                                                                \
+			bits = *(const u8 *)place;                                                                     \
+			break;                                                                                         \
+		case 2:                                                                                                \
+			bits = *(const u16 *)place;                                                                    \
+			break;                                                                                         \
+		case 4:                                                                                                \
+			bits = *(const u32 *)place;                                                                    \
+			break;                                                                                         \
+		}                                                                                                      \
+		bits <<= __builtin_preserve_field_info((pointer)->field, CORE_FIELD_LSHIFT_U64);                       \
+		bits >>= __builtin_preserve_field_info((pointer)->field, CORE_FIELD_RSHIFT_U64);                       \
+		(u32) bits;                                                                                            \
+	})

@@ -83,11 +83,15 @@ INLINE struct message *message_at(struct tx_state *state, u32 index)
 #define TSQ_THROTTLED 1
 #define CHRONO_RWND 2
 
-/* The socket's TCP fields: read in place where the kernel allows the cast (6.2), else copied. */
+/* The socket's fields: read in place where the kernel allows the cast (6.2), else copied. */
+#define as_type(sk, type) ((type *)bpf_rdonly_cast(sk, core_type_id(type)))
 #define tcp_field(sk, field)                                                                                           \
-	(bpf_rdonly_cast ? ((struct tcp_sock *)bpf_rdonly_cast(sk, core_type_id(struct tcp_sock)))->field              \
-			 : probe_field((struct tcp_sock *)(sk), field))
-#define tcp_bits(sk, field) probe_bits((struct tcp_sock *)(sk), field)
+	(bpf_rdonly_cast ? as_type(sk, struct tcp_sock)->field : probe_field((struct tcp_sock *)(sk), field))
+#define sock_field(sk, field)                                                                                          \
+	(bpf_rdonly_cast ? as_type(sk, struct sock)->field : probe_field((struct sock *)(sk), field))
+#define tcp_bits(sk, field)                                                                                            \
+	(bpf_rdonly_cast ? direct_bits(as_type(sk, struct tcp_sock), field)                                            \
+			 : probe_bits((struct tcp_sock *)(sk), field))
 
 /* Would TCP hold back the end of what it has to send, now? In the order of tcp_write_xmit. */
 static __attribute__((noinline)) u32 tcp_cause(struct sock *sk, u64 now_ns)
@@ -99,7 +103,7 @@ static __attribute__((noinline)) u32 tcp_cause(struct sock *sk, u64 now_ns)
 	u32 first = unsent < mss ? unsent : mss;
 	bool small_waits = before(snd_una, snd_sml) && !before(snd_nxt, snd_sml);
 
-	if (probe_field(sk, sk_pacing_status) == SK_PACING_NEEDED && tcp_field(sk, tcp_wstamp_ns) > now_ns)
+	if (sock_field(sk, sk_pacing_status) == SK_PACING_NEEDED && tcp_field(sk, tcp_wstamp_ns) > now_ns)
 		return HOP_CAUSE_PACING;
 	if (in_flight >= tcp_field(sk, snd_cwnd))
 		return HOP_CAUSE_CWND;
@@ -107,7 +111,7 @@ static __attribute__((noinline)) u32 tcp_cause(struct sock *sk, u64 now_ns)
 		return HOP_CAUSE_RWND;
 	if (mss && unsent % mss && (nagle & TCP_NAGLE_CORK || (!nagle && packets_out && small_waits)))
 		return HOP_CAUSE_NAGLE;
-	if (probe_field(sk, sk_tsq_flags) & TSQ_THROTTLED)
+	if (sock_field(sk, sk_tsq_flags) & TSQ_THROTTLED)
 		return HOP_CAUSE_TSQ;
 	return HOP_CAUSE_NONE;
 }
@@ -128,7 +132,7 @@ static __attribute__((noinline)) u32 tcp_verdict(struct message *message, struct
 	u64 rwnd_ns = (u32)(rwnd_ticks(sk) - message->rwnd_ticks) * cfg_tick_ns;
 
 	/* In the call that sent it: nothing did. */
-	if (youngest && probe_field(sk, sk_lock.owned) && current_pid() == message->pid)
+	if (youngest && sock_field(sk, sk_lock.owned) && current_pid() == message->pid)
 		return HOP_CAUSE_NONE;
 	if (rwnd_ns && rwnd_ns * 2 >= now_ns - message->handed_ns)
 		return HOP_CAUSE_RWND;
