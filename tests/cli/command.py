@@ -13,6 +13,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import jsonschema
+from referencing import Registry, Resource
+
 import leftovers
 
 if TYPE_CHECKING:
@@ -127,6 +130,15 @@ def schema(name: str) -> Json:
     """Return a documented schema."""
     found: Json = json.loads((SCHEMAS / f"hopscope.{name}.schema.json").read_text())
     return found
+
+
+def assert_fits(document: Json, name: str) -> None:
+    """Fail where a document is not as its schema says, which may refer to the others."""
+    documented = [json.loads(path.read_text()) for path in SCHEMAS.iterdir()]
+    registry: Registry[Json] = Registry().with_resources(
+        (each["$id"], Resource.from_contents(each)) for each in documented
+    )
+    jsonschema.Draft202012Validator(schema(name), registry=registry).validate(document)
 
 
 def plain(text: str) -> list[str]:

@@ -12,11 +12,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
-import jsonschema
 import pytest
-from referencing import Registry, Resource
 
-from cli.command import TIMEOUT_S, complaint, ended, hopscope, objects, only, schema, start
+from cli.command import TIMEOUT_S, assert_fits, complaint, ended, hopscope, objects, only, start
 from hopscope.lab import Workload
 from hopscope.lab.veth import SERVER_IPV4
 
@@ -47,11 +45,9 @@ def requests(lab: Lab, count: int = MESSAGES) -> Iterator[list[str]]:
 
 def of_schema(documents: list[Json], name: str) -> list[Json]:
     """Return the objects of a schema, which they fit."""
-    resource = Resource.from_contents(schema("tx.message-1"))
-    registry = Registry().with_resource("urn:hopscope:schema:tx.message:1", resource)
     found = [each for each in documents if each["schema"] == f"hopscope.{name}/1"]
     for each in found:
-        jsonschema.Draft202012Validator(schema(f"{name}-1"), registry=registry).validate(each)
+        assert_fits(each, f"{name}-1")
     return found
 
 

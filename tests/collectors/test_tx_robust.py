@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Full rings, runs at the same time, and sudden ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import hopscope
+import leftovers
+from collectors.measure import counts, ping, tcp_pair, udp_pair
+from collectors.tx_measure import UDP_HOPS, assert_seen, messages, run_tx, run_udp, until
+from hopscope.collectors import tx_messages
+
+if TYPE_CHECKING:
+    from collectors.measure import Way
+    from hopscope.lab import Lab
+
+pytestmark = pytest.mark.root
+
+HOLDER = """
+import time
+from hopscope.collectors.tx import TxCollector
+from hopscope.collectors.tx_options import TxOptions
+with TxCollector(TxOptions(events=True)):
+    print("attached", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_full_ring_loses_records_and_nothing_else(lab: Lab, veth: Way, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tx_messages, "RING_BYTES", 4096)
+    with udp_pair(veth) as flow, run_udp(lab, events=True) as tx:
+        assert ping(*flow, 1009) == 1009
+        snapshot, single = tx.interval(), messages(tx)
+        assert_seen(snapshot, UDP_HOPS, 1009)
+        assert 0 < len(single) < 1009
+        assert snapshot.lost == 1009 - len(single)
+        # What was read makes room again.
+        assert ping(*flow, 7) == 7
+        assert len(messages(tx)) == 7
+        assert tx.interval().lost == 0
+
+
+def test_two_runs_at_once_both_see_everything(lab: Lab, either: Way) -> None:
+    with udp_pair(either) as udp, tcp_pair(either) as tcp, run_udp(lab) as first:
+        with run_tx(lab, ports=[udp[0].getsockname()[1]]) as second:
+            assert ping(*udp, 200) + ping(*tcp, 23) == 223
+            assert_seen(second.interval(), UDP_HOPS, 200)
+        assert ping(*udp, 23) == 23
+        assert_seen(first.interval(), UDP_HOPS, 223)
+
+
+def test_a_killed_run_leaves_nothing_attached() -> None:
+    environment = {**os.environ, "PYTHONPATH": str(Path(hopscope.__file__).parents[1])}
+    with subprocess.Popen([sys.executable, "-c", HOLDER], stdout=subprocess.PIPE, env=environment) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"attached\n"
+        text = "".join(leftovers.read_all(Path(f"/proc/{holder.pid}/fdinfo")))
+        held = {(kind, int(number)) for kind, number in leftovers.FDINFO_ID.findall(text)}
+        assert {kind for kind, _ in held} == {"prog", "link"}
+        holder.send_signal(signal.SIGKILL)
+
+    def left() -> set[tuple[str, int]]:
+        return held & {(kind, number) for kind in ("prog", "link") for number in leftovers.bpf_ids(kind)}
+
+    until(lambda: not left())
+    assert not left()
+
+
+def test_messages_before_the_start_and_sockets_from_before(lab: Lab, veth: Way) -> None:
+    with udp_pair(veth) as flow:
+        assert ping(*flow, 7) == 7
+        with run_udp(lab) as tx:
+            assert counts(tx.interval())["tx.udp"] == 0
+            assert ping(*flow, 23) == 23
+            assert_seen(tx.interval(), UDP_HOPS, 23)
+            assert_seen(tx.total(), UDP_HOPS, 23)
