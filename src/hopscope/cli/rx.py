@@ -5,11 +5,10 @@ from __future__ import annotations
 
 import click
 
-from hopscope.cli.seconds import Seconds
+from hopscope.cli.options import attach_options, hop_options, report_options, socket_options
 from hopscope.errors import UsageError
 
 _GROUPS = ("interface", "netns", "cgroup", "process", "protocol", "cpu")
-_DAY_S = 86_400
 
 
 # The first word that is no option is the command, and what follows is the command's.
@@ -18,22 +17,8 @@ _DAY_S = 86_400
     context_settings={"allow_interspersed_args": False},
     short_help="Received packets: driver to read, hop by hop.",
 )
-@click.option(
-    "-i", "--interval", type=Seconds(0.1, _DAY_S), default=1.0, show_default=True, help="Time between reports."
-)
-@click.option("-d", "--duration", type=Seconds(0.1, 365 * _DAY_S), help="Stop after this time.")
-@click.option("--histogram", is_flag=True, help="Full histograms instead of the table.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line and report (docs/rx.md).")
-@click.option("--hop", "hops", multiple=True, metavar="HOP", help="Only this hop; may be repeated, as all filters.")
-@click.option("-g", "--group-by", type=click.Choice(_GROUPS), help="A line for each of these.")
-@click.option(
-    "--max-groups",
-    type=click.IntRange(1, 4096),
-    metavar="N",
-    default=64,
-    show_default=True,
-    help="So many groups have a line of their own; the rest share the line `other`.",
-)
+@report_options("docs/rx.md")
+@hop_options(_GROUPS)
 @click.option("--sample", type=click.IntRange(1, 1 << 20), default=1, metavar="N", help="Follow 1 packet in N.")
 @click.option(
     "--order",
@@ -44,24 +29,13 @@ _DAY_S = 86_400
 )
 @click.option("--since-entry", is_flag=True, help="Hops count from the driver, not from the hop before.")
 @click.option("--nic-stamps", is_flag=True, help="Let NICs stamp all that they receive meanwhile, for rx.nic.")
-@click.option("-p", "--pid", "pids", type=int, metavar="PID", multiple=True, help="Only what this process reads.")
-@click.option("-c", "--comm", "comms", metavar="NAME", multiple=True, help="Only what processes of this name read.")
-@click.option(
-    "--cgroup", "cgroups", multiple=True, metavar="PATH|ID", help="Only sockets of this cgroup and those below."
-)
+@socket_options("read", "packets")
 @click.option("--interface", "interfaces", multiple=True, metavar="NAME[@NETNS]", help="Only what arrives there.")
-@click.option("--netns", "namespaces", multiple=True, metavar="NAME|PID|INODE", help="Only this network namespace.")
-@click.option("--address", "addresses", multiple=True, metavar="ADDRESS[/LEN]", help="Only packets from or to it.")
-@click.option(
-    "--port", "ports", type=click.IntRange(1, 65535), metavar="N", multiple=True, help="Only packets from or to it."
-)
 @click.option("--protocol", type=click.Choice(("tcp", "udp")), help="Only this protocol.")
 @click.option(
     "--min-queue", type=click.IntRange(0, 2**32 - 1), default=0, metavar="N", help="Only packets that find N waiting."
 )
-@click.option("--way", "ways", multiple=True, metavar="POINT=WAY", help="Attach a point this way (hopscope probes).")
-@click.option("--plan", "show_plan", is_flag=True, help="Show how each probe point is attached.")
-@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
+@attach_options()
 def command(  # noqa: PLR0913 # one parameter an option
     *,
     interval: float,
@@ -131,12 +105,9 @@ def command(  # noqa: PLR0913 # one parameter an option
     )
     options = RxOptions(
         interfaces=selection.interfaces(interfaces),
-        namespaces=selection.namespaces(namespaces),
-        cgroups=selection.cgroups(cgroups),
-        pids=selection.pids(pids),
-        comms=selection.comms(comms),
-        ports=ports,
-        addresses=selection.addresses(addresses),
+        **selection.sockets(
+            namespaces=namespaces, cgroups=cgroups, pids=pids, comms=comms, ports=ports, addresses=addresses
+        ),
         protocol=protocol,
         min_queue=min_queue,
         sample=sample,

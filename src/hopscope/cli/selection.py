@@ -8,7 +8,7 @@ import itertools
 import re
 import socket
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hopscope.errors import KernelError, UsageError
 from hopscope.probes import netns
@@ -16,7 +16,7 @@ from hopscope.probes.attach import cgroup_root
 from hopscope.probes.host import in_initial_namespace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from hopscope.probes.netns import Namespace
 
@@ -36,6 +36,25 @@ def shown(given: Mapping[str, Iterable[object]]) -> dict[str, str]:
         if "" in values:
             raise UsageError(f"--{name} is empty", "Give it a value, or leave it out")
     return {name: ", ".join(values) for name, values in texts.items() if values}
+
+
+def sockets(**chosen: Iterable[Any]) -> dict[str, Any]:
+    """Return the filters of :class:`~hopscope.collectors.selection.Selection`, by its names, looked up.
+
+    Raises
+    ------
+    UsageError
+        There is no such thing, or it cannot be looked up.
+    """
+    resolvers: dict[str, Callable[[Iterable[Any]], Sequence[Any]]] = {
+        "namespaces": namespaces,
+        "cgroups": cgroups,
+        "pids": pids,
+        "comms": comms,
+        "ports": list,
+        "addresses": addresses,
+    }
+    return {name: resolvers[name](values) for name, values in chosen.items()}
 
 
 def namespaces(names: Iterable[str]) -> list[int]:

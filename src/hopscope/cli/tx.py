@@ -7,11 +7,10 @@ from typing import TextIO
 
 import click
 
-from hopscope.cli.seconds import Seconds
+from hopscope.cli.options import attach_options, hop_options, report_options, socket_options
 from hopscope.errors import UsageError
 
 _GROUPS = ("interface", "netns", "cgroup", "process", "cpu")
-_DAY_S = 86_400
 
 
 # The first word that is no option is the command, and what follows is the command's.
@@ -20,12 +19,7 @@ _DAY_S = 86_400
     context_settings={"allow_interspersed_args": False},
     short_help="Sent messages: send call to ACK, hop by hop.",
 )
-@click.option(
-    "-i", "--interval", type=Seconds(0.1, _DAY_S), default=1.0, show_default=True, help="Time between reports."
-)
-@click.option("-d", "--duration", type=Seconds(0.1, 365 * _DAY_S), help="Stop after this time.")
-@click.option("--histogram", is_flag=True, help="Full histograms instead of the table.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line and report (docs/tx.md).")
+@report_options("docs/tx.md")
 @click.option("--events", is_flag=True, help="A line a message, with all its hops; the table at the end.")
 @click.option(
     "--slowest",
@@ -37,32 +31,14 @@ _DAY_S = 86_400
 @click.option(
     "--svg", type=click.File("w", encoding="utf-8", lazy=False), metavar="FILE", help="Write --cdf as a picture, too."
 )
-@click.option("--hop", "hops", multiple=True, metavar="HOP", help="Only this hop; may be repeated, as all filters.")
-@click.option("-g", "--group-by", type=click.Choice(_GROUPS), help="A line for each of these.")
-@click.option(
-    "--max-groups",
-    type=click.IntRange(1, 4096),
-    metavar="N",
-    default=64,
-    show_default=True,
-    help="So many groups have a line of their own; the rest share the line `other`.",
-)
+@hop_options(_GROUPS)
 @click.option(
     "--sample", type=click.IntRange(1, 1 << 20), default=1, metavar="N", help="Follow 1 message in N of each flow."
 )
 @click.option(
     "--rate", type=click.IntRange(1, 10**6), metavar="N", help="Follow at most N messages a second of each flow."
 )
-@click.option("-p", "--pid", "pids", type=int, metavar="PID", multiple=True, help="Only what this process sends.")
-@click.option("-c", "--comm", "comms", metavar="NAME", multiple=True, help="Only what processes of this name send.")
-@click.option(
-    "--cgroup", "cgroups", multiple=True, metavar="PATH|ID", help="Only sockets of this cgroup and those below."
-)
-@click.option("--netns", "namespaces", multiple=True, metavar="NAME|PID|INODE", help="Only this network namespace.")
-@click.option("--address", "addresses", multiple=True, metavar="ADDRESS[/LEN]", help="Only flows from or to it.")
-@click.option(
-    "--port", "ports", type=click.IntRange(1, 65535), metavar="N", multiple=True, help="Only flows from or to it."
-)
+@socket_options("send", "flows")
 @click.option("--protocol", type=click.Choice(("tcp", "udp")), help="Only TCP, or all but TCP.")
 @click.option(
     "--hooks",
@@ -70,9 +46,7 @@ _DAY_S = 86_400
     help="`flow`: nothing of ours runs for flows that are not selected (the default with a filter): TCP alone, and not "
     "its send call and qdisc. `host`: all hops.",
 )
-@click.option("--way", "ways", multiple=True, metavar="POINT=WAY", help="Attach a point this way (hopscope probes).")
-@click.option("--plan", "show_plan", is_flag=True, help="Show how each probe point is attached.")
-@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
+@attach_options()
 def command(  # noqa: PLR0913 # one parameter an option
     *,
     interval: float,
@@ -147,12 +121,9 @@ def command(  # noqa: PLR0913 # one parameter an option
         }
     )
     options = TxOptions(
-        namespaces=selection.namespaces(namespaces),
-        cgroups=selection.cgroups(cgroups),
-        pids=selection.pids(pids),
-        comms=selection.comms(comms),
-        ports=ports,
-        addresses=selection.addresses(addresses),
+        **selection.sockets(
+            namespaces=namespaces, cgroups=cgroups, pids=pids, comms=comms, ports=ports, addresses=addresses
+        ),
         shown=shown,
         protocol=protocol,
         flow_hooks=hooks == "flow" if hooks else None,
