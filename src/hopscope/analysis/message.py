@@ -131,7 +131,8 @@ class Message:
     def layers(self) -> dict[str, int]:
         """Return layer in words → how long it held the message, ns; they add up to the total where that is known.
 
-        What no hop accounts for, because one was not seen, is `UNSEEN`.
+        What no hop accounts for, because one was not seen, is `UNSEEN`; for a packet that was lost before the driver had
+        it, and sent again, that is the retransmission.
         """
         hops = self.hops()
         nic_ns = hops.pop("tx.nic", None)
@@ -140,7 +141,8 @@ class Message:
         if nic_ns is not None and after_ns is not None:
             times |= {"NIC": nic_ns, self._layer("tx.ack"): after_ns}
         unseen_ns = _less(self.total_ns, sum(times.values()))
-        return times | {UNSEEN: unseen_ns} if unseen_ns else times
+        lost = self.retransmits and self.sched_ns is not None and self.driver_ns is None
+        return times | {"retransmission" if lost else UNSEEN: unseen_ns} if unseen_ns else times
 
     def blame(self) -> tuple[str, int] | None:
         """Return the layer that held the message longest, in words, and for how long; None if nothing was seen."""

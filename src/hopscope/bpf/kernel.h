@@ -21,6 +21,15 @@ typedef struct {
 	struct net *net;
 } possible_net_t;
 
+struct rb_node {
+	struct rb_node *rb_right;
+	struct rb_node *rb_left;
+};
+
+struct rb_root {
+	struct rb_node *rb_node;
+};
+
 struct rtnl_link_ops {
 	const char *kind;
 };
@@ -46,12 +55,15 @@ struct refcount_struct {
 };
 
 struct sk_buff {
+	struct rb_node rbnode;
 	struct net_device *dev;
 	struct sock *sk;
 	char cb[48];
 	u32 len;
+	u32 truesize;
 	u16 transport_header;
 	u16 network_header;
+	u8 encapsulation : 1;
 	int skb_iif;
 	u32 end; /* of the data, from head: there its shared part begins */
 	unsigned char *head;
@@ -115,6 +127,9 @@ struct sock_common {
 	u16 skc_family;
 	u8 skc_state;
 	possible_net_t skc_net;
+	struct {
+		s64 counter;
+	} skc_cookie; /* 0 until somebody asks for it */
 };
 
 struct inode {
@@ -153,6 +168,8 @@ struct socket_lock {
 struct sock {
 	struct sock_common __sk_common;
 	struct sk_buff_head sk_receive_queue;
+	struct rb_root tcp_rtx_queue;
+	struct refcount_struct sk_wmem_alloc;
 	u16 sk_protocol;
 	u32 sk_bpf_cb_flags;
 	u8 sk_kern_sock : 1;
@@ -174,6 +191,7 @@ struct tcp_sock {
 	u32 snd_wnd;
 	u32 snd_cwnd;
 	u32 write_seq;
+	u32 pushed_seq;
 	u32 mss_cache;
 	u32 packets_out;
 	u32 retrans_out;
@@ -253,7 +271,9 @@ struct __sk_buff {
 struct bpf_sock_ops {
 	u32 op;
 	u32 args[4];
-	u32 unused[41];
+	u32 unused[16];
+	u32 cb_flags;
+	u32 unused_2[24];
 	struct bpf_sock *sk __attribute__((aligned(8)));
 };
 

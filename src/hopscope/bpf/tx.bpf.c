@@ -10,38 +10,15 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 /* ---- the send call ---- */
 
-/* Where stamps are to be had, the entry is only noted: TCP's own callback makes it a message. */
-INLINE void stamped_enter(struct sock *sk, struct msghdr *msg)
-{
-	struct tx_state *state;
-	u64 left;
-
-	if (!(sk->sk_bpf_cb_flags & SK_BPF_CB_TX_TIMESTAMPING))
-		return;
-	state = bpf_sk_storage_get(&tx_states, sk, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	if (!state)
-		return;
-	left = probe_field(msg, msg_iter.count);
-	if (!same_call(state, msg, left)) {
-		if (state->entry_ns && state->entry_seq != tcp_field(sk, write_seq))
-			discard(HOP_TX_TCP, HOP_TX_UNSTAMPED);
-		state->entry_ns = bpf_ktime_get_ns();
-		state->entry_seq = tcp_field(sk, write_seq);
-		state->entry_sleeps = probe_field(current_task(), nvcsw);
-		state->entry_message = (u64)msg;
-	}
-	state->entry_left = left;
-}
-
 SEC("tp_btf/tcp_sendmsg_locked")
 int tx_tcp_send_tp(u64 *ctx)
 {
 	struct sock *sk = (void *)ctx[0];
 
 	if (cfg_stamped)
-		stamped_enter(sk, (void *)ctx[1]);
+		stamped_enter(sk, (void *)ctx[1], false);
 	else
-		traced_enter(sk, (void *)ctx[1]);
+		traced_enter(sk, (void *)ctx[1], false);
 	return 0;
 }
 
@@ -51,16 +28,16 @@ int tx_tcp_send_fentry(u64 *ctx)
 	struct sock *sk = (void *)ctx[0];
 
 	if (cfg_stamped)
-		stamped_enter(sk, (void *)ctx[1]);
+		stamped_enter(sk, (void *)ctx[1], true);
 	else
-		traced_enter(sk, (void *)ctx[1]);
+		traced_enter(sk, (void *)ctx[1], true);
 	return 0;
 }
 
 SEC("kprobe/tcp_sendmsg_locked")
 int tx_tcp_send_kprobe(struct pt_regs *ctx)
 {
-	traced_enter(ARG1(ctx), ARG2(ctx));
+	traced_enter(ARG1(ctx), ARG2(ctx), true);
 	return 0;
 }
 
@@ -111,6 +88,14 @@ int tx_send_call_tp(u64 *ctx)
 #define TCP_TIME_WAIT 6
 #define TCP_NEW_SYN_RECV 12
 
+/* Is there a socket to it, and a full one? */
+INLINE bool has_socket(struct sock *sk)
+{
+	u8 state = sk ? probe_field(sk, __sk_common.skc_state) : TCP_TIME_WAIT;
+
+	return state != TCP_TIME_WAIT && state != TCP_NEW_SYN_RECV;
+}
+
 /* It comes from within a driver's function: a further device, stacked below. */
 INLINE void queued_below(struct cpu_state *cpu, struct sk_buff *skb, u64 head)
 {
@@ -142,7 +127,6 @@ int tx_queue(u64 *ctx)
 	struct cpu_state *cpu = this_cpu();
 	struct sock *sk = skb->sk;
 	u64 head = address(skb->head);
-	u8 state;
 
 	if (cpu->depth && (cpu->head == head || *nested_skb(cpu, cpu->depth - 1) == (u64)skb)) {
 		queued_below(cpu, skb, head);
@@ -150,10 +134,7 @@ int tx_queue(u64 *ctx)
 	}
 	if (cfg_datagrams)
 		forget_datagram(head);
-	if (!sk)
-		return 0;
-	state = probe_field(sk, __sk_common.skc_state);
-	if (state == TCP_TIME_WAIT || state == TCP_NEW_SYN_RECV) /* not a full socket */
+	if (!has_socket(sk))
 		return 0;
 	if (probe_field(sk, sk_protocol) == IPPROTO_TCP) {
 		if (!cfg_stamped)
@@ -164,33 +145,47 @@ int tx_queue(u64 *ctx)
 	return 0;
 }
 
-/* It has left the queueing discipline, the driver's function is called. */
-SEC("tp_btf/net_dev_start_xmit")
-int tx_start_xmit(u64 *ctx)
+/* A CPU has a packet in the hands of a driver. */
+INLINE void driver_enters(struct cpu_state *cpu, struct pass *pass, u64 head)
 {
-	struct sk_buff *skb = (void *)ctx[0];
-	u64 head = address(skb->head), now_ns;
-	struct pass *pass = pass_find(head);
-	struct cpu_state *cpu;
-	struct sock *sk;
-
-	if (!pass)
-		return 0;
-	now_ns = bpf_ktime_get_ns();
-	cpu = this_cpu();
-	pass->qdisc_ns += now_ns - pass->last_ns;
-	pass->left_ns = now_ns;
-	pass->skb = (u64)skb;
 	if (cpu->head != head)
 		cpu->depth = 0;
 	cpu->head = head;
 	cpu->below = 0;
 	cpu->sched_ns = pass->sched_ns;
-	*nested_skb(cpu, cpu->depth) = (u64)skb;
+	*nested_skb(cpu, cpu->depth) = pass->skb;
 	cpu->depth++;
-	sk = skb->sk;
-	if (!cfg_stamped && !pass->followed && sk)
-		traced_driver(sk, pass, now_ns);
+}
+
+/* It has left the queueing discipline, the driver's function is called. */
+SEC("tp_btf/net_dev_start_xmit")
+int tx_start_xmit(u64 *ctx)
+{
+	struct sk_buff *skb = (void *)ctx[0];
+	struct sock *sk = skb->sk;
+	u64 head = address(skb->head), now_ns;
+	struct pass *pass;
+	bool stamped = cfg_stamped && has_socket(sk) && sk->sk_bpf_cb_flags & SK_BPF_CB_TX_TIMESTAMPING;
+	bool traced;
+
+	if (stamped)
+		head = stamped_id((u64)probe_field(skb, sk), skb_key(skb));
+	pass = pass_find(head);
+	traced = !cfg_stamped && !(pass && pass->followed) && has_socket(sk) &&
+		 probe_field(sk, sk_protocol) == IPPROTO_TCP;
+	if (!pass && !traced)
+		return 0;
+	now_ns = bpf_ktime_get_ns();
+	if (pass) {
+		pass->qdisc_ns += now_ns - pass->last_ns;
+		pass->left_ns = now_ns;
+		pass->skb = (u64)skb;
+		/* The kernel's time stamps tell of further devices themselves. */
+		if (!stamped)
+			driver_enters(this_cpu(), pass, head);
+	}
+	if (traced)
+		traced_driver(sk, skb, head, pass, now_ns);
 	return 0;
 }
 

@@ -4,78 +4,8 @@
  */
 #pragma once
 
+#include "tx_sockets.h"
 #include "tx_tcp.h"
-
-/* include/uapi/linux/bpf.h; part of the kernel's ABI. */
-enum {
-	BPF_SOCK_OPS_TCP_CONNECT_CB = 3,
-	BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB = 4,
-	BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB = 5,
-	BPF_SOCK_OPS_STATE_CB = 10,
-	BPF_SOCK_OPS_TCP_LISTEN_CB = 11,
-	BPF_SOCK_OPS_TSTAMP_SCHED_CB = 16,
-	BPF_SOCK_OPS_TSTAMP_SND_SW_CB = 17,
-	BPF_SOCK_OPS_TSTAMP_SND_HW_CB = 18,
-	BPF_SOCK_OPS_TSTAMP_ACK_CB = 19,
-	BPF_SOCK_OPS_TSTAMP_SENDMSG_CB = 20,
-	BPF_SOCK_OPS_STATE_CB_FLAG = 1 << 2,
-	SOL_TCP = 6,
-	TCP_BPF_SOCK_OPS_CB_FLAGS = 1008,
-	SOL_SOCKET = 1,
-	SK_BPF_CB_FLAGS = 1009,
-	TCP_CLOSE = 7,
-	TCP_LISTEN = 10,
-};
-
-/* Sockets that exist before the start, of processes that are wanted, by inode; filled by user space. */
-struct {
-	MAP_UINT(type, BPF_MAP_TYPE_HASH);
-	MAP_UINT(max_entries, 1); /* set before load */
-	MAP_TYPE(key, u64);
-	MAP_TYPE(value, u8);
-} inodes SEC(".maps");
-
-u64 sockets_switched; /* that existed before, told user space */
-
-/* `ctx` is a context or a socket: the helpers take both. */
-INLINE void stamping(void *ctx, int flags)
-{
-	bpf_setsockopt(ctx, SOL_SOCKET, SK_BPF_CB_FLAGS, &flags, sizeof(flags));
-}
-
-INLINE bool is_stamping(void *ctx)
-{
-	int flags = 0;
-
-	bpf_getsockopt(ctx, SOL_SOCKET, SK_BPF_CB_FLAGS, &flags, sizeof(flags));
-	return flags & SK_BPF_CB_TX_TIMESTAMPING;
-}
-
-/* ---- which sockets ----
- *
- * Who a socket belongs to is known when it connects or listens; what it accepts inherits the flag. Where it leads is known
- * once it is connected.
- */
-
-INLINE void stamped_opens(struct bpf_sock_ops *ctx)
-{
-	if ((cfg_pids || cfg_comms) && process_wanted())
-		stamping(ctx, SK_BPF_CB_TX_TIMESTAMPING);
-}
-
-INLINE void stamped_connected(struct bpf_sock_ops *ctx, struct sock *sk)
-{
-	bool wanted = (!cfg_pids && !cfg_comms) || is_stamping(ctx);
-
-	if (!wanted)
-		return;
-	if (!socket_wanted(sk)) {
-		stamping(ctx, 0);
-		return;
-	}
-	stamping(ctx, SK_BPF_CB_TX_TIMESTAMPING);
-	bpf_sock_ops_cb_flags_set(ctx, BPF_SOCK_OPS_STATE_CB_FLAG);
-}
 
 /* ---- callbacks ---- */
 
@@ -88,6 +18,12 @@ INLINE u32 skb_key(struct sk_buff *skb)
 	return info->tskey;
 }
 
+/* What a packet is known by on its way down; `sk` is a number, with which the verifier allows arithmetic. */
+INLINE u64 stamped_id(u64 sk, u32 key)
+{
+	return sk ^ (u64)key << 32 ^ key;
+}
+
 INLINE struct tx_state *stamped_state(struct bpf_sock_ops *ctx, bool create)
 {
 	struct bpf_sock *sk = ctx->sk;
@@ -95,13 +31,28 @@ INLINE struct tx_state *stamped_state(struct bpf_sock_ops *ctx, bool create)
 	return sk ? bpf_sk_storage_get(&tx_states, sk, NULL, create ? BPF_LOCAL_STORAGE_GET_F_CREATE : 0) : NULL;
 }
 
-/* What the call took, and how. */
-INLINE void stamped_call(struct tx_state *state, struct message *message)
+/* The first that is seen of a socket. */
+static __attribute__((noinline)) void stamped_know(struct tx_state *state, struct sock *sk, u64 cookie, u32 write_seq)
 {
-	if (!state->entry_ns)
+	state->known = 1;
+	/* Another run's choice brings us here, too: the flag belongs to the socket. */
+	state->wanted = socket_wanted(sk);
+	state->cookie = cookie;
+	state->write_seq = write_seq;
+	if (cfg_events && state->wanted)
+		flow_remember(cookie, sk);
+}
+
+/* What the call took, and how. */
+static __attribute__((noinline)) void stamped_call(struct message *message, struct call *call)
+{
+	if (!call->entry_ns) {
+		if (cfg_send)
+			discard(HOP_TX_TCP, HOP_TX_NO_SEND);
 		return;
-	message->entry_ns = state->entry_ns;
-	if (probe_field(current_task(), nvcsw) != state->entry_sleeps)
+	}
+	message->entry_ns = call->entry_ns;
+	if (probe_field(current_task(), nvcsw) != call->sleeps)
 		message->flags |= HOP_TX_SLEPT;
 	record(HOP_TX_TCP, message->group, message->entry_ns, message->handed_ns);
 	if (message->flags & HOP_TX_SLEPT)
@@ -116,49 +67,121 @@ static __attribute__((noinline)) void stamped_message(struct tx_state *state, st
 	message->len_bytes = len_bytes;
 	message->pid = current_pid();
 	message->group = sender_group(sk);
-	message->cause = tcp_cause(sk, message->handed_ns);
+	message->cause = tcp_cause(sk, 0, message->handed_ns);
 	message->rwnd_ticks = rwnd_ticks(sk);
-	stamped_call(state, message);
+}
+
+/* Did the call before this one say that more would follow (MSG_MORE)? Then its end was not pushed. */
+INLINE void stamped_corked(struct tx_state *state, struct sock *sk)
+{
+	struct message *message = message_at(state, state->produced - 1);
+
+	if (state->next_sched == state->produced || message->cause)
+		return;
+	if (before(tcp_field(sk, pushed_seq), message->end_seq))
+		message->cause = HOP_CAUSE_NAGLE;
+}
+
+INLINE void stamped_sampled(struct tx_state *state, struct bpf_sock_ops_kern *kern, struct call *call, u32 len_bytes)
+{
+	struct sock *sk = kern->sk;
+	struct message *message;
+
+	bpf_sock_ops_enable_tx_tstamp(kern, 0);
+	stamped_corked(state, sk);
+	message = message_new(state, state->write_seq);
+	if (!message)
+		return;
+	stamped_message(state, message, sk, len_bytes);
+	if (!message->cause && tcp_autocorks(sk, kern->skb))
+		message->cause = HOP_CAUSE_TSQ;
+	stamped_call(message, call);
+	state->produced++;
 }
 
 /* A send call has handed its bytes to TCP. They are behind those of the call before. */
 INLINE void stamped_handed(struct bpf_sock_ops *ctx, struct bpf_sock_ops_kern *kern)
 {
 	struct sock *sk = kern->sk;
+	struct bpf_sock *storage = ctx->sk;
 	struct tx_state *state = stamped_state(ctx, true);
 	struct hop_tx_counters *counter = count();
-	struct message *message;
 	u32 len_bytes, write_seq = tcp_field(sk, write_seq);
+	u64 thread = bpf_get_current_pid_tgid();
+	struct begin *begin;
+	struct call *call;
 
+	if (!counter || !storage)
+		return;
 	if (!state) {
-		discard(HOP_TX_TOTAL, HOP_TX_NO_MEMORY);
+		if (socket_wanted(sk) && process_wanted()) {
+			atomic_add(&counter->messages, 1);
+			atomic_add(&counter->sampled, 1);
+			missed_all(HOP_TX_NO_MEMORY);
+		}
 		return;
 	}
 	if (!state->known) {
-		state->known = 1;
-		/* Another run's choice brings us here, too: the flag belongs to the socket. */
-		state->wanted = socket_wanted(sk);
-		state->cookie = bpf_get_socket_cookie(ctx);
-		state->write_seq = state->entry_ns ? state->entry_seq : tcp_field(sk, snd_nxt);
-		if (cfg_events)
-			flow_remember(state->cookie, sk);
+		begin = bpf_sk_storage_get(&tx_begins, storage, NULL, 0);
+		stamped_know(state, sk, bpf_get_socket_cookie(ctx), begin ? begin->write_seq : tcp_field(sk, snd_nxt));
 	}
+	call = call_of(state, thread);
+	if (call->thread != thread)
+		call->entry_ns = 0;
 	len_bytes = write_seq - state->write_seq;
 	state->write_seq = write_seq;
 	state->end_byte += len_bytes;
-	if (counter && state->wanted && process_wanted()) {
+	if (state->wanted && process_wanted()) {
 		atomic_add(&counter->messages, 1);
 		if (message_sampled(state)) {
 			atomic_add(&counter->sampled, 1);
-			bpf_sock_ops_enable_tx_tstamp(kern, 0);
-			message = message_new(state, state->write_seq);
-			if (message) {
-				stamped_message(state, message, sk, len_bytes);
-				state->produced++;
-			}
+			stamped_sampled(state, kern, call, len_bytes);
 		}
 	}
-	state->entry_ns = 0;
+	call->entry_ns = 0;
+}
+
+/* Bytes that a call handed over, and that had all left at its end: then there is nothing to stamp. */
+INLINE void stamped_unstamped(struct tx_state *state, u32 write_seq)
+{
+	u32 len_bytes = write_seq - state->write_seq;
+	struct hop_tx_counters *counter = count();
+
+	if (!len_bytes)
+		return;
+	state->write_seq = write_seq;
+	state->end_byte += len_bytes;
+	if (!counter || !state->wanted || !process_wanted())
+		return;
+	atomic_add(&counter->messages, 1);
+	if (!message_sampled(state))
+		return;
+	atomic_add(&counter->sampled, 1);
+	missed_all(HOP_TX_UNSTAMPED);
+}
+
+/* The entry of a send call is only noted: TCP's own callback makes it a message. */
+INLINE void stamped_enter(struct sock *sk, struct msghdr *msg, bool once)
+{
+	struct tx_state *state;
+	struct begin *begin;
+	struct call *call;
+	bool ended;
+
+	if (!(sk->sk_bpf_cb_flags & SK_BPF_CB_TX_TIMESTAMPING))
+		return;
+	state = bpf_sk_storage_get(&tx_states, sk, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!state)
+		return;
+	if (!state->known) {
+		begin = bpf_sk_storage_get(&tx_begins, sk, NULL, 0);
+		stamped_know(state, sk, bpf_get_socket_cookie(sk), begin ? begin->write_seq : tcp_field(sk, write_seq));
+	}
+	call = call_of(state, bpf_get_current_pid_tgid());
+	ended = call->entry_ns && call->thread == bpf_get_current_pid_tgid();
+	call = call_new(state, sk, msg, once);
+	if (call && ended)
+		stamped_unstamped(state, call->write_seq);
 }
 
 INLINE void stamped_leaves(struct bpf_sock_ops *ctx, struct bpf_sock_ops_kern *kern)
@@ -174,23 +197,69 @@ INLINE void stamped_leaves(struct bpf_sock_ops *ctx, struct bpf_sock_ops_kern *k
 	head = address(skb->head);
 	key = skb_key(skb);
 	ifindex = skb->dev->ifindex;
-	if (before(state->write_seq, key + 1))
+	/* Behind a device that leads out of the socket's namespace it is no concern of this host's TCP any more. */
+	if (probe_field(skb->dev, nd_net.net) != probe_field(kern->sk, __sk_common.skc_net.net))
 		return;
 	if (state->next_sched != state->produced && !before(key + 1, message_at(state, state->next_sched)->end_seq)) {
 		bpf_probe_read_kernel(&first_seq, 4, (void *)(head + skb->transport_header + 4));
-		pass = pass_new(head, ifindex, now_ns);
+		pass = pass_new(stamped_id((u64)probe_field(kern, sk), key), ifindex, now_ns);
 		pass->first_seq = __builtin_bswap32(first_seq);
 		pass->key = key;
 		tcp_leave(state, kern->sk, pass);
 		return;
 	}
-	if (tcp_leave_again(state, key, ifindex)) {
-		pass_new(head, ifindex, now_ns);
+	if (tcp_leaves_again(state, key, ifindex)) {
+		tcp_lost_below(state, key, key);
+		/* What the queueing discipline refused does not count as sent with TCP, nor the next try as a retransmission. */
+		if (before(tcp_field(kern->sk, snd_nxt), key + 1))
+			tcp_sent_again(state, key, key + 1);
 		return;
 	}
-	pass = pass_find(head);
+	pass = pass_find(stamped_id((u64)probe_field(kern, sk), key));
 	if (pass)
 		pass_next(pass, ifindex, now_ns);
+}
+
+INLINE void stamped_driver(struct bpf_sock_ops *ctx, struct bpf_sock_ops_kern *kern)
+{
+	struct tx_state *state = stamped_state(ctx, false);
+	u32 key = skb_key(kern->skb);
+
+	if (state)
+		tcp_driver(state, pass_find(stamped_id((u64)probe_field(kern, sk), key)), 0, key, bpf_ktime_get_ns());
+}
+
+/* Where a packet ends that begins at `seq` and waits for its ACK; there if there is none. */
+static __attribute__((noinline)) u32 unacked_end(struct sock *sk, u32 seq)
+{
+	struct rb_node *node = probe_field(sk, tcp_rtx_queue.rb_node);
+
+	for (u32 i = 0; i < 32 && node; i++) {
+		struct sk_buff *skb = (void *)node; /* its first member */
+		struct tcp_skb_cb *cb = (void *)skb->cb;
+		u32 first_seq = probe_field(cb, seq);
+
+		if (first_seq == seq)
+			return probe_field(cb, end_seq);
+		node = before(seq, first_seq) ? probe_field(node, rb_left) : probe_field(node, rb_right);
+	}
+	return seq;
+}
+
+INLINE void stamped_again(struct bpf_sock_ops *ctx, struct sock *sk)
+{
+	struct tx_state *state = ctx->args[2] ? NULL : stamped_state(ctx, false);
+
+	if (state)
+		tcp_sent_again(state, ctx->args[0], unacked_end(sk, ctx->args[0]));
+}
+
+INLINE void stamped_closes(struct bpf_sock_ops *ctx, struct sock *sk)
+{
+	struct tx_state *state = ctx->args[1] == TCP_CLOSE ? stamped_state(ctx, false) : NULL;
+
+	if (state)
+		tcp_closed(state, tcp_field(sk, snd_una));
 }
 
 SEC("sockops")
@@ -209,9 +278,10 @@ int tx_stamped(struct bpf_sock_ops *ctx)
 		stamped_connected(ctx, kern->sk);
 		return 1;
 	case BPF_SOCK_OPS_STATE_CB:
-		state = ctx->args[1] == TCP_CLOSE ? stamped_state(ctx, false) : NULL;
-		if (state)
-			tcp_closed(state);
+		stamped_closes(ctx, kern->sk);
+		return 1;
+	case BPF_SOCK_OPS_RETRANS_CB:
+		stamped_again(ctx, kern->sk);
 		return 1;
 	case BPF_SOCK_OPS_TSTAMP_SENDMSG_CB:
 		stamped_handed(ctx, kern);
@@ -220,9 +290,7 @@ int tx_stamped(struct bpf_sock_ops *ctx)
 		stamped_leaves(ctx, kern);
 		return 1;
 	case BPF_SOCK_OPS_TSTAMP_SND_SW_CB:
-		state = stamped_state(ctx, false);
-		if (state)
-			tcp_driver(state, pass_find(address(kern->skb->head)), skb_key(kern->skb), bpf_ktime_get_ns());
+		stamped_driver(ctx, kern);
 		return 1;
 	case BPF_SOCK_OPS_TSTAMP_SND_HW_CB:
 		state = stamped_state(ctx, false);
@@ -236,53 +304,4 @@ int tx_stamped(struct bpf_sock_ops *ctx)
 		return 1;
 	}
 	return 1;
-}
-
-/* ---- sockets that exist already ---- */
-
-INLINE u64 socket_inode(struct sock *sk)
-{
-	struct socket_alloc *file = (void *)probe_field(sk, sk_socket);
-
-	return file ? probe_field(file, vfs_inode.i_ino) : 0;
-}
-
-SEC("iter/tcp")
-int tx_switch_on(struct bpf_iter__tcp *ctx)
-{
-	struct sock_common *common = ctx->sk_common;
-	struct tcp_sock *tp = common ? bpf_skc_to_tcp_sock(common) : NULL;
-	struct sock *sk = (void *)tp;
-	int flags = BPF_SOCK_OPS_STATE_CB_FLAG;
-	u64 inode;
-
-	if (!tp)
-		return 0;
-	if (cfg_pids || cfg_comms) {
-		inode = socket_inode(sk);
-		if (!bpf_map_lookup_elem(&inodes, &inode))
-			return 0;
-	} else if (probe_field(sk, __sk_common.skc_state) == TCP_LISTEN) {
-		return 0;
-	}
-	if (probe_field(sk, __sk_common.skc_state) != TCP_LISTEN && !socket_wanted(sk))
-		return 0;
-	stamping(tp, SK_BPF_CB_TX_TIMESTAMPING);
-	bpf_setsockopt(tp, SOL_TCP, TCP_BPF_SOCK_OPS_CB_FLAGS, &flags, sizeof(flags));
-	sockets_switched++;
-	return 0;
-}
-
-SEC("iter/tcp")
-int tx_switch_off(struct bpf_iter__tcp *ctx)
-{
-	struct sock_common *common = ctx->sk_common;
-	struct tcp_sock *tp = common ? bpf_skc_to_tcp_sock(common) : NULL;
-	int flags = 0;
-
-	if (!tp || !is_stamping(tp))
-		return 0;
-	stamping(tp, 0);
-	bpf_setsockopt(tp, SOL_TCP, TCP_BPF_SOCK_OPS_CB_FLAGS, &flags, sizeof(flags));
-	return 0;
 }

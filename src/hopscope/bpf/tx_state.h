@@ -21,6 +21,7 @@ const volatile u64 cfg_gap_ns = 0;        /* and none sooner after the one befor
 const volatile u64 cfg_tick_ns = 4000000; /* of jiffies */
 const volatile bool cfg_events = 0;       /* a record for each message */
 const volatile bool cfg_qdisc = 0;        /* the hook behind the queueing disciplines is attached */
+const volatile bool cfg_send = 0;         /* the hook at the send call's entry is attached */
 const volatile bool cfg_stamped = 1;      /* TCP by the kernel's time stamps; else by tracing */
 const volatile bool cfg_datagrams = 1;    /* what is not TCP is wanted at the hooks below */
 
@@ -75,8 +76,8 @@ INLINE void emit(const struct hop_tx_event *event)
 
 /* ---- a packet below TCP and UDP ----
  *
- * Known by the address of its data (skb->head), which clones share. In a set of places that the address leads to, the
- * packet that came first gives way.
+ * Known by the address of its data (skb->head), which clones share; one that bears a stamp by its socket and key, which stay
+ * when it is cut or copied on the way. In a set of places that this leads to, the packet that came first gives way.
  */
 #define PASS_WAYS 4
 
@@ -96,7 +97,8 @@ struct pass {
 	u8 followed;   /* a datagram */
 	u32 first_seq; /* TCP: where it begins, */
 	u32 key;       /* and its last byte */
-	u32 pad;
+	u8 unseen;     /* it left a queueing discipline unseen */
+	u8 pad[3];
 	struct hop_tx_device device[HOP_DEVICES];
 };
 
@@ -184,10 +186,10 @@ INLINE struct pass *pass_new(u64 head, u32 ifindex, u64 now_ns)
 	barrier();
 	pass->sched_ns = pass->last_ns = now_ns;
 	pass->entry_ns = pass->qdisc_ns = pass->left_ns = pass->done_ns = 0;
-	pass->followed = 0;
+	pass->followed = pass->unseen = 0;
 	pass->devices = 1;
+	__builtin_memset(pass->device, 0, sizeof(pass->device));
 	pass->device[0].ifindex = ifindex;
-	pass->device[0].after_ns = 0;
 	barrier();
 	set->head[place] = head;
 	return pass;
@@ -199,6 +201,7 @@ INLINE void pass_next(struct pass *pass, u32 ifindex, u64 now_ns)
 	u32 number = pass->devices;
 	u64 after_ns = now_ns - pass->sched_ns;
 
+	pass->unseen |= pass->left_ns < pass->last_ns;
 	pass->last_ns = now_ns;
 	opaque(number);
 	if (number >= HOP_DEVICES)
@@ -206,6 +209,12 @@ INLINE void pass_next(struct pass *pass, u32 ifindex, u64 now_ns)
 	pass->device[number].ifindex = ifindex;
 	pass->device[number].after_ns = after_ns > 0xffffffff ? 0xffffffff : after_ns;
 	pass->devices = number + 1;
+}
+
+/* Was it seen leaving the queueing discipline of each device that it came to? */
+INLINE bool pass_complete(const struct pass *pass)
+{
+	return !pass->unseen && pass->left_ns >= pass->last_ns;
 }
 
 /* A device on the way gave it new memory. */

@@ -10,138 +10,52 @@
  */
 #pragma once
 
-#include "tx_state.h"
+#include "tx_flow.h"
 
-struct message {
-	u64 entry_ns; /* 0: not seen */
-	u64 handed_ns;
-	u64 sched_ns; /* 0: has not left */
-	u64 driver_ns;
-	u64 nic_ns;
-	u64 qdisc_ns;
-	u64 end_byte;
-	u32 end_seq;
-	u32 carrier; /* the key of the packet that its last byte left in */
-	u32 len_bytes;
-	u32 pid;
-	u32 rwnd_ticks; /* the kernel's account of the receiver's window, at hand-over */
-	u16 group;
-	u16 retransmits;
-	u8 cause;
-	u8 flags;
-	u8 devices;
-	u8 unseen; /* its last byte left unseen */
-	u32 pad;
-	struct hop_tx_device device[HOP_DEVICES];
-};
+/* ---- samples that are missing ---- */
 
-struct tx_state {
-	u32 produced;
-	u32 consumed;    /* acknowledged */
-	u32 next_sched;  /* the first that has not left TCP */
-	u32 next_driver; /* the first that may not have left the driver */
-	u32 write_seq;   /* what was handed over */
-	u32 skip;        /* messages to leave out before the next one is followed */
-	u64 end_byte;
-	u64 cookie;
-	u64 followed_ns; /* the last one that was followed */
-	/* The call that is in the kernel now. */
-	u64 entry_ns;
-	u64 entry_message; /* its struct msghdr ... */
-	u64 entry_left;    /* ... and the bytes of it that TCP has not taken */
-	u64 entry_sleeps;  /* voluntary context switches of the caller */
-	u32 entry_seq;
-	u8 known;
-	u8 wanted;
-	u16 pad;
-	struct message messages[HOP_MESSAGES];
-};
-
-struct {
-	MAP_UINT(type, BPF_MAP_TYPE_SK_STORAGE);
-	MAP_UINT(map_flags, BPF_F_NO_PREALLOC);
-	MAP_TYPE(key, int);
-	MAP_TYPE(value, struct tx_state);
-} tx_states SEC(".maps");
-
-INLINE bool before(u32 a, u32 b)
+/* A message that no driver was seen with: its hops that begin or end there have no sample. */
+INLINE void missed_below(u32 reason)
 {
-	return (s32)(a - b) < 0;
+	if (!cfg_stamped || cfg_qdisc)
+		discard(HOP_TX_QDISC, reason);
+	if (cfg_stamped)
+		discard(HOP_TX_DRIVER, reason);
+	discard(HOP_TX_ACK, reason);
 }
 
-INLINE struct message *message_at(struct tx_state *state, u32 index)
+/* A message that is not followed. */
+static __attribute__((noinline)) void missed_all(u32 reason)
 {
-	opaque(index);
-	return &state->messages[index & (HOP_MESSAGES - 1)];
+	if (cfg_send)
+		discard(HOP_TX_TCP, reason);
+	discard(HOP_TX_SCHED, reason);
+	missed_below(reason);
+	discard(HOP_TX_TOTAL, reason);
 }
 
-/* ---- why it waits ---- */
-
-#define TCP_NAGLE_OFF 1
-#define TCP_NAGLE_CORK 2
-#define SK_PACING_NEEDED 1
-#define TSQ_THROTTLED 1
-#define CHRONO_RWND 2
-
-/* The socket's fields: read in place where the kernel allows the cast (6.2), else copied. */
-#define as_type(sk, type) ((type *)bpf_rdonly_cast(sk, core_type_id(type)))
-#define tcp_field(sk, field)                                                                                           \
-	(bpf_rdonly_cast ? as_type(sk, struct tcp_sock)->field : probe_field((struct tcp_sock *)(sk), field))
-#define sock_field(sk, field)                                                                                          \
-	(bpf_rdonly_cast ? as_type(sk, struct sock)->field : probe_field((struct sock *)(sk), field))
-#define tcp_bits(sk, field)                                                                                            \
-	(bpf_rdonly_cast ? direct_bits(as_type(sk, struct tcp_sock), field)                                            \
-			 : probe_bits((struct tcp_sock *)(sk), field))
-
-/* Would TCP hold back the end of what it has to send, now? In the order of tcp_write_xmit. */
-static __attribute__((noinline)) u32 tcp_cause(struct sock *sk, u64 now_ns)
-{
-	u32 snd_una = tcp_field(sk, snd_una), snd_nxt = tcp_field(sk, snd_nxt), snd_sml = tcp_field(sk, snd_sml);
-	u32 unsent = tcp_field(sk, write_seq) - snd_nxt, packets_out = tcp_field(sk, packets_out);
-	u32 in_flight = packets_out - tcp_field(sk, sacked_out) - tcp_field(sk, lost_out) + tcp_field(sk, retrans_out);
-	u32 mss = tcp_field(sk, mss_cache), nagle = tcp_bits(sk, nonagle);
-	u32 first = unsent < mss ? unsent : mss;
-	bool small_waits = before(snd_una, snd_sml) && !before(snd_nxt, snd_sml);
-
-	if (sock_field(sk, sk_pacing_status) == SK_PACING_NEEDED && tcp_field(sk, tcp_wstamp_ns) > now_ns)
-		return HOP_CAUSE_PACING;
-	if (in_flight >= tcp_field(sk, snd_cwnd))
-		return HOP_CAUSE_CWND;
-	if (before(snd_una + tcp_field(sk, snd_wnd), snd_nxt + first))
-		return HOP_CAUSE_RWND;
-	if (mss && unsent % mss && (nagle & TCP_NAGLE_CORK || (!nagle && packets_out && small_waits)))
-		return HOP_CAUSE_NAGLE;
-	if (sock_field(sk, sk_tsq_flags) & TSQ_THROTTLED)
-		return HOP_CAUSE_TSQ;
-	return HOP_CAUSE_NONE;
-}
-
-/* Ticks in which the receiver's window held this socket, as TCP_INFO has them. */
-INLINE u32 rwnd_ticks(struct sock *sk)
-{
-	u32 ticks = tcp_field(sk, chrono_stat[CHRONO_RWND - 1]);
-
-	if (tcp_bits(sk, chrono_type) == CHRONO_RWND)
-		ticks += (u32)bpf_jiffies64() - tcp_field(sk, chrono_start);
-	return ticks;
-}
+/* ---- a message's way ---- */
 
 /* What held the message, now that it leaves. */
-static __attribute__((noinline)) u32 tcp_verdict(struct message *message, struct sock *sk, bool youngest, u64 now_ns)
+static __attribute__((noinline)) u32 tcp_verdict(struct message *message, struct sock *sk, struct pass *pass,
+						 bool youngest)
 {
 	u64 rwnd_ns = (u32)(rwnd_ticks(sk) - message->rwnd_ticks) * cfg_tick_ns;
+	bool in_call = youngest && sock_field(sk, sk_lock.owned) && current_pid() == message->pid;
+	u32 mss = tcp_field(sk, mss_cache);
 
-	/* In the call that sent it: nothing did. */
-	if (youngest && sock_field(sk, sk_lock.owned) && current_pid() == message->pid)
-		return HOP_CAUSE_NONE;
-	if (rwnd_ns && rwnd_ns * 2 >= now_ns - message->handed_ns)
+	if (rwnd_ns && rwnd_ns * 2 >= pass->sched_ns - message->handed_ns)
 		return HOP_CAUSE_RWND;
+	/* Its call said that more would follow (MSG_MORE), and the rest of a packet was not filled. */
+	if (mss && (pass->key + 1 - pass->first_seq) % mss && before(tcp_field(sk, pushed_seq), message->end_seq))
+		return HOP_CAUSE_NAGLE;
+	/* In the call that sent it: nothing did. What is foretold of pacing and small queues is no more than likely. */
+	if (in_call && message->cause != HOP_CAUSE_NAGLE && message->cause != HOP_CAUSE_CWND)
+		return HOP_CAUSE_NONE;
 	if (message->cause)
 		return message->cause;
 	return tcp_bits(sk, is_cwnd_limited) ? HOP_CAUSE_CWND : HOP_CAUSE_OTHER;
 }
-
-/* ---- a message's way ---- */
 
 INLINE bool message_sampled(struct tx_state *state)
 {
@@ -169,15 +83,32 @@ INLINE struct message *message_new(struct tx_state *state, u32 end_seq)
 
 	if (state->produced - state->consumed >= HOP_MESSAGES) {
 		message = message_at(state, state->produced - 1);
-		if (!message->sched_ns && !message->unseen)
+		if (!message->sched_ns && !message->unseen) {
+			message->len_bytes += end_seq - message->end_seq;
+			message->end_byte += end_seq - message->end_seq;
 			message->end_seq = end_seq;
-		discard(HOP_TX_TOTAL, HOP_TX_MERGED);
+		}
+		missed_all(HOP_TX_MERGED);
 		return NULL;
 	}
 	message = message_at(state, state->produced);
 	__builtin_memset(message, 0, sizeof(*message));
 	message->end_seq = end_seq;
 	return message;
+}
+
+/* Why a message that is done has no time below TCP. */
+INLINE u32 why_missed(struct message *message)
+{
+	if (message->unseen)
+		return message->unseen == UNSEEN_CALL ? HOP_TX_UNSTAMPED : HOP_TX_COALESCED;
+	return message->dropped ? HOP_TX_DROPPED : HOP_TX_NO_STAMP;
+}
+
+INLINE void message_unseen(struct message *message, u32 why)
+{
+	message->unseen = why;
+	discard(HOP_TX_SCHED, why_missed(message));
 }
 
 /* The end of a message leaves TCP in a packet, to its first device. */
@@ -205,67 +136,117 @@ static __attribute__((noinline)) void tcp_leave(struct tx_state *state, struct s
 		if (before(pass->first_seq, message->end_seq)) {
 			bool youngest = state->next_sched == state->produced;
 
-			message_leaves(message, pass, tcp_verdict(message, sk, youngest, pass->sched_ns));
+			message_leaves(message, pass, tcp_verdict(message, sk, pass, youngest));
 		} else {
-			message->unseen = 1;
-			discard(HOP_TX_SCHED, HOP_TX_COALESCED);
+			message_unseen(message, UNSEEN_SPLIT);
 		}
 	}
 }
 
-/* The same packet once more: to a device stacked below, or a retransmission. */
-static __attribute__((noinline)) bool tcp_leave_again(struct tx_state *state, u32 key, u32 ifindex)
+/* The packet `key` at its first device once more: it is sent again, and not on its way to a device stacked below. */
+static __attribute__((noinline)) bool tcp_leaves_again(struct tx_state *state, u32 key, u32 ifindex)
 {
-	struct hop_tx_counters *counter;
-	bool retransmitted = false;
+	for (u32 i = 0; i < HOP_MESSAGES && before(state->consumed + i, state->next_sched); i++) {
+		struct message *message = message_at(state, state->consumed + i);
 
-	for (u32 i = 0; i < HOP_MESSAGES; i++) {
-		u32 index = state->consumed + i;
-		struct message *message = message_at(state, index);
+		if (message->carrier == key && message->sched_ns)
+			return message->device[0].ifindex == ifindex;
+	}
+	return false;
+}
 
-		if (!before(index, state->next_sched))
-			break;
-		if (message->carrier != key || !message->sched_ns || message->device[0].ifindex != ifindex)
+/* Bytes are sent again. A message that shares a packet with later ones is acknowledged before that packet's stamp: that
+ * they are close holds no longer.
+ */
+static __attribute__((noinline)) void tcp_sent_again(struct tx_state *state, u32 first_seq, u32 end_seq)
+{
+	struct hop_tx_counters *counter = count();
+	bool followed = false;
+
+	for (u32 i = 0; i < HOP_MESSAGES && before(state->consumed + i, state->produced); i++) {
+		struct message *message = message_at(state, state->consumed + i);
+
+		if (message->sched_ns && message->carrier + 1 != message->end_seq &&
+		    !before(message->carrier, first_seq))
+			message->late = 1;
+		if (!before(message->end_seq - message->len_bytes, end_seq) || !before(first_seq, message->end_seq))
 			continue;
 		if (message->retransmits < 0xffff)
 			message->retransmits++;
-		retransmitted = true;
+		followed = true;
 	}
-	counter = retransmitted ? count() : NULL;
-	if (counter)
+	if (counter && followed)
 		atomic_add(&counter->retransmits, 1);
-	return retransmitted;
 }
 
-/* The driver has the packet `key`. Not under the socket's lock. */
-static __attribute__((noinline)) void tcp_driver(struct tx_state *state, struct pass *pass, u32 key, u64 now_ns)
+/* Did the message's last byte go in this packet? Packets that the kernel has cut on the way down keep the stamp's key; by
+ * tracing they are known by their range.
+ */
+INLINE bool carries(struct message *message, u32 first_seq, u32 key)
+{
+	u32 last = message->end_seq - 1;
+
+	return cfg_stamped ? message->carrier == key : !before(last, first_seq) && !before(key, last);
+}
+
+/* What is sent again before the driver had it was lost between TCP and the driver: TCP sends a packet again only when the
+ * first one has left the host's queues.
+ */
+static __attribute__((noinline)) void tcp_lost_below(struct tx_state *state, u32 first_seq, u32 key)
+{
+	for (u32 i = 0; i < HOP_MESSAGES && before(state->consumed + i, state->next_sched); i++) {
+		struct message *message = message_at(state, state->consumed + i);
+
+		if (message->sched_ns && !message->driver_ns && carries(message, first_seq, key))
+			message->dropped = 1;
+	}
+}
+
+/* The driver has a message. */
+static __attribute__((noinline)) void message_driven(struct message *message, struct pass *pass, u64 now_ns)
+{
+	bool complete = pass && pass_complete(pass);
+	u64 from_ns = message->sched_ns;
+
+	message->driver_ns = now_ns;
+	if (pass) {
+		message->devices = pass->devices;
+		__builtin_memcpy(message->device, pass->device, sizeof(message->device));
+	}
+	if (!cfg_stamped) {
+		/* It is the call of the driver's function, where the queueing discipline ends; another device may follow. */
+		message->qdisc_ns = now_ns - from_ns;
+	} else if (!cfg_qdisc) {
+		record(HOP_TX_DRIVER, message->group, from_ns, now_ns);
+	} else if (complete) {
+		message->qdisc_ns = pass->qdisc_ns;
+		record(HOP_TX_QDISC, message->group, from_ns, from_ns + pass->qdisc_ns);
+		record(HOP_TX_DRIVER, message->group, from_ns + pass->qdisc_ns, now_ns);
+	} else {
+		discard(HOP_TX_QDISC, HOP_TX_NO_STAMP);
+		discard(HOP_TX_DRIVER, HOP_TX_NO_STAMP);
+	}
+}
+
+/* The driver has a packet. Not under the socket's lock. */
+static __attribute__((noinline)) void tcp_driver(struct tx_state *state, struct pass *pass, u32 first_seq, u32 key,
+						 u64 now_ns)
 {
 	u32 start = state->next_driver, end = state->next_sched;
 	bool all = true;
 
-	if (before(start, state->consumed))
+	if (!cfg_stamped || before(start, state->consumed))
 		start = state->consumed;
 	for (u32 i = 0; i < HOP_MESSAGES && before(start + i, end); i++) {
 		struct message *message = message_at(state, start + i);
-		u64 from_ns = message->sched_ns;
 
-		if (from_ns && !message->driver_ns && message->carrier == key) {
-			if (pass) {
-				message->qdisc_ns = pass->qdisc_ns;
-				message->devices = pass->devices;
-				__builtin_memcpy(message->device, pass->device, sizeof(message->device));
-				if (cfg_qdisc) {
-					record(HOP_TX_QDISC, message->group, from_ns, from_ns + pass->qdisc_ns);
-					from_ns += pass->qdisc_ns;
-				}
-			} else if (cfg_qdisc) {
-				discard(HOP_TX_QDISC, HOP_TX_NO_STAMP);
-			}
-			message->driver_ns = now_ns;
-			/* By tracing, it is the call of the driver's function, where the queueing discipline ends. */
-			record(cfg_stamped ? HOP_TX_DRIVER : HOP_TX_QDISC, message->group, from_ns, now_ns);
-		}
-		all = all && (message->driver_ns || message->unseen);
+		/* By tracing, the last device counts; by stamps, it is the first one whose driver makes them. */
+		bool lower = !cfg_stamped && pass && pass->devices > message->devices;
+
+		if (message->sched_ns && (!message->driver_ns || lower) && !message->dropped &&
+		    carries(message, first_seq, key))
+			message_driven(message, pass, now_ns);
+		all = all && (message->driver_ns || message->unseen || message->dropped);
 		if (all)
 			state->next_driver = start + i + 1;
 	}
@@ -307,11 +288,35 @@ static __attribute__((noinline)) void message_event(struct tx_state *state, stru
 	emit(&event);
 }
 
-/* A message that no driver was seen with: its hops that begin or end there have no sample. */
-INLINE void tcp_missed(u32 reason)
+/* By tracing, the queueing disciplines' part is known when the message is done. */
+INLINE void traced_qdisc(struct message *message)
 {
-	discard(cfg_stamped ? HOP_TX_DRIVER : HOP_TX_QDISC, reason);
-	discard(HOP_TX_ACK, reason);
+	if (!cfg_stamped)
+		record(HOP_TX_QDISC, message->group, message->sched_ns, message->driver_ns);
+}
+
+/* Its last byte is acknowledged. By stamps that is known of the last message in a packet. */
+static __attribute__((noinline)) void message_acked(struct tx_state *state, struct message *message, u64 now_ns)
+{
+	u64 start_ns = message->entry_ns ? message->entry_ns : message->handed_ns;
+	u32 why = message->driver_ns ? HOP_TX_COALESCED : why_missed(message);
+
+	if (!message->driver_ns)
+		missed_below(why);
+	else
+		traced_qdisc(message);
+	if (cfg_stamped && (message->unseen || message->late)) {
+		if (message->driver_ns)
+			discard(HOP_TX_ACK, why);
+		discard(HOP_TX_TOTAL, why);
+		now_ns = 0;
+	} else {
+		if (message->driver_ns)
+			record(HOP_TX_ACK, message->group, message->driver_ns, now_ns);
+		record(HOP_TX_TOTAL, message->group, start_ns, now_ns);
+	}
+	if (cfg_events)
+		message_event(state, message, now_ns);
 }
 
 /* All messages before `acked` are acknowledged. */
@@ -322,23 +327,15 @@ static __attribute__((noinline)) void tcp_acked(struct tx_state *state, u32 acke
 
 	for (u32 i = 0; i < HOP_MESSAGES && state->consumed != state->produced; i++) {
 		struct message *message = message_at(state, state->consumed);
-		u64 start_ns = message->entry_ns ? message->entry_ns : message->handed_ns;
 
 		if (before(acked, message->end_seq))
 			break;
 		if (state->next_sched == state->consumed) {
 			/* Never stamped: a segment that TCP cut off it took its last byte along. */
 			state->next_sched++;
-			message->unseen = 1;
-			discard(HOP_TX_SCHED, HOP_TX_COALESCED);
+			message_unseen(message, UNSEEN_SPLIT);
 		}
-		if (message->driver_ns)
-			record(HOP_TX_ACK, message->group, message->driver_ns, now_ns);
-		else
-			tcp_missed(message->unseen ? HOP_TX_COALESCED : HOP_TX_NO_STAMP);
-		record(HOP_TX_TOTAL, message->group, start_ns, now_ns);
-		if (cfg_events)
-			message_event(state, message, now_ns);
+		message_acked(state, message, now_ns);
 		state->consumed++;
 		done++;
 	}
@@ -346,20 +343,24 @@ static __attribute__((noinline)) void tcp_acked(struct tx_state *state, u32 acke
 		atomic_add(&counter->acked, done);
 }
 
-/* The socket is closed: what is on the way will not be acknowledged. */
-static __attribute__((noinline)) void tcp_closed(struct tx_state *state)
+/* The socket is closed: what is on the way will not be acknowledged; some may have been, unseen. */
+static __attribute__((noinline)) void tcp_closed(struct tx_state *state, u32 snd_una)
 {
 	for (u32 i = 0; i < HOP_MESSAGES && state->consumed != state->produced; i++) {
 		struct message *message = message_at(state, state->consumed);
+		u32 why = before(snd_una, message->end_seq) ? HOP_TX_CLOSED : HOP_TX_NO_STAMP;
 
 		if (!message->sched_ns && !message->unseen)
-			discard(HOP_TX_SCHED, HOP_TX_CLOSED);
-		if (message->driver_ns)
-			discard(HOP_TX_ACK, HOP_TX_CLOSED);
-		else
-			tcp_missed(HOP_TX_CLOSED);
-		discard(HOP_TX_TOTAL, HOP_TX_CLOSED);
-		message->flags |= HOP_TX_ABORTED;
+			discard(HOP_TX_SCHED, why);
+		if (message->driver_ns) {
+			traced_qdisc(message);
+			discard(HOP_TX_ACK, why);
+		} else {
+			missed_below(why);
+		}
+		discard(HOP_TX_TOTAL, why);
+		if (why == HOP_TX_CLOSED)
+			message->flags |= HOP_TX_ABORTED;
 		if (cfg_events)
 			message_event(state, message, 0);
 		state->consumed++;

@@ -7,13 +7,12 @@
 #include "tx_tcp.h"
 
 /* Packets lead to their socket by its address alone, and not every program type may use socket storage. The hash of
- * addresses and ports tells a new socket at the address of an old one.
+ * addresses and ports tells a new socket at the address of an old one. The port itself is gone when the socket is closed.
  */
 struct socket_key {
 	u64 sk;
 	u32 hash;
-	u16 port;
-	be16 peer_port;
+	u32 pad;
 };
 
 struct {
@@ -35,8 +34,6 @@ static __attribute__((noinline)) struct tx_state *traced_state(struct sock *sk, 
 	struct socket_key key = {
 		.sk = (u64)sk,
 		.hash = probe_field(sk, __sk_common.skc_hash),
-		.port = probe_field(sk, __sk_common.skc_num),
-		.peer_port = probe_field(sk, __sk_common.skc_dport),
 	};
 	struct tx_state *state = bpf_map_lookup_elem(&traced_states, &key);
 	u32 zero = 0;
@@ -55,94 +52,93 @@ INLINE void traced_forget(struct sock *sk)
 	struct socket_key key = {
 		.sk = (u64)sk,
 		.hash = probe_field(sk, __sk_common.skc_hash),
-		.port = probe_field(sk, __sk_common.skc_num),
-		.peer_port = probe_field(sk, __sk_common.skc_dport),
 	};
 
 	bpf_map_delete_elem(&traced_states, &key);
 }
 
-/* Is this a further look at the call that the socket's state knows? A call takes bytes, or sleeps until it can. */
-INLINE bool same_call(struct tx_state *state, struct msghdr *msg, u64 left)
-{
-	if (!state->entry_ns || state->entry_message != (u64)msg)
-		return false;
-	return left < state->entry_left || (left == state->entry_left && !(probe_field(msg, msg_flags) & MSG_DONTWAIT));
-}
-
 /* The call before this one may have handed over less than it wanted. */
-INLINE void traced_settle(struct tx_state *state, u32 write_seq)
+static __attribute__((noinline)) void traced_settle(struct tx_state *state, struct sock *sk, u32 write_seq)
 {
 	struct message *message = message_at(state, state->produced - 1);
+	struct hop_tx_counters *counter = count();
 	u32 excess = message->end_seq - write_seq;
 
 	if (state->produced == state->consumed || message->sched_ns || !before(write_seq, message->end_seq))
 		return;
 	message->end_seq = write_seq;
 	message->end_byte -= excess;
-	if (excess < message->len_bytes) {
-		message->len_bytes -= excess;
+	message->len_bytes -= excess;
+	if (!message->len_bytes) {
+		/* Nothing at all: it was no message. */
+		state->produced--;
+		if (counter) {
+			atomic_add(&counter->messages, -1);
+			atomic_add(&counter->sampled, -1);
+		}
 		return;
 	}
-	/* Nothing at all: it was no message. */
-	state->produced--;
-	if (before(state->produced, state->next_sched))
+	if (!before(tcp_field(sk, snd_nxt), write_seq)) {
 		state->next_sched = state->produced;
+		message_unseen(message, UNSEEN_CALL);
+	}
+	if (!before(tcp_field(sk, snd_una), write_seq))
+		tcp_closed(state, write_seq);
 }
 
-static __attribute__((noinline)) void traced_message(struct tx_state *state, struct sock *sk, u64 left, u32 write_seq)
+static __attribute__((noinline)) void traced_message(struct tx_state *state, struct sock *sk, u64 left, u32 write_seq,
+						     u64 entry_ns)
 {
 	struct message *message = message_new(state, write_seq + (u32)left);
 
 	if (!message)
 		return;
-	message->entry_ns = message->handed_ns = bpf_ktime_get_ns();
+	message->entry_ns = message->handed_ns = entry_ns;
 	message->end_byte = state->end_byte + left;
 	message->len_bytes = left;
 	message->pid = current_pid();
 	message->group = sender_group(sk);
-	message->cause = tcp_cause(sk, message->entry_ns);
+	message->cause = tcp_cause(sk, left, entry_ns);
 	message->rwnd_ticks = rwnd_ticks(sk);
 	state->produced++;
 }
 
-INLINE void traced_enter(struct sock *sk, struct msghdr *msg)
+static __attribute__((noinline)) void traced_enter(struct sock *sk, struct msghdr *msg, bool once)
 {
 	struct tx_state *state = traced_state(sk, true);
 	struct hop_tx_counters *counter = count();
-	u64 left = probe_field(msg, msg_iter.count);
+	struct call *call;
 	u32 write_seq;
 
 	if (!state || !counter) {
-		discard(HOP_TX_TOTAL, HOP_TX_NO_MEMORY);
+		missed_all(HOP_TX_NO_MEMORY);
 		return;
 	}
 	if (!state->known) {
 		state->known = 1;
 		state->wanted = socket_wanted(sk);
-		state->cookie = (u64)sk;
+		state->cookie = probe_field(sk, __sk_common.skc_cookie.counter);
+		if (!state->cookie)
+			state->cookie = bpf_ktime_get_ns();
 		state->write_seq = tcp_field(sk, write_seq);
 		if (cfg_events && state->wanted)
 			flow_remember(state->cookie, sk);
 	}
-	if (!state->wanted || same_call(state, msg, left)) {
-		state->entry_left = left;
+	call = state->wanted ? call_new(state, sk, msg, once) : NULL;
+	if (!call)
 		return;
-	}
-	write_seq = tcp_field(sk, write_seq);
-	traced_settle(state, write_seq);
+	write_seq = call->write_seq;
+	state->may_sleep = !(probe_field(msg, msg_flags) & MSG_DONTWAIT);
+	traced_settle(state, sk, write_seq);
 	state->end_byte += (u32)(write_seq - state->write_seq);
 	state->write_seq = write_seq;
-	state->entry_ns = bpf_ktime_get_ns();
-	state->entry_message = (u64)msg;
-	state->entry_left = left;
-	if (!left || !process_wanted())
+	if (!call->left || !process_wanted())
 		return;
 	atomic_add(&counter->messages, 1);
 	if (!message_sampled(state))
 		return;
 	atomic_add(&counter->sampled, 1);
-	traced_message(state, sk, left, write_seq);
+	traced_message(state, sk, call->left, write_seq, call->entry_ns);
 }
 
 /* Sequence numbers of a packet on its way down: false if it has no bytes. */
@@ -171,22 +167,40 @@ INLINE void traced_leaves(struct sk_buff *skb, struct sock *sk, u64 head)
 	if (!state || state->produced == state->consumed || !traced_range(skb, head, &first_seq, &key))
 		return;
 	ifindex = skb->dev->ifindex;
-	if (state->next_sched == state->produced || before(key + 1, message_at(state, state->next_sched)->end_seq)) {
-		tcp_leave_again(state, key, ifindex);
+	/* TCP counts new bytes as sent once their packet has passed here. */
+	if (!before(tcp_field(sk, snd_nxt), key + 1))
+		tcp_sent_again(state, first_seq, key + 1);
+	tcp_lost_below(state, first_seq, key);
+	if (state->next_sched == state->produced || before(key + 1, message_at(state, state->next_sched)->end_seq))
 		return;
-	}
 	pass = pass_new(head, ifindex, now_ns);
 	pass->first_seq = first_seq;
 	pass->key = key;
 	tcp_leave(state, sk, pass);
 }
 
-INLINE void traced_driver(struct sock *sk, struct pass *pass, u64 now_ns)
+/* The driver's function is called with a packet. What is cut on its way down has an address that nobody knows, or knows
+ * of another packet: the range tells. In a tunnel it cannot be read.
+ */
+INLINE void traced_driver(struct sock *sk, struct sk_buff *skb, u64 head, struct pass *pass, u64 now_ns)
 {
 	struct tx_state *state = traced_state(sk, false);
+	u32 first_seq, key;
 
-	if (state)
-		tcp_driver(state, pass, pass->key, now_ns);
+	if (!state || state->consumed == state->next_sched)
+		return;
+	if (!probe_bits(skb, encapsulation)) {
+		if (!traced_range(skb, head, &first_seq, &key))
+			return;
+		if (pass && (before(first_seq, pass->first_seq) || before(pass->key, key)))
+			pass = NULL;
+	} else if (pass) {
+		first_seq = pass->first_seq;
+		key = pass->key;
+	} else {
+		return;
+	}
+	tcp_driver(state, pass, first_seq, key, now_ns);
 }
 
 INLINE void traced_ack(struct sock *sk, struct sk_buff *skb)
@@ -195,8 +209,12 @@ INLINE void traced_ack(struct sock *sk, struct sk_buff *skb)
 	struct tx_state *state = traced_state(sk, false);
 	u32 acked = probe_field(cb, ack_seq);
 
-	if (state && state->produced != state->consumed && !before(tcp_field(sk, snd_nxt), acked))
-		tcp_acked(state, acked, bpf_ktime_get_ns());
+	if (!state || state->produced == state->consumed || before(tcp_field(sk, snd_nxt), acked))
+		return;
+	/* A call that does not sleep is not in the kernel while the socket takes in a packet. */
+	if (!state->may_sleep)
+		traced_settle(state, sk, tcp_field(sk, write_seq));
+	tcp_acked(state, acked, bpf_ktime_get_ns());
 }
 
 INLINE void traced_closes(struct sock *sk)
@@ -205,6 +223,7 @@ INLINE void traced_closes(struct sock *sk)
 
 	if (!state)
 		return;
-	tcp_closed(state);
+	traced_settle(state, sk, tcp_field(sk, write_seq));
+	tcp_closed(state, tcp_field(sk, snd_una));
 	traced_forget(sk);
 }

@@ -169,6 +169,7 @@ class TxCollector:
             "cfg_tick_ns": round(time.clock_getres(_CLOCK_MONOTONIC_COARSE) * 1e9),
             "cfg_events": int(options.events),
             "cfg_qdisc": int(self._stamped and self._has("tx.qdisc")),
+            "cfg_send": int(self._has("tx.send")),
             "cfg_stamped": int(self._stamped),
             "cfg_datagrams": int(self._has("tx.udp")),
         }

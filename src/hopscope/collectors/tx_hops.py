@@ -63,6 +63,6 @@ MEANINGS: Final = {
     HopTxDiscard.HOP_TX_NO_MEMORY: "no memory for the state of the socket",
     HopTxDiscard.HOP_TX_DROPPED: "dropped before the driver had it",
     HopTxDiscard.HOP_TX_NO_SEND: "the entry of its send call was not seen",
-    HopTxDiscard.HOP_TX_UNSTAMPED: "the send call ended where the kernel does not stamp; its bytes are in the next",
+    HopTxDiscard.HOP_TX_UNSTAMPED: "all its bytes had left when its send call ended: then there is nothing to stamp",
     HopTxDiscard.HOP_TX_SPLIT: "cut in pieces below IP, as the device does not do that itself: they are not followed",
 }

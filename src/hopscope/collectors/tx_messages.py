@@ -98,7 +98,7 @@ class Messages:
             len_bytes=int(record["len_bytes"]),
             end_byte=int(record["end_byte"]),
             **seen,
-            qdisc_ns=int(record["qdisc_ns"]) if qdisc_seen else None,
+            qdisc_ns=int(record["qdisc_ns"]) or None if qdisc_seen else None,
             devices=devices,
             retransmits=int(record["retransmits"]),
             cause=HopTxCause(int(record["cause"])).name.removeprefix("HOP_CAUSE_").lower(),

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which sockets are followed, from when to when; several runs at once; several threads on one socket."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from collectors.measure import MS, Way, histogram, in_thread, ping, tcp_pair
+from collectors.tx_tcp_measure import accounted, assert_accounted, assert_each, done, events, read_all, reasons, run
+from hopscope.collectors.tx import TxCollector
+from hopscope.collectors.tx_options import TxOptions
+
+if TYPE_CHECKING:
+    from hopscope.lab import Lab
+
+pytestmark = pytest.mark.root
+
+
+@pytest.mark.parametrize("flow_hooks", [False, True], ids=["host hooks", "flow hooks"])
+def test_a_socket_from_before_the_start_is_followed_to_the_end(lab: Lab, either: Way, flow_hooks: bool) -> None:  # noqa: FBT001 - a parameter
+    with tcp_pair(either) as flow:
+        ping(*flow, 5)
+        # Bytes that wait at the start belong to no message.
+        flow[0].setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
+        flow[0].send(bytes(50))
+        with run(lab, flow_hooks=flow_hooks) as tx:
+            flow[0].setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 0)
+            read_all(flow[1], 50)
+            assert ping(*flow, 23) == 23
+            snapshot = done(tx, 23)
+            messages = events(tx)
+        assert [message.end_byte for message in messages] == [100 * (number + 1) for number in range(23)]
+        assert {message.len_bytes for message in messages} == {100}
+        assert accounted(snapshot)["tx.total"] == 23
+        ping(*flow, 7)
+        # A second run begins anew.
+        with run(lab, flow_hooks=flow_hooks) as tx:
+            assert ping(*flow, 11) == 11
+            done(tx, 11)
+            assert [message.end_byte for message in events(tx)] == [100 * (number + 1) for number in range(11)]
+
+
+def test_what_came_before_the_end_of_a_run_goes_unseen_by_the_next(lab: Lab, veth: Way) -> None:
+    with tcp_pair(veth) as (sender, receiver):
+        with run(lab):
+            sender.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
+            sender.send(bytes(50))
+        with run(lab) as tx:
+            # Its packet bears the stamp of the run before.
+            sender.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 0)
+            read_all(receiver, 50)
+            ping(sender, receiver, 3)
+            snapshot = done(tx, 3)
+    assert_each(snapshot, "stamped", 3)
+
+
+def test_two_runs_see_the_same_and_the_first_to_end_takes_nothing_away(lab: Lab, either: Way) -> None:
+    with tcp_pair(either) as flow, run(lab) as second:
+        with run(lab, sample=3) as first:
+            ping(*flow, 30)
+            assert_each(done(second, 30), "stamped", 30)
+            time.sleep(0.02)
+            first.interval()
+            sampled = len(events(first))
+            assert_each(first.total(), "stamped", sampled)
+        ping(*flow, 30)
+        assert_each(done(second, 60), "stamped", 60)
+        # New sockets, too.
+        with tcp_pair(either) as other:
+            ping(*other, 7)
+            assert_each(done(second, 67), "stamped", 67)
+
+
+def test_a_run_on_one_port_does_not_blind_a_run_on_another(lab: Lab) -> None:
+    with contextlib.ExitStack() as stack:
+        listeners = [stack.enter_context(lab.server.call(socket.create_server, ("10.77.0.2", 0))) for _ in range(2)]
+        runs = [stack.enter_context(run(lab, ports=[listener.getsockname()[1]])) for listener in listeners]
+        for number, listener in enumerate(listeners):
+            with (
+                lab.client.call(socket.create_connection, listener.getsockname()) as sender,
+                listener.accept()[0] as receiver,
+            ):
+                assert ping(sender, receiver, 10 + number) == 10 + number
+        for number, tx in enumerate(runs):
+            assert_each(done(tx, 10 + number), "stamped", 10 + number)
+
+
+def test_what_a_listener_of_a_wanted_process_accepts_is_followed(lab: Lab, veth: Way) -> None:
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(lab.server.call(socket.create_server, (veth.host, 0)))
+        options = TxOptions(pids=[os.getpid()], protocol="tcp", events=True)
+        tx = stack.enter_context(TxCollector(options))
+        sender = stack.enter_context(lab.client.call(socket.create_connection, listener.getsockname()))
+        receiver = stack.enter_context(listener.accept()[0])
+        assert ping(receiver, sender, 23) == 23
+        done(tx, 23)
+        messages = [message for message in events(tx) if message.flow and message.flow.local == veth.host]
+    assert [message.len_bytes for message in messages] == [100] * 23
+    assert tx._options.only_flow_hooks
+
+
+def test_threads_on_one_socket_keep_their_entries(lab: Lab, veth: Way) -> None:
+    with tcp_pair(veth) as (sender, receiver), run(lab) as tx:
+        receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8192)
+        sender.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 8192)
+        slow = threading.Thread(target=sender.send, args=(bytes(300_000),), daemon=True)
+        slow.start()
+        time.sleep(0.1)
+        other = threading.Thread(target=sender.send, args=(bytes(1000),), daemon=True)
+        other.start()
+        time.sleep(0.2)
+        read_all(receiver, 301_000)
+        slow.join()
+        other.join()
+        snapshot = done(tx, 2)
+        messages = events(tx)
+    assert_accounted(snapshot, "stamped", 2)
+    assert messages[-1].end_byte == sum(message.len_bytes for message in messages) == 301_000
+    # The slow one slept from its own entry on; the other's bytes may fit behind those that wait.
+    brief, slow_ns = sorted(message.hops()["tx.tcp"] or 0 for message in messages)
+    assert slow_ns >= 300 * MS
+    assert 0 < brief < slow_ns - 50 * MS
+    assert histogram(snapshot, "tx.tcp_sndbuf").max_ns == slow_ns
+
+
+def test_many_threads_send_on_one_socket(lab: Lab, either: Way) -> None:
+    threads, each = 8, 200
+    with tcp_pair(either) as (sender, receiver), run(lab) as tx:
+
+        def send() -> None:
+            for _ in range(each):
+                sender.send(bytes(500))
+
+        with in_thread(lambda: read_all(receiver, threads * each * 500)), contextlib.ExitStack() as stack:
+            for _ in range(threads):
+                stack.enter_context(in_thread(send))
+        snapshot = done(tx, threads * each)
+        messages = events(tx)
+    assert_accounted(snapshot, "stamped", threads * each)
+    assert messages[-1].end_byte == threads * each * 500
+    assert {reason for _, reason in reasons(snapshot)} <= {"coalesced", "merged", "no_stamp"}

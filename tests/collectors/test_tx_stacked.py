@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Devices stacked upon each other, and packets that are cut or queued on their way through them."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from collectors.measure import MS, Way, in_thread, ping, tcp_pair
+from collectors.tx_tcp_measure import WAYS, assert_accounted, assert_each, done, events, read_all, reasons, run
+from hopscope.lab import Lab, Namespace, Tbf, shape
+
+pytestmark = pytest.mark.root
+
+# Upper device → how it is made upon client0 and server0, and the devices that a packet comes to.
+STACKS = {
+    "vlan": ("link add link {lower} name vlan7 type vlan id 7", ["vlan7", "client0"]),
+    "macvlan": ("link add link {lower} name macvlan0 type macvlan mode bridge", ["macvlan0", "client0"]),
+    "vxlan": ("link add vxlan0 type vxlan id 7 dstport 4789 local {local} remote {remote}", ["vxlan0", "client0"]),
+    "bridge": ("link add bridge0 type bridge", ["bridge0", "client0"]),
+}
+
+
+def stack(lab: Lab, kind: str, address: str) -> Way:
+    """Put a device upon each end; return the way through them."""
+    made, devices = STACKS[kind]
+    for namespace, lower, local, remote in (
+        (lab.client, "client0", "10.77.0.1", "10.77.0.2"),
+        (lab.server, "server0", "10.77.0.2", "10.77.0.1"),
+    ):
+        words = made.format(lower=lower, local=local, remote=remote).split()
+        if namespace.run(["ip", *words], capture_output=True).returncode:
+            pytest.skip(f"this kernel has no {kind}")
+        if kind == "bridge":
+            ip(namespace, f"link set {lower} master bridge0")
+        ip(namespace, f"addr add {address % local[-1]} dev {devices[0]} nodad")
+        ip(namespace, f"link set {devices[0]} up")
+        ip(namespace, f"link set {lower} arp on promisc on")
+    return Way(lab.client, lab.server, address.split("/", maxsplit=1)[0] % 2, devices[0])
+
+
+def ip(namespace: Namespace, words: str) -> None:
+    namespace.run(["ip", *words.split()], check=True)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("kind", STACKS)
+def test_each_device_is_told_in_order(lab: Lab, kind: str, way: str) -> None:
+    path = stack(lab, kind, "fd88::%s/64" if kind == "vlan" else "10.88.0.%s/24")
+    with tcp_pair(path) as flow, run(lab, way) as tx:
+        assert ping(*flow, 23, 1000) == 23
+        assert_each(done(tx, 23), way, 23)
+        messages = events(tx)
+    for message in messages:
+        assert [device.name for device in message.devices] == STACKS[kind][1]
+        below = (message.driver_ns or 0) - (message.sched_ns or 0)
+        assert 0 == message.devices[0].after_ns < message.devices[1].after_ns <= below
+        assert 0 < (message.qdisc_ns or 0) <= below
+        assert message.retransmits == 0
+
+
+def test_the_queue_of_the_lower_device_is_the_wait(lab: Lab) -> None:
+    path = stack(lab, "vxlan", "10.88.0.%s/24")
+    shape(lab.client, "client0", Tbf(rate_bit_s=1_000_000, burst_bytes=1600))
+    with tcp_pair(path) as (sender, receiver), run(lab) as tx:
+        for _ in range(10):
+            # Two packets of 1.1 kB at 1 Mbit/s: the second waits for about 4.5 to 9 ms.
+            sender.send(bytes(1000))
+            sender.send(bytes(1000))
+            read_all(receiver, 2000)
+            time.sleep(0.03)
+        snapshot = done(tx, 20)
+        messages = events(tx)
+    assert_accounted(snapshot, "stamped", 20)
+    assert {tuple(device.name for device in message.devices) for message in messages} == {("vxlan0", "client0")}
+    waits = [message.qdisc_ns for message in messages[1::2] if message.qdisc_ns is not None]
+    assert len(waits) >= 5
+    for wait_ns in waits:
+        assert 4 * MS < wait_ns < 30 * MS
+    for message in messages:
+        hops = message.hops()
+        # What is no queue is code: the tunnel's and the driver's.
+        assert hops["tx.driver"] is None or hops["tx.driver"] < 4 * MS
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("tso", [False, True], ids=["cut in the host", "cut by the device"])
+def test_a_packet_that_is_cut_below_tcp_keeps_its_message(way: str, tso: bool) -> None:  # noqa: FBT001 - a parameter
+    with Lab(offloads={"tso": tso, "gso": tso}) as lab:
+        path = Way(lab.client, lab.server, "10.77.0.2", "server0")
+        with tcp_pair(path) as (sender, receiver), run(lab, way) as tx:
+            for _ in range(23):
+                with in_thread(lambda: read_all(receiver, 10_000)):
+                    sender.send(bytes(10_000))
+            assert_each(done(tx, 23), way, 23)
+            messages = events(tx)
+    for message in messages:
+        assert 0 < (message.qdisc_ns or 0) <= (message.driver_ns or 0) - (message.sched_ns or 0)
+
+
+def test_a_bucket_cuts_what_is_too_large_for_it(lab: Lab, veth: Way) -> None:
+    shape(lab.client, "client0", Tbf(rate_bit_s=10_000_000, burst_bytes=1600))
+    with tcp_pair(veth) as (sender, receiver), run(lab) as tx:
+        for _ in range(5):
+            sender.send(bytes(10_000))
+            read_all(receiver, 10_000)
+            time.sleep(0.02)
+        snapshot = done(tx, 5)
+        waits = [message.qdisc_ns for message in events(tx) if message.qdisc_ns is not None]
+    assert_accounted(snapshot, "stamped", 5)
+    assert {reason for _, reason in reasons(snapshot)} <= {"no_stamp"}
+    # Six packets of 1514 bytes go before the last one; the bucket holds one.
+    for wait_ns in waits:
+        assert 0.9 * 5 * 1514 * 8e2 < wait_ns < 50 * MS
+
+
+def test_a_bridge_in_another_namespace_is_no_retransmission(lab: Lab) -> None:
+    # A container's veth on a bridge of the host: the packet still has its socket when it comes to the next device, which
+    # there has the number that the container's has here.
+    with Namespace() as far:
+        ip(lab.client, f"link add inner0 index 70 type veth peer name outer0 netns {lab.server.pid}")
+        ip(lab.server, f"link add port0 index 70 type veth peer name far0 netns {far.pid}")
+        ip(lab.server, "link add bridge0 type bridge")
+        for device in ("outer0", "port0"):
+            ip(lab.server, f"link set {device} master bridge0 up")
+        ip(lab.server, "link set bridge0 up")
+        for namespace, device, host in ((lab.client, "inner0", 1), (far, "far0", 2)):
+            ip(namespace, f"addr add 10.99.0.{host}/24 dev {device}")
+            ip(namespace, f"link set {device} up")
+        path = Way(lab.client, far, "10.99.0.2", "far0")
+        with tcp_pair(path) as flow, run(lab) as tx:
+            assert ping(*flow, 23) == 23
+            assert_each(done(tx, 23), "stamped", 23)
+            messages = events(tx)
+    assert {tuple(device.name for device in message.devices) for message in messages} == {("inner0",)}
+    assert {message.retransmits for message in messages} == {0}
