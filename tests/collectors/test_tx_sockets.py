@@ -14,6 +14,7 @@ import pytest
 
 from collectors.measure import MS, Way, histogram, in_thread, ping, tcp_pair
 from collectors.tx_tcp_measure import accounted, assert_accounted, assert_each, done, events, read_all, reasons, run
+from hopscope.collectors import tx as tx_module
 from hopscope.collectors.tx import TxCollector
 from hopscope.collectors.tx_options import TxOptions
 
@@ -146,3 +147,23 @@ def test_many_threads_send_on_one_socket(lab: Lab, either: Way) -> None:
     assert_accounted(snapshot, "stamped", threads * each)
     assert messages[-1].end_byte == threads * each * 500
     assert {reason for _, reason in reasons(snapshot)} <= {"coalesced", "merged", "no_stamp"}
+
+
+def test_sockets_beyond_the_bound_are_counted_and_make_room_when_they_close(
+    lab: Lab, veth: Way, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Both ends of the first connection send; so they are two.
+    monkeypatch.setattr(tx_module, "_STAMPED_SOCKETS", 2)
+    with run(lab) as tx:
+        with tcp_pair(veth) as first, tcp_pair(veth) as second:
+            assert ping(*first, 5) == 5
+            assert ping(first[1], first[0], 5) == 5
+            assert ping(*second, 7) == 7
+            snapshot = done(tx, 17)
+            assert_accounted(snapshot, "stamped", 17)
+            assert reasons(snapshot)["tx.total", "no_memory"] == 7
+        with tcp_pair(veth) as third:
+            assert ping(*third, 3) == 3
+            snapshot = done(tx, 20)
+        assert reasons(snapshot)["tx.total", "no_memory"] == 7
+        assert histogram(snapshot, "tx.total").count == 13

@@ -116,8 +116,8 @@ def test_a_bucket_cuts_what_is_too_large_for_it(lab: Lab, veth: Way) -> None:
 
 
 def test_a_bridge_in_another_namespace_is_no_retransmission(lab: Lab) -> None:
-    # A container's veth on a bridge of the host: the packet still has its socket when it comes to the next device, which
-    # there has the number that the container's has here.
+    # A container's veth on a bridge of the host: the packet still has its socket when it comes to the next device,
+    # which there has the number that the container's has here.
     with Namespace() as far:
         ip(lab.client, f"link add inner0 index 70 type veth peer name outer0 netns {lab.server.pid}")
         ip(lab.server, f"link add port0 index 70 type veth peer name far0 netns {far.pid}")

@@ -131,8 +131,8 @@ class Message:
     def layers(self) -> dict[str, int]:
         """Return layer in words → how long it held the message, ns; they add up to the total where that is known.
 
-        What no hop accounts for, because one was not seen, is `UNSEEN`; for a packet that was lost before the driver had
-        it, and sent again, that is the retransmission.
+        What no hop accounts for, because one was not seen, is `UNSEEN`; for a packet that was lost before the driver
+        had it, and sent again, that is the retransmission.
         """
         hops = self.hops()
         nic_ns = hops.pop("tx.nic", None)

@@ -176,7 +176,7 @@ enum hop_tx_discard {
 	HOP_TX_BACKWARDS = 2, /* the clock of another CPU is behind: the interval would be negative */
 	HOP_TX_MERGED = 3,    /* shares its sample with the message before: too many are on the way */
 	HOP_TX_CLOSED = 4,    /* the socket was closed before */
-	HOP_TX_NO_MEMORY = 5, /* no memory for the state of a socket */
+	HOP_TX_NO_MEMORY = 5, /* no memory for the state of a socket, or too many have one */
 	HOP_TX_DROPPED = 6,   /* before the driver had it */
 	HOP_TX_NO_SEND = 7,   /* the entry of its send call was not seen */
 	HOP_TX_UNSTAMPED = 8, /* the send call ended where the kernel does not stamp */

@@ -61,7 +61,8 @@ struct tx_state {
 	u8 known;
 	u8 wanted;
 	u8 may_sleep; /* traced: the last call */
-	u8 pad[5];
+	u8 counted;   /* stamped: among the sockets that are followed */
+	u8 pad[4];
 	struct message messages[HOP_MESSAGES];
 };
 

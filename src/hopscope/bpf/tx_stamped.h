@@ -24,11 +24,28 @@ INLINE u64 stamped_id(u64 sk, u32 key)
 	return sk ^ (u64)key << 32 ^ key;
 }
 
-INLINE struct tx_state *stamped_state(struct bpf_sock_ops *ctx, bool create)
+u64 sockets_followed; /* that have a state, some 16 KiB each */
+
+/* `sk` is a socket, however the program knows it. */
+INLINE struct tx_state *stamped_create(void *sk)
+{
+	struct tx_state *state = bpf_sk_storage_get(&tx_states, sk, NULL, 0);
+
+	if (state || sockets_followed >= cfg_sockets)
+		return state;
+	state = bpf_sk_storage_get(&tx_states, sk, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (state) {
+		atomic_add(&sockets_followed, 1);
+		state->counted = 1;
+	}
+	return state;
+}
+
+INLINE struct tx_state *stamped_state(struct bpf_sock_ops *ctx)
 {
 	struct bpf_sock *sk = ctx->sk;
 
-	return sk ? bpf_sk_storage_get(&tx_states, sk, NULL, create ? BPF_LOCAL_STORAGE_GET_F_CREATE : 0) : NULL;
+	return sk ? bpf_sk_storage_get(&tx_states, sk, NULL, 0) : NULL;
 }
 
 /* The first that is seen of a socket. */
@@ -104,7 +121,7 @@ INLINE void stamped_handed(struct bpf_sock_ops *ctx, struct bpf_sock_ops_kern *k
 {
 	struct sock *sk = kern->sk;
 	struct bpf_sock *storage = ctx->sk;
-	struct tx_state *state = stamped_state(ctx, true);
+	struct tx_state *state = storage ? stamped_create(storage) : NULL;
 	struct hop_tx_counters *counter = count();
 	u32 len_bytes, write_seq = tcp_field(sk, write_seq);
 	u64 thread = bpf_get_current_pid_tgid();
@@ -170,7 +187,7 @@ INLINE void stamped_enter(struct sock *sk, struct msghdr *msg, bool once)
 
 	if (!(sk->sk_bpf_cb_flags & SK_BPF_CB_TX_TIMESTAMPING))
 		return;
-	state = bpf_sk_storage_get(&tx_states, sk, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	state = stamped_create(sk);
 	if (!state)
 		return;
 	if (!state->known) {
@@ -187,7 +204,7 @@ INLINE void stamped_enter(struct sock *sk, struct msghdr *msg, bool once)
 INLINE void stamped_leaves(struct bpf_sock_ops *ctx, struct bpf_sock_ops_kern *kern)
 {
 	struct sk_buff *skb = kern->skb;
-	struct tx_state *state = stamped_state(ctx, false);
+	struct tx_state *state = stamped_state(ctx);
 	u64 now_ns = bpf_ktime_get_ns(), head;
 	u32 key, first_seq = 0, ifindex;
 	struct pass *pass;
@@ -222,7 +239,7 @@ INLINE void stamped_leaves(struct bpf_sock_ops *ctx, struct bpf_sock_ops_kern *k
 
 INLINE void stamped_driver(struct bpf_sock_ops *ctx, struct bpf_sock_ops_kern *kern)
 {
-	struct tx_state *state = stamped_state(ctx, false);
+	struct tx_state *state = stamped_state(ctx);
 	u32 key = skb_key(kern->skb);
 
 	if (state)
@@ -248,7 +265,7 @@ static __attribute__((noinline)) u32 unacked_end(struct sock *sk, u32 seq)
 
 INLINE void stamped_again(struct bpf_sock_ops *ctx, struct sock *sk)
 {
-	struct tx_state *state = ctx->args[2] ? NULL : stamped_state(ctx, false);
+	struct tx_state *state = ctx->args[2] ? NULL : stamped_state(ctx);
 
 	if (state)
 		tcp_sent_again(state, ctx->args[0], unacked_end(sk, ctx->args[0]));
@@ -256,10 +273,15 @@ INLINE void stamped_again(struct bpf_sock_ops *ctx, struct sock *sk)
 
 INLINE void stamped_closes(struct bpf_sock_ops *ctx, struct sock *sk)
 {
-	struct tx_state *state = ctx->args[1] == TCP_CLOSE ? stamped_state(ctx, false) : NULL;
+	struct tx_state *state = ctx->args[1] == TCP_CLOSE ? stamped_state(ctx) : NULL;
 
-	if (state)
-		tcp_closed(state, tcp_field(sk, snd_una));
+	if (!state)
+		return;
+	tcp_closed(state, tcp_field(sk, snd_una));
+	if (state->counted) {
+		state->counted = 0;
+		atomic_add(&sockets_followed, -1);
+	}
 }
 
 SEC("sockops")
@@ -293,12 +315,12 @@ int tx_stamped(struct bpf_sock_ops *ctx)
 		stamped_driver(ctx, kern);
 		return 1;
 	case BPF_SOCK_OPS_TSTAMP_SND_HW_CB:
-		state = stamped_state(ctx, false);
+		state = stamped_state(ctx);
 		if (state)
 			tcp_nic(state, skb_key(kern->skb), bpf_ktime_get_ns());
 		return 1;
 	case BPF_SOCK_OPS_TSTAMP_ACK_CB:
-		state = stamped_state(ctx, false);
+		state = stamped_state(ctx);
 		if (state)
 			tcp_acked(state, skb_key(kern->skb) + 1, bpf_ktime_get_ns());
 		return 1;

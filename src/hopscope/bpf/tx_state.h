@@ -19,6 +19,7 @@
 const volatile u32 cfg_sample = 1;        /* follow 1 message in N of a flow */
 const volatile u64 cfg_gap_ns = 0;        /* and none sooner after the one before it in the flow */
 const volatile u64 cfg_tick_ns = 4000000; /* of jiffies */
+const volatile u32 cfg_sockets = 0;       /* TCP sockets that are followed at once */
 const volatile bool cfg_events = 0;       /* a record for each message */
 const volatile bool cfg_qdisc = 0;        /* the hook behind the queueing disciplines is attached */
 const volatile bool cfg_send = 0;         /* the hook at the send call's entry is attached */

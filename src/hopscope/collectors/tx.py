@@ -46,6 +46,8 @@ _SENDS: Final = 16384
 # Flows of datagrams, where their rate is limited.
 _FLOWS_PACED: Final = 65536
 _TRACED_SOCKETS: Final = 1024
+# At 16 KiB of kernel memory each.
+_STAMPED_SOCKETS: Final = 8192
 # Which of them exist where TCP is stamped by the kernel, and where it is traced.
 _STAMPED_ONLY: Final = ("tx.tcp", "tx.sockets", "tx.driver", "tx.nic")
 _TCP_POINTS: Final = ("tx.send", "tx.tcp", "tx.sockets", "tx.sched", "tx.qdisc", "tx.driver", "tx.nic", "tx.ack")
@@ -171,6 +173,7 @@ class TxCollector:
             "cfg_qdisc": int(self._stamped and self._has("tx.qdisc")),
             "cfg_send": int(self._has("tx.send")),
             "cfg_stamped": int(self._stamped),
+            "cfg_sockets": _STAMPED_SOCKETS,
             "cfg_datagrams": int(self._has("tx.udp")),
         }
         for name, value in scalars.items():

@@ -60,7 +60,7 @@ MEANINGS: Final = {
     HopTxDiscard.HOP_TX_BACKWARDS: "the clock of another CPU is behind: the interval would be negative",
     HopTxDiscard.HOP_TX_MERGED: "shares its sample with the message before: too many are on the way in the socket",
     HopTxDiscard.HOP_TX_CLOSED: "the socket was closed before",
-    HopTxDiscard.HOP_TX_NO_MEMORY: "no memory for the state of the socket",
+    HopTxDiscard.HOP_TX_NO_MEMORY: "no memory for the state of the socket, or 8,192 sockets are followed already",
     HopTxDiscard.HOP_TX_DROPPED: "dropped before the driver had it",
     HopTxDiscard.HOP_TX_NO_SEND: "the entry of its send call was not seen",
     HopTxDiscard.HOP_TX_UNSTAMPED: "all its bytes had left when its send call ended: then there is nothing to stamp",

@@ -47,7 +47,8 @@ TX: Final = (
                 ("tx_queue",),
                 helpers=("tx_xmit",),
                 differs="every packet of the host runs it; a message begins at its send call, as hand-over is not "
-                "seen; a call that another one of the same socket interrupts counts as two; at most 1,024 sockets at once",
+                "seen; a call that another one of the same socket interrupts counts as two; at most 1,024 sockets at "
+                "once",
             ),
         ),
     ),
