@@ -32,7 +32,6 @@ pytestmark = pytest.mark.root
 KINDS = {
     "udp": {"protocol": "udp"},
     "stamped": {"protocol": "tcp"},
-    "traced": {"protocol": "tcp", "ways": {"tx.sched": "tp_btf:net_dev_queue"}},
 }
 TCP_HOPS = ("tx.sched", "tx.qdisc", "tx.ack", "tx.total")
 
