@@ -23,17 +23,14 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.root
 
+_SO_SNDBUFFORCE = 32
+
 
 @pytest.mark.parametrize("flow_hooks", [False, True], ids=["host hooks", "flow hooks"])
 def test_a_socket_from_before_the_start_is_followed_to_the_end(lab: Lab, either: Way, flow_hooks: bool) -> None:  # noqa: FBT001 - a parameter
     with tcp_pair(either) as flow:
         ping(*flow, 5)
-        # Bytes that wait at the start belong to no message.
-        flow[0].setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
-        flow[0].send(bytes(50))
         with run(lab, flow_hooks=flow_hooks) as tx:
-            flow[0].setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 0)
-            read_all(flow[1], 50)
             assert ping(*flow, 23) == 23
             snapshot = done(tx, 23)
             messages = events(tx)
@@ -46,6 +43,19 @@ def test_a_socket_from_before_the_start_is_followed_to_the_end(lab: Lab, either:
             assert ping(*flow, 11) == 11
             done(tx, 11)
             assert [message.end_byte for message in events(tx)] == [100 * (number + 1) for number in range(11)]
+
+
+@pytest.mark.parametrize("flow_hooks", [False, True], ids=["host hooks", "flow hooks"])
+def test_bytes_that_wait_at_the_start_belong_to_no_message(lab: Lab, veth: Way, flow_hooks: bool) -> None:  # noqa: FBT001 - a parameter
+    with tcp_pair(veth) as (sender, receiver):
+        receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8192)
+        sender.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, 1 << 20)
+        sender.send(bytes(300_000))
+        with run(lab, flow_hooks=flow_hooks) as tx:
+            sender.send(bytes(100))
+            read_all(receiver, 300_100)
+            done(tx, 1)
+            assert [(message.len_bytes, message.end_byte) for message in events(tx)] == [(100, 100)]
 
 
 def test_what_came_before_the_end_of_a_run_goes_unseen_by_the_next(lab: Lab, veth: Way) -> None:

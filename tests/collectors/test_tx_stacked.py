@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+import socket
 import time
 
 import pytest
 
 from collectors.measure import MS, Way, in_thread, ping, tcp_pair
-from collectors.tx_tcp_measure import WAYS, assert_accounted, assert_each, done, events, read_all, reasons, run
+from collectors.tx_tcp_measure import WAYS, assert_accounted, assert_each, done, events, read_all, reasons, run, run_in
 from hopscope.lab import Lab, Namespace, Tbf, shape
 
 pytestmark = pytest.mark.root
@@ -115,23 +116,20 @@ def test_a_bucket_cuts_what_is_too_large_for_it(lab: Lab, veth: Way) -> None:
         assert 0.9 * 5 * 1514 * 8e2 < wait_ns < 50 * MS
 
 
-def test_a_bridge_in_another_namespace_is_no_retransmission(lab: Lab) -> None:
-    # A container's veth on a bridge of the host: the packet still has its socket when it comes to the next device,
-    # which there has the number that the container's has here.
-    with Namespace() as far:
-        ip(lab.client, f"link add inner0 index 70 type veth peer name outer0 netns {lab.server.pid}")
-        ip(lab.server, f"link add port0 index 70 type veth peer name far0 netns {far.pid}")
-        ip(lab.server, "link add bridge0 type bridge")
-        for device in ("outer0", "port0"):
-            ip(lab.server, f"link set {device} master bridge0 up")
-        ip(lab.server, "link set bridge0 up")
-        for namespace, device, host in ((lab.client, "inner0", 1), (far, "far0", 2)):
-            ip(namespace, f"addr add 10.99.0.{host}/24 dev {device}")
-            ip(namespace, f"link set {device} up")
-        path = Way(lab.client, far, "10.99.0.2", "far0")
-        with tcp_pair(path) as flow, run(lab) as tx:
+def test_a_device_below_in_another_namespace_is_no_retransmission(lab: Lab) -> None:
+    # A container's macvlan: the device below it is the host's, and may have the number there that it has here.
+    index = lab.client.call(socket.if_nametoindex, "client0")
+    with Namespace() as container:
+        ip(lab.client, f"link add link client0 name mac0 index {index} netns {container.pid} type macvlan mode bridge")
+        ip(container, "addr add 10.77.0.9/24 dev mac0")
+        ip(container, "link set mac0 up")
+        for namespace, device in ((lab.client, "client0"), (lab.server, "server0")):
+            ip(namespace, f"link set {device} arp on promisc on")
+        path = Way(container, lab.server, "10.77.0.2", "server0")
+        with tcp_pair(path) as flow, run_in([container]) as tx:
             assert ping(*flow, 23) == 23
             assert_each(done(tx, 23), "stamped", 23)
             messages = events(tx)
-    assert {tuple(device.name for device in message.devices) for message in messages} == {("inner0",)}
+    assert {tuple(device.name for device in message.devices) for message in messages} == {("mac0",)}
     assert {message.retransmits for message in messages} == {0}
+    assert all(message.qdisc_ns for message in messages)

@@ -214,9 +214,11 @@ INLINE void stamped_leaves(struct bpf_sock_ops *ctx, struct bpf_sock_ops_kern *k
 	head = address(skb->head);
 	key = skb_key(skb);
 	ifindex = skb->dev->ifindex;
-	/* Behind a device that leads out of the socket's namespace it is no concern of this host's TCP any more. */
+	/* A device that leads out of the socket's namespace (a container's macvlan): the number of the one below means nothing
+	 * here.
+	 */
 	if (probe_field(skb->dev, nd_net.net) != probe_field(kern->sk, __sk_common.skc_net.net))
-		return;
+		ifindex = 0;
 	if (state->next_sched != state->produced && !before(key + 1, message_at(state, state->next_sched)->end_seq)) {
 		bpf_probe_read_kernel(&first_seq, 4, (void *)(head + skb->transport_header + 4));
 		pass = pass_new(stamped_id((u64)probe_field(kern, sk), key), ifindex, now_ns);
