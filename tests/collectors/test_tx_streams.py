@@ -104,16 +104,19 @@ def test_a_full_buffer_takes_a_part_or_nothing(lab: Lab, either: Way, way: str) 
         receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         sender.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16_384)
         sent, refused, had = [], 0, 0
-        for _ in range(400):
+        for _ in range(60):
             try:
                 sent.append(sender.send(bytes(30_000), socket.MSG_DONTWAIT))
             except BlockingIOError:
                 refused += 1
                 had += len(receiver.recv(20_000))
         read_all(receiver, sum(sent) - had)
+        # That the one before was not stamped shows at the next call.
+        ping(sender, receiver, 1)
+        sent.append(100)
         snapshot = done(tx, len(sent))
         messages = events(tx)
-    assert refused > 10
+    assert refused > 5
     assert any(length < 30_000 for length in sent)
     assert_accounted(snapshot, way, len(sent))
     why = {reason for _, reason in reasons(snapshot)}
