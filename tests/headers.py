@@ -22,7 +22,7 @@ def assert_values(headers: Iterable[str], values: Mapping[str, int]) -> None:
     source = [f"#include <{name}.h>" for name in headers]
     source += [f'_Static_assert({name} == {value}, "{name}");' for name, value in values.items()]
     library = Path(ziglang.__file__).parent / "lib"
-    folders = ("x86_64-linux-musl", "generic-musl", "x86_64-linux-any", "any-linux-any")
+    folders = ("x86_64-linux-musl", "generic-musl", "x86-linux-any", "any-linux-any")
     search = [
         f"-isystem{folder}" for folder in (library / "include", *(library / "libc/include" / at for at in folders))
     ]
