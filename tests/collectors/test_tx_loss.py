@@ -11,18 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from collectors.measure import MS, Way, counts, histogram, in_thread, ping, tcp_pair
-from collectors.tx_tcp_measure import (
-    WAYS,
-    accounted,
-    assert_accounted,
-    assert_each,
-    done,
-    events,
-    read_all,
-    reasons,
-    run,
-)
+from collectors.measure import MS, Way, all_discarded, counts, histogram, in_thread, ping, tcp_pair
+from collectors.tx_tcp_measure import WAYS, accounted, assert_accounted, assert_each, done, events, read_all, run
 from hopscope.lab import Lab, Tbf, shape
 
 if TYPE_CHECKING:
@@ -95,7 +85,7 @@ def test_what_is_lost_before_the_driver_has_no_driver(lab: Lab, veth: Way) -> No
     assert_accounted(snapshot, "stamped", 1)
     assert message.retransmits >= 1
     assert message.driver_ns is None
-    assert set(reasons(snapshot)) == {(hop, "dropped") for hop in ("tx.qdisc", "tx.driver", "tx.ack")}
+    assert set(all_discarded(snapshot)) == {(hop, "dropped") for hop in ("tx.qdisc", "tx.driver", "tx.ack")}
     assert (message.total_ns or 0) >= 300 * MS
     assert (message.blame() or ("", 0))[0] == "retransmission"
 
@@ -136,7 +126,7 @@ def test_a_reset_ends_what_is_in_flight(lab: Lab, veth: Way, way: str, end: str)
         snapshot = done(tx, 7 + (end == "unread data"))
         messages = [message for message in events(tx) if message.flow and message.flow.local == "10.77.0.1"]
     assert accounted(snapshot)["tx.total"] == accounted(snapshot)["tx.ack"]
-    assert reasons(snapshot)["tx.total", "closed"] >= 4
+    assert all_discarded(snapshot)["tx.total", "closed"] >= 4
     assert sorted(message.aborted for message in messages) == [False] * 3 + [True] * 4
     assert [message.done_ns for message in messages if message.aborted] == [None] * 4
 
@@ -151,7 +141,7 @@ def test_a_peer_that_vanishes_is_given_up(lab: Lab, veth: Way) -> None:
             snapshot = done(tx, 4)
             messages = events(tx)
     assert_accounted(snapshot, "stamped", 4)
-    assert reasons(snapshot)["tx.total", "closed"] == 4
+    assert all_discarded(snapshot)["tx.total", "closed"] == 4
     assert all(message.aborted for message in messages)
 
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from collectors.measure import MS, Way, histogram, in_thread, ping, tcp_pair
-from collectors.tx_tcp_measure import accounted, assert_accounted, assert_each, done, events, read_all, reasons, run
+from collectors.measure import MS, Way, all_discarded, histogram, in_thread, ping, tcp_pair
+from collectors.tx_tcp_measure import accounted, assert_accounted, assert_each, done, events, read_all, run
 from hopscope.collectors import tx as tx_module
 from hopscope.collectors.tx import TxCollector
 from hopscope.collectors.tx_options import TxOptions
@@ -159,7 +159,7 @@ def test_many_threads_send_on_one_socket(lab: Lab, either: Way) -> None:
         messages = events(tx)
     assert_accounted(snapshot, "stamped", threads * each + 1)
     assert messages[-1].end_byte == threads * each * 500 + 100
-    assert {reason for _, reason in reasons(snapshot)} <= {"coalesced", "merged", "no_stamp"}
+    assert {reason for _, reason in all_discarded(snapshot)} <= {"coalesced", "merged", "no_stamp"}
 
 
 def test_sockets_beyond_the_bound_are_counted_and_make_room_when_they_close(
@@ -174,9 +174,9 @@ def test_sockets_beyond_the_bound_are_counted_and_make_room_when_they_close(
             assert ping(*second, 7) == 7
             snapshot = done(tx, 17)
             assert_accounted(snapshot, "stamped", 17)
-            assert reasons(snapshot)["tx.total", "no_memory"] == 7
+            assert all_discarded(snapshot)["tx.total", "no_memory"] == 7
         with tcp_pair(veth) as third:
             assert ping(*third, 3) == 3
             snapshot = done(tx, 20)
-        assert reasons(snapshot)["tx.total", "no_memory"] == 7
+        assert all_discarded(snapshot)["tx.total", "no_memory"] == 7
         assert histogram(snapshot, "tx.total").count == 13

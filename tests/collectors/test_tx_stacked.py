@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from collectors.measure import MS, Way, in_thread, ping, tcp_pair
-from collectors.tx_tcp_measure import WAYS, assert_accounted, assert_each, done, events, read_all, reasons, run, run_in
+from collectors.measure import MS, Way, all_discarded, in_thread, ping, tcp_pair
+from collectors.tx_tcp_measure import WAYS, assert_accounted, assert_each, done, events, read_all, run, run_in
 from hopscope.lab import Lab, Namespace, Tbf, shape
 
 pytestmark = pytest.mark.root
@@ -108,7 +108,7 @@ def test_a_bucket_cuts_what_is_too_large_for_it(lab: Lab, veth: Way) -> None:
         snapshot = done(tx, 5)
         waits = [message.qdisc_ns for message in events(tx) if message.qdisc_ns is not None]
     assert_accounted(snapshot, "stamped", 5)
-    assert {reason for _, reason in reasons(snapshot)} <= {"no_stamp"}
+    assert {reason for _, reason in all_discarded(snapshot)} <= {"no_stamp"}
     # Six packets of 1514 bytes go before the last one; the bucket holds one.
     for wait_ns in waits:
         assert 0.9 * 5 * 1514 * 8e2 < wait_ns < 50 * MS

@@ -13,18 +13,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from collectors.measure import TIMEOUT_S, Way, counts, in_thread, ping, tcp_pair, way
-from collectors.tx_tcp_measure import (
-    WAYS,
-    accounted,
-    assert_accounted,
-    assert_each,
-    done,
-    events,
-    read_all,
-    reasons,
-    run,
-)
+from collectors.measure import TIMEOUT_S, Way, all_discarded, counts, in_thread, ping, tcp_pair, way
+from collectors.tx_tcp_measure import WAYS, accounted, assert_accounted, assert_each, done, events, read_all, run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,7 +61,7 @@ def test_more_messages_than_are_remembered_share_their_samples(lab: Lab, veth: W
         snapshot = done(tx, 300)
         messages = events(tx)
     assert_accounted(snapshot, way, 300)
-    assert reasons(snapshot)["tx.total", "merged"] == 300 - len(messages) > 0
+    assert all_discarded(snapshot)["tx.total", "merged"] == 300 - len(messages) > 0
     # The last one that is remembered ends where the stream does.
     assert messages[-1].end_byte == sum(message.len_bytes for message in messages) == 300
 
@@ -91,8 +81,8 @@ def test_a_message_that_ends_within_a_packet_that_is_cut_is_missing(lab: Lab, ve
         if message.sched_ns is None:
             assert message.driver_ns is message.done_ns is None
     if way == "stamped":
-        assert reasons(snapshot)["tx.sched", "coalesced"] == reasons(snapshot)["tx.total", "coalesced"] > 0
-    assert {reason for _, reason in reasons(snapshot)} <= {"coalesced", "no_stamp"}
+        assert all_discarded(snapshot)["tx.sched", "coalesced"] == all_discarded(snapshot)["tx.total", "coalesced"] > 0
+    assert {reason for _, reason in all_discarded(snapshot)} <= {"coalesced", "no_stamp"}
     if way == "traced":
         # The packets themselves are looked at.
         assert counts(snapshot)["tx.sched"] == counts(snapshot)["tx.total"] == 80
@@ -119,7 +109,7 @@ def test_a_full_buffer_takes_a_part_or_nothing(lab: Lab, either: Way, way: str) 
     assert refused > 5
     assert any(length < 30_000 for length in sent)
     assert_accounted(snapshot, way, len(sent))
-    why = {reason for _, reason in reasons(snapshot)}
+    why = {reason for _, reason in all_discarded(snapshot)}
     assert why <= {"coalesced", "no_stamp", "unstamped", "merged"}
     if not why & {"unstamped", "merged"}:
         assert [message.len_bytes for message in messages] == sent
@@ -207,7 +197,7 @@ def test_a_stream_of_more_than_4_gib_keeps_its_place(lab: Lab) -> None:
         found = events(tx)
     assert_accounted(snapshot, "stamped", total_bytes // piece_bytes)
     assert [message.end_byte for message in found] == list(range(piece_bytes, total_bytes + 1, piece_bytes))
-    assert {reason for _, reason in reasons(snapshot)} <= {"no_stamp", "coalesced"}
+    assert {reason for _, reason in all_discarded(snapshot)} <= {"no_stamp", "coalesced"}
     assert found[-1].end_byte > 1 << 32
     for message in found:
         assert all(duration is None or duration >= 0 for duration in message.hops().values())

@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from collectors.measure import TIMEOUT_S, counts
+from collectors.measure import TIMEOUT_S, all_discarded, counts
 from hopscope.collectors.tx import TxCollector
 from hopscope.collectors.tx_options import TxOptions
 
@@ -41,13 +41,9 @@ def run_in(namespaces: Iterable[Namespace], way: str = "stamped", **options: Any
 def accounted(snapshot: Snapshot) -> dict[str, int]:
     """Return for each hop the messages that have a sample or a reason why not."""
     found = counts(snapshot)
-    for (hop, _), count in reasons(snapshot).items():
+    for (hop, _), count in all_discarded(snapshot).items():
         found[hop] += count
     return found
-
-
-def reasons(snapshot: Snapshot) -> dict[tuple[str, str], int]:
-    return {(row.hop, row.reason): row.count for row in snapshot.discarded}
 
 
 def done(tx: TxCollector, messages: int) -> Snapshot:
@@ -58,7 +54,7 @@ def done(tx: TxCollector, messages: int) -> Snapshot:
         snapshot = tx.total()
         if accounted(snapshot)["tx.total"] >= messages:
             return snapshot
-        assert time.monotonic() < deadline_s, (counts(snapshot), reasons(snapshot))
+        assert time.monotonic() < deadline_s, (counts(snapshot), all_discarded(snapshot))
         time.sleep(0.005)
 
 
@@ -66,13 +62,13 @@ def assert_accounted(snapshot: Snapshot, way: str, messages: int) -> None:
     """Each hop has a sample of each message, or says why not."""
     found = accounted(snapshot)
     found = {hop: found[hop] for hop in HOPS[way]}
-    assert found == dict.fromkeys(HOPS[way], messages), (found, counts(snapshot), reasons(snapshot))
+    assert found == dict.fromkeys(HOPS[way], messages), (found, counts(snapshot), all_discarded(snapshot))
 
 
 def assert_each(snapshot: Snapshot, way: str, messages: int) -> None:
     """Each hop has a sample of each message."""
     assert_accounted(snapshot, way, messages)
-    assert reasons(snapshot) == {}, reasons(snapshot)
+    assert all_discarded(snapshot) == {}, all_discarded(snapshot)
 
 
 def events(tx: TxCollector) -> list[Message]:

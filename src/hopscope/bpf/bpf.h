@@ -76,7 +76,6 @@ static u64 (*const bpf_jiffies64)(void) UNUSED = (void *)118;
 static void *(*const bpf_ringbuf_reserve)(void *ring, u64 size, u64 flags)UNUSED = (void *)131;
 static void (*const bpf_ringbuf_submit)(void *record, u64 flags) UNUSED = (void *)132;
 static struct tcp_sock *(*const bpf_skc_to_tcp_sock)(void *sk)UNUSED = (void *)137;
-static struct task_struct *(*const bpf_get_current_task_btf)(void)UNUSED = (void *)158;
 
 /* CO-RE. */
 #define CORE_FIELD_BYTE_OFFSET 0

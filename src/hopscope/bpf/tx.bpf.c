@@ -10,28 +10,28 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 /* ---- the send call ---- */
 
-SEC("tp_btf/tcp_sendmsg_locked")
-int tx_tcp_send_tp(u64 *ctx)
+/* `once`: the hook sees each call a single time. */
+INLINE int tcp_send_enters(u64 *ctx, bool once)
 {
 	struct sock *sk = (void *)ctx[0];
 
 	if (cfg_stamped)
-		stamped_enter(sk, (void *)ctx[1], false);
+		stamped_enter(sk, (void *)ctx[1], once);
 	else
-		traced_enter(sk, (void *)ctx[1], false);
+		traced_enter(sk, (void *)ctx[1], once);
 	return 0;
+}
+
+SEC("tp_btf/tcp_sendmsg_locked")
+int tx_tcp_send_tp(u64 *ctx)
+{
+	return tcp_send_enters(ctx, false);
 }
 
 SEC("fentry/tcp_sendmsg_locked")
 int tx_tcp_send_fentry(u64 *ctx)
 {
-	struct sock *sk = (void *)ctx[0];
-
-	if (cfg_stamped)
-		stamped_enter(sk, (void *)ctx[1], true);
-	else
-		traced_enter(sk, (void *)ctx[1], true);
-	return 0;
+	return tcp_send_enters(ctx, true);
 }
 
 SEC("kprobe/tcp_sendmsg_locked")

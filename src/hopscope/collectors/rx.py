@@ -25,10 +25,10 @@ from hopscope.collectors.rx_hops import HOPS, MEANINGS, of_packet, of_reader
 from hopscope.collectors.rx_nic import POINT as NIC_POINT
 from hopscope.collectors.rx_nic import NicStamps, find_nics
 from hopscope.collectors.rx_options import RxOptions, configure
-from hopscope.collectors.series import EVERY_CPU, Series
+from hopscope.collectors.series import EVERY_CPU, Series, series_of
 from hopscope.collectors.session import Session
 from hopscope.errors import KernelError, UsageError
-from hopscope.libbpf import Btf, possible_cpus
+from hopscope.libbpf import Btf
 from hopscope.probes.catalogue import POINTS
 from hopscope.probes.grants import lacks_socket_storage
 from hopscope.probes.resolve import Plan, Resolver
@@ -214,23 +214,14 @@ class RxCollector:
     def _series_of(self, hop: Hop) -> Iterator[tuple[dict[str, str], slice, int]]:
         """Yield label, CPUs and row of each series of a hop."""
         by = self._options.group_by
-        if by is None:
-            yield {}, EVERY_CPU, 0
-        elif by == "process" and not of_reader(hop):
+        rest = OTHER if of_packet(hop) else NOT_KNOWN
+        if by == "process" and not of_reader(hop):
             yield {by: NOT_KNOWN}, EVERY_CPU, 0
-        elif by == "cpu":
-            for cpu in range(possible_cpus()):
-                yield {by: str(cpu)}, slice(cpu, cpu + 1), 0
-        else:
-            rest = OTHER if of_packet(hop) else NOT_KNOWN
-            for row, name in sorted(self._groups(by, rest).items(), key=lambda item: (item[0] == 0, item[1])):
+        elif by == "protocol":
+            for row, name in [*_PROTOCOL_GROUPS.items(), (0, rest)]:
                 yield {by: name}, EVERY_CPU, row
-
-    def _groups(self, by: str, rest: str) -> dict[int, str]:
-        if by == "protocol":
-            return {0: rest, **_PROTOCOL_GROUPS}
-        rows, groups = self._session.bpf.maps["groups"].items()
-        return {0: rest} | {int(row): self._labels.name(group) for row, group in zip(rows, groups, strict=True)}
+        else:
+            yield from series_of(by, self._session.bpf, self._labels, rest)
 
     def _notes(self, span: Span) -> list[str]:
         notes = []

@@ -18,10 +18,11 @@ from hopscope.analysis.snapshot import Discard
 from hopscope.libbpf import possible_cpus
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from hopscope.collectors.cost import CostMeter, CostReading
     from hopscope.collectors.hops import Hop
+    from hopscope.collectors.labels import Labels
     from hopscope.libbpf import BpfObject
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -90,6 +91,22 @@ class Span:
         counts = (self.after.slots[cpus, hop, row] - self.before.slots[cpus, hop, row]).sum(axis=0)
         sum_ns = int((self.after.sum_ns[cpus, hop, row] - self.before.sum_ns[cpus, hop, row]).sum())
         return Histogram(counts, sum_ns, int(self.maxima[cpus, hop, row].max()))
+
+
+def series_of(
+    group_by: str | None, bpf: BpfObject, labels: Labels, rest: str
+) -> Iterator[tuple[dict[str, str], slice, int]]:
+    """Yield label, CPUs and row of each series of a hop; `rest` is what row 0 is called, which comes last."""
+    if group_by is None:
+        yield {}, EVERY_CPU, 0
+    elif group_by == "cpu":
+        for cpu in range(possible_cpus()):
+            yield {group_by: str(cpu)}, slice(cpu, cpu + 1), 0
+    else:
+        rows, groups = bpf.maps["groups"].items()
+        found = [(int(row), labels.name(group)) for row, group in zip(rows, groups, strict=True)]
+        for row, name in [*sorted(found, key=lambda item: item[1]), (0, rest)]:
+            yield {group_by: name}, EVERY_CPU, row
 
 
 class Series:

@@ -10,6 +10,7 @@ All times are CLOCK_MONOTONIC, taken in the kernel.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import TYPE_CHECKING, Final, Self
 
@@ -18,7 +19,7 @@ from hopscope.bpf.layout import HopTxDiscard, HopTxHop
 from hopscope.collectors.cost import CostMeter
 from hopscope.collectors.hops import named
 from hopscope.collectors.labels import OTHER, Labels
-from hopscope.collectors.series import EVERY_CPU, Series
+from hopscope.collectors.series import Series, series_of
 from hopscope.collectors.session import Session
 from hopscope.collectors.tx_hops import HOPS, MEANINGS
 from hopscope.collectors.tx_messages import FLOWS, Messages
@@ -72,7 +73,6 @@ class TxCollector:
     """
 
     messages: Messages | None = None
-    _sockets: Sockets | None = None
 
     def __init__(self, options: TxOptions) -> None:
         self._options = options
@@ -83,24 +83,16 @@ class TxCollector:
         self._labels = Labels(options.group_by or "")
 
     def __enter__(self) -> Self:
-        self._session = self._started()
-        try:
-            self._open(self._session.bpf)
-        except BaseException:
-            self._session.close()
-            raise
+        with contextlib.ExitStack() as stack:
+            self._session = stack.enter_context(self._started())
+            self._open(self._session.bpf, stack)
+            self._opened = stack.pop_all()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        try:
-            if self._sockets:
-                self._sockets.close()
-        finally:
-            if self.messages:
-                self.messages.close()
-            self._session.close()
+        self._opened.close()
 
     def plan(self) -> list[PlanRow]:
         """Return the way that each probe point got, and the better ones with the reason against them."""
@@ -189,7 +181,7 @@ class TxCollector:
     def _has(self, name: str) -> bool:
         return any(point.name == name and self._plan.chosen(point) for point in self._plan.points)
 
-    def _open(self, bpf: BpfObject) -> None:
+    def _open(self, bpf: BpfObject, stack: contextlib.ExitStack) -> None:
         for name, way in self._options.ways.items():
             row = next((row for row in self._plan.rows() if row.point == name and row.way == way), None)
             if row and row.status != "attached":
@@ -198,6 +190,7 @@ class TxCollector:
         self._cost = CostMeter(program for program in bpf.programs.values() if program.name in used)
         if self._options.events:
             self.messages = Messages(bpf, qdisc=self._has("tx.qdisc") or not self._stamped)
+            stack.callback(self.messages.close)
         self._series = Series(
             bpf,
             hops=HopTxHop.HOP_TX_HOPS,
@@ -206,7 +199,9 @@ class TxCollector:
             cost=self._cost,
         )
         if self._has("tx.sockets"):
-            self._sockets = Sockets(bpf, self._options)
+            sockets = Sockets(bpf)
+            stack.callback(sockets.close)
+            sockets.switch_on(self._options)
 
     # ---- results ----
 
@@ -235,24 +230,10 @@ class TxCollector:
                 yield hop, start
 
     def _rows(self, hop: Hop, start: str, span: Span) -> Iterator[HopRow]:
-        for group, cpus, row in self._groups():
+        for group, cpus, row in series_of(self._options.group_by, self._session.bpf, self._labels, OTHER):
             histogram = span.histogram(hop.hop, row, cpus)
             if histogram.count or not group:
                 yield HopRow(hop.name, start, hop.ends, hop.unit, group, histogram, hop.chain)
-
-    def _groups(self) -> Iterator[tuple[dict[str, str], slice, int]]:
-        """Yield label, CPUs and row of each series."""
-        by = self._options.group_by
-        if by is None:
-            yield {}, EVERY_CPU, 0
-        elif by == "cpu":
-            for cpu in range(possible_cpus()):
-                yield {by: str(cpu)}, slice(cpu, cpu + 1), 0
-        else:
-            rows, groups = self._session.bpf.maps["groups"].items()
-            named_rows = [(int(row), self._labels.name(group)) for row, group in zip(rows, groups, strict=True)]
-            for row, name in [*sorted(named_rows, key=lambda item: item[1]), (0, OTHER)]:
-                yield {by: name}, EVERY_CPU, row
 
     def _notes(self, span: Span) -> list[str]:
         options = self._options

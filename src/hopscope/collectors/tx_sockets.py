@@ -30,8 +30,6 @@ class Sockets:
     ----------
     bpf
         The loaded object.
-    selection
-        Which are wanted.
 
     Raises
     ------
@@ -39,13 +37,16 @@ class Sockets:
         cgroup version 2 is not mounted.
     """
 
-    def __init__(self, bpf: BpfObject, selection: Selection) -> None:
+    def __init__(self, bpf: BpfObject) -> None:
         self._bpf = bpf
         self._lock = os.open(cgroup_root(), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         fcntl.flock(self._lock, fcntl.LOCK_SH)
+
+    def switch_on(self, selection: Selection) -> None:
+        """Switch on those that are wanted."""
         if selection.pids or selection.comms:
             for inode in set(socket_inodes(set(selection.pids), set(selection.comms))):
-                bpf.maps["inodes"].update(inode.to_bytes(8, "little"), b"\1")
+                self._bpf.maps["inodes"].update(inode.to_bytes(8, "little"), b"\1")
         self._walk("tx_switch_on")
 
     def close(self) -> None:
