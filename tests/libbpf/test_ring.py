@@ -253,8 +253,8 @@ def test_size_that_is_no_rings_is_refused(size: int) -> None:
 
 
 @pytest.mark.parametrize(("text", "cpus"), [("0\n", [0]), ("0-3\n", [0, 1, 2, 3]), ("0,2-3,8\n", [0, 2, 3, 8])])
-def test_online_cpus(text: str, cpus: list[int]) -> None:
-    assert ring.online_cpus(text) == cpus
+def test_cpu_list(text: str, cpus: list[int]) -> None:
+    assert ring.cpu_list(text) == cpus
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from hopscope.collectors.rx_nic import POINT as NIC_POINT
 from hopscope.libbpf import BpfObject
 from hopscope.probes.catalogue import OBJECTS, POINTS, PROGRAM_KINDS
 from hopscope.probes.grants import KINDS
+from hopscope.probes.point import RETURN_KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 WAYS = [pytest.param(way, id=f"{point.name}-{way.name}") for point in POINTS.values() for way in point.ways]
 # What libbpf takes from the name of a program's section.
-SECTIONS = {"tp_btf": "tp_btf/", "fentry": "fentry/", "fexit": "fexit/", "kprobe": "kprobe/"}
+SECTIONS = {"tp_btf": "tp_btf/", "fentry": "fentry/", "fexit": "fexit/", "kprobe": "kprobe/", "kretprobe": "kretprobe/"}
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +40,7 @@ def sections() -> dict[str, str]:
 
 def test_catalogue_and_objects_have_the_same_programs(sections: dict[str, str]) -> None:
     ways = [way for point in POINTS.values() for way in point.ways]
-    named = {program for way in ways for program in (*way.programs, *way.helpers)}
+    named = {program for way in ways for program in way.used}
     assert named == sections.keys()
 
 
@@ -47,6 +48,8 @@ def test_catalogue_and_objects_have_the_same_programs(sections: dict[str, str]) 
 def test_programs_hook_what_their_way_says(way: Way, sections: dict[str, str]) -> None:
     if way.kind in SECTIONS:
         assert [sections[program] for program in way.programs] == [SECTIONS[way.kind] + hook for hook in way.hooks]
+        after = [SECTIONS[RETURN_KINDS[way.kind]] + hook for hook in way.hooks] if way.returns else []
+        assert [sections[program] for program in way.returns] == after
     else:
         assert {sections[program].partition("/")[0] for program in way.programs} == {way.kind}
 

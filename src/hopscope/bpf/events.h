@@ -259,3 +259,55 @@ struct hop_tx_counters {
 	u64 events;         /* records made */
 	u64 lost;           /* records for which the ring had no room */
 };
+
+/* ---- CPU cost ---- */
+
+/* What a CPU does for networking: one part at a time, or none. */
+enum hop_cpu_part {
+	HOP_CPU_NOTHING = 0,
+	HOP_CPU_IRQ = 1,         /* hard interrupts of network devices */
+	HOP_CPU_NET_RX = 2,      /* softirq */
+	HOP_CPU_NET_TX = 3,      /* softirq */
+	HOP_CPU_KSOFTIRQD = 4,   /* both softirqs, run by ksoftirqd */
+	HOP_CPU_NAPI_THREAD = 5, /* threaded NAPI, the backlog's threads included */
+	HOP_CPU_BUSY_POLL = 6,   /* a system call polls a device */
+	HOP_CPU_SEND = 7,        /* socket calls */
+	HOP_CPU_RECEIVE = 8,
+	HOP_CPU_IO_URING = 9,   /* socket calls of io_uring's workers */
+	HOP_CPU_UNDECIDED = 10, /* in a call that may turn out to be networking; nothing is charged to it */
+	HOP_CPU_PARTS = 11,
+};
+
+/* One group on one CPU; an element a part. */
+struct hop_cpu_row {
+	u64 ns[HOP_CPU_PARTS];
+	u64 runs[HOP_CPU_PARTS];    /* interrupts, softirqs, polls of a thread, calls */
+	u64 packets[HOP_CPU_PARTS]; /* that were polled */
+	u64 bytes[HOP_CPU_PARTS];   /* that calls took or gave */
+};
+
+enum hop_cpu_limits {
+	HOP_FRAMES = 124,  /* of a stack: with them a record of the ring has 1 KiB */
+	HOP_TASKS = 65536, /* threads that are off their CPU in mid-call */
+};
+
+/* One stack, the innermost frame first. */
+struct hop_cpu_sample {
+	u64 time_ns;
+	u32 pid;
+	u16 part; /* enum hop_cpu_part */
+	u16 group;
+	s32 len_bytes; /* of the frames; below 0: the error */
+	u32 pad;
+	u64 frames[HOP_FRAMES];
+};
+
+/* Counters of one CPU. */
+struct hop_cpu_counters {
+	u64 group_overflow;
+	u64 samples;   /* stacks taken */
+	u64 lost;      /* for which the ring had no room */
+	u64 no_memory; /* threads that left their CPU in mid-call and could not be remembered */
+	u64 unseen;    /* calls of io_uring that nobody saw begin */
+	u64 pad[3];
+};

@@ -24,6 +24,12 @@ int feature_kprobe(void *ctx)
 	return 0;
 }
 
+SEC("kretprobe/bpf_fentry_test1")
+int feature_kretprobe(void *ctx)
+{
+	return 0;
+}
+
 SEC("tp_btf/softirq_raise")
 int feature_tp_btf(void *ctx)
 {
@@ -50,6 +56,12 @@ int feature_sockops(void *ctx)
 
 SEC("iter/tcp")
 int feature_iter(void *ctx)
+{
+	return 0;
+}
+
+SEC("perf_event")
+int feature_perf_event(void *ctx)
 {
 	return 0;
 }

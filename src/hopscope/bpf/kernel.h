@@ -133,10 +133,14 @@ struct sock_common {
 };
 
 struct inode {
+	u16 i_mode;
 	u64 i_ino;
 };
 
-struct file;
+struct file {
+	struct inode *f_inode;
+	void *private_data;
+};
 
 struct fdtable {
 	u32 max_fds;
@@ -150,6 +154,7 @@ struct files_struct {
 struct socket {
 	u32 state;
 	struct file *file;
+	struct sock *sk;
 };
 
 struct socket_alloc {
@@ -231,7 +236,14 @@ struct msghdr {
 	struct iov_iter msg_iter;
 };
 
+struct thread_info {
+	u32 status; /* x86 */
+};
+
 struct task_struct {
+	struct thread_info thread_info;
+	u32 flags;
+	int pid;
 	int tgid;
 	char comm[16];
 	u64 nvcsw;
@@ -281,11 +293,38 @@ struct bpf_sock_ops {
 struct pt_regs {
 	u64 di;
 	u64 si;
+	u64 dx;
+	u64 ax;
 } __attribute__((preserve_access_index));
 #define ARG1(context) ((void *)(context)->di)
 #define ARG2(context) ((void *)(context)->si)
+#define ARG3(context) ((void *)(context)->dx)
+#define RETURNED(context) ((context)->ax)
 /* arch/x86/entry/syscalls/syscall_64.tbl */
-enum { NR_write = 1, NR_writev = 20, NR_sendto = 44, NR_sendmsg = 46, NR_sendmmsg = 307 };
+enum {
+	NR_read = 0,
+	NR_write = 1,
+	NR_poll = 7,
+	NR_readv = 19,
+	NR_writev = 20,
+	NR_select = 23,
+	NR_sendfile = 40,
+	NR_sendto = 44,
+	NR_recvfrom = 45,
+	NR_sendmsg = 46,
+	NR_recvmsg = 47,
+	NR_epoll_wait = 232,
+	NR_pselect6 = 270,
+	NR_ppoll = 271,
+	NR_splice = 275,
+	NR_epoll_pwait = 281,
+	NR_recvmmsg = 299,
+	NR_sendmmsg = 307,
+	NR_preadv2 = 327,
+	NR_pwritev2 = 328,
+	NR_io_uring_enter = 426,
+	NR_epoll_pwait2 = 441,
+};
 #elif defined(__TARGET_ARCH_arm64)
 struct user_pt_regs {
 	u64 regs[31];
@@ -293,15 +332,39 @@ struct user_pt_regs {
 #define pt_regs user_pt_regs
 #define ARG1(context) ((void *)(context)->regs[0])
 #define ARG2(context) ((void *)(context)->regs[1])
+#define ARG3(context) ((void *)(context)->regs[2])
+#define RETURNED(context) ((context)->regs[0])
 /* include/uapi/asm-generic/unistd.h */
-enum { NR_write = 64, NR_writev = 66, NR_sendto = 206, NR_sendmsg = 211, NR_sendmmsg = 269 };
+enum {
+	NR_epoll_pwait = 22,
+	NR_read = 63,
+	NR_write = 64,
+	NR_readv = 65,
+	NR_writev = 66,
+	NR_sendfile = 71,
+	NR_pselect6 = 72,
+	NR_ppoll = 73,
+	NR_splice = 76,
+	NR_sendto = 206,
+	NR_recvfrom = 207,
+	NR_sendmsg = 211,
+	NR_recvmsg = 212,
+	NR_recvmmsg = 243,
+	NR_sendmmsg = 269,
+	NR_preadv2 = 286,
+	NR_pwritev2 = 287,
+	NR_io_uring_enter = 426,
+	NR_epoll_pwait2 = 441,
+};
 #else
 #error "unknown target: add how its registers carry a function's arguments"
 #endif
 
 /* Numbers of the kernel's ABI (include/uapi/linux, include/linux/socket.h). */
 enum {
+	AF_UNIX = 1,
 	AF_INET6 = 10,
+	AF_NETLINK = 16,
 	AF_PACKET = 17,
 	IPPROTO_TCP = 6,
 	IPPROTO_UDP = 17,

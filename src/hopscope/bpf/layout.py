@@ -11,6 +11,30 @@ from typing import Final
 import numpy as np
 
 
+class HopCpuLimits(IntEnum):
+    """``enum hop_cpu_limits``."""
+
+    HOP_FRAMES = 124
+    HOP_TASKS = 65536
+
+
+class HopCpuPart(IntEnum):
+    """``enum hop_cpu_part``."""
+
+    HOP_CPU_NOTHING = 0
+    HOP_CPU_IRQ = 1
+    HOP_CPU_NET_RX = 2
+    HOP_CPU_NET_TX = 3
+    HOP_CPU_KSOFTIRQD = 4
+    HOP_CPU_NAPI_THREAD = 5
+    HOP_CPU_BUSY_POLL = 6
+    HOP_CPU_SEND = 7
+    HOP_CPU_RECEIVE = 8
+    HOP_CPU_IO_URING = 9
+    HOP_CPU_UNDECIDED = 10
+    HOP_CPU_PARTS = 11
+
+
 class HopGroupBy(IntEnum):
     """``enum hop_group_by``."""
 
@@ -187,6 +211,96 @@ HOP_COMM_DTYPE: Final = np.dtype(
             0,
         ],
         "itemsize": 16,
+    }
+)
+
+# struct hop_cpu_counters
+HOP_CPU_COUNTERS_DTYPE: Final = np.dtype(
+    {
+        "names": [
+            "group_overflow",
+            "samples",
+            "lost",
+            "no_memory",
+            "unseen",
+            "pad",
+        ],
+        "formats": [
+            "<u8",
+            "<u8",
+            "<u8",
+            "<u8",
+            "<u8",
+            ("<u8", (3,)),
+        ],
+        "offsets": [
+            0,
+            8,
+            16,
+            24,
+            32,
+            40,
+        ],
+        "itemsize": 64,
+    }
+)
+
+# struct hop_cpu_row
+HOP_CPU_ROW_DTYPE: Final = np.dtype(
+    {
+        "names": [
+            "ns",
+            "runs",
+            "packets",
+            "bytes",
+        ],
+        "formats": [
+            ("<u8", (11,)),
+            ("<u8", (11,)),
+            ("<u8", (11,)),
+            ("<u8", (11,)),
+        ],
+        "offsets": [
+            0,
+            88,
+            176,
+            264,
+        ],
+        "itemsize": 352,
+    }
+)
+
+# struct hop_cpu_sample
+HOP_CPU_SAMPLE_DTYPE: Final = np.dtype(
+    {
+        "names": [
+            "time_ns",
+            "pid",
+            "part",
+            "group",
+            "len_bytes",
+            "pad",
+            "frames",
+        ],
+        "formats": [
+            "<u8",
+            "<u4",
+            "<u2",
+            "<u2",
+            "<i4",
+            "<u4",
+            ("<u8", (124,)),
+        ],
+        "offsets": [
+            0,
+            8,
+            12,
+            14,
+            16,
+            20,
+            24,
+        ],
+        "itemsize": 1016,
     }
 )
 

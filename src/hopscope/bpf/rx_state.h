@@ -7,7 +7,7 @@
 #define SERIES_HOPS HOP_RX_HOPS
 #define SERIES_DISCARDS HOP_RX_DISCARDS
 #define SERIES_BACKWARDS HOP_RX_BACKWARDS
-#define SERIES_COUNTERS hop_rx_counters
+#define COUNTERS hop_rx_counters
 /* The wait for order ends in a softirq or in the reader. */
 #define SERIES_SHARED(hop) (cfg_programs_nest || (hop) == HOP_RX_TCP_ORDER)
 

@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Which sockets and processes are wanted, and which group they belong to: the same for every collector. Included after
- * series.h.
- */
+/* Which sockets and processes are wanted: the same for every collector that has filters. */
 #pragma once
 
-#include "kernel.h"
+#include "task.h"
 
 /* ---- settings: constants to the verifier, which drops the code of what is off ---- */
 
-const volatile enum hop_group_by cfg_group_by = 0;
 const volatile u32 cfg_namespaces = 0;
 const volatile u32 cfg_namespace[HOP_FILTERS] = {};
 const volatile u32 cfg_cgroups = 0;
@@ -21,66 +18,6 @@ const volatile u32 cfg_ports = 0;
 const volatile u16 cfg_port[HOP_FILTERS] = {};
 const volatile u32 cfg_addresses = 0;
 const volatile struct hop_prefix cfg_address[HOP_FILTERS] = {};
-
-/* ---- groups ---- */
-
-struct {
-	MAP_UINT(type, BPF_MAP_TYPE_HASH);
-	MAP_UINT(max_entries, 1); /* set before load */
-	MAP_TYPE(key, struct hop_group_key);
-	MAP_TYPE(value, u32);
-} group_rows SEC(".maps");
-
-/* The same the other way round, for user space. A row is taken by whoever inserts it first. */
-struct {
-	MAP_UINT(type, BPF_MAP_TYPE_HASH);
-	MAP_UINT(max_entries, 1); /* set before load */
-	MAP_TYPE(key, u32);
-	MAP_TYPE(value, struct hop_group);
-} groups SEC(".maps");
-
-u32 groups_taken;
-
-/* Take a row for a key that has none. Without atomics that return a value (5.12), which 5.10 lacks. */
-INLINE u32 group_create(struct hop_group *group)
-{
-	u32 *known;
-
-	for (u32 attempt = 0; attempt < 8; attempt++) {
-		u32 row = groups_taken + 1 + attempt;
-
-		if (row >= cfg_groups)
-			return 0;
-		if (bpf_map_update_elem(&groups, &row, group, BPF_NOEXIST))
-			continue;
-		groups_taken = row;
-		bpf_map_update_elem(&group_rows, &group->key, &row, BPF_NOEXIST);
-		/* Another CPU may have been first: then its row counts, and ours stays empty. */
-		known = bpf_map_lookup_elem(&group_rows, &group->key);
-		return known ? *known : 0;
-	}
-	return 0;
-}
-
-static __attribute__((noinline)) u32 group_find(u64 id, u32 netns, const void *name)
-{
-	struct hop_group group = {.key = {.id = id, .netns = netns}};
-	struct SERIES_COUNTERS *counter;
-	u32 *known = bpf_map_lookup_elem(&group_rows, &group.key);
-	u32 row = 0;
-
-	if (known)
-		return *known;
-	if (name)
-		bpf_probe_read_kernel(group.name, sizeof(group.name), name);
-	row = group_create(&group);
-	if (!row) {
-		counter = count();
-		if (counter)
-			atomic_add(&counter->group_overflow, 1);
-	}
-	return row;
-}
 
 /* ---- what the socket knows ---- */
 
@@ -195,16 +132,6 @@ INLINE u32 socket_netns(struct sock *sk)
 }
 
 /* ---- what the running process knows ---- */
-
-INLINE struct task_struct *current_task(void)
-{
-	return (void *)bpf_get_current_task();
-}
-
-INLINE u32 current_pid(void)
-{
-	return bpf_get_current_pid_tgid() >> 32;
-}
 
 INLINE bool comm_wanted(void)
 {

@@ -2,14 +2,13 @@
 /* What a collector hands to user space: a histogram a hop, group and CPU, and counters a CPU.
  *
  * Before it is included, the collector defines SERIES_HOPS, SERIES_DISCARDS and SERIES_BACKWARDS as its enums have them,
- * SERIES_COUNTERS, its struct of counters, with the members `discarded` and `group_overflow`, and SERIES_SHARED(hop):
- * whether a row of the hop can be written by two programs at once on a CPU.
+ * COUNTERS as groups.h says, with the member `discarded`, and SERIES_SHARED(hop): whether a row of the hop can be written
+ * by two programs at once on a CPU.
  */
 #pragma once
 
+#include "groups.h"
 #include "hist.h"
-
-const volatile u32 cfg_groups = 1; /* rows a hop has, "other" included */
 
 struct {
 	MAP_UINT(type, BPF_MAP_TYPE_ARRAY);
@@ -19,27 +18,12 @@ struct {
 	MAP_TYPE(value, struct hop_hist_row);
 } histograms SEC(".maps");
 
-struct {
-	MAP_UINT(type, BPF_MAP_TYPE_ARRAY);
-	MAP_UINT(map_flags, BPF_F_MMAPABLE);
-	MAP_UINT(max_entries, 1); /* CPUs, set before load */
-	MAP_TYPE(key, u32);
-	MAP_TYPE(value, struct SERIES_COUNTERS);
-} counters SEC(".maps");
-
 EXPORT_ENUM(hop_hist);
-
-INLINE struct SERIES_COUNTERS *count(void)
-{
-	u32 cpu = bpf_get_smp_processor_id();
-
-	return bpf_map_lookup_elem(&counters, &cpu);
-}
 
 /* Not inlined: discards are rare, and the code of the hooks stays short. */
 __attribute__((noinline)) int discard(u32 hop, u32 reason)
 {
-	struct SERIES_COUNTERS *counter = count();
+	struct COUNTERS *counter = count();
 	u32 index = hop * SERIES_DISCARDS + reason;
 
 	if (counter && index < SERIES_HOPS * SERIES_DISCARDS)

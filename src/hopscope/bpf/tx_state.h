@@ -7,10 +7,11 @@
 #define SERIES_HOPS HOP_TX_HOPS
 #define SERIES_DISCARDS HOP_TX_DISCARDS
 #define SERIES_BACKWARDS HOP_TX_BACKWARDS
-#define SERIES_COUNTERS hop_tx_counters
+#define COUNTERS hop_tx_counters
 /* The programs of this collector interrupt each other. */
 #define SERIES_SHARED(hop) true
 
+#include "ring.h"
 #include "series.h"
 #include "select.h"
 
@@ -34,18 +35,6 @@ EXPORT_ENUM(hop_tx_hop);
 struct hop_tx_event *exported_tx_event;
 
 /* ---- records ---- */
-
-struct ring {
-	MAP_UINT(type, BPF_MAP_TYPE_RINGBUF);
-	MAP_UINT(max_entries, 4096);
-};
-
-struct {
-	MAP_UINT(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
-	MAP_UINT(max_entries, 1); /* CPUs, set before load */
-	MAP_TYPE(key, u32);
-	typeof(struct ring) *values[];
-} rings SEC(".maps");
 
 /* Sockets whose messages were followed, by cookie. */
 struct {

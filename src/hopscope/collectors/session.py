@@ -95,7 +95,7 @@ class Session:
         for name, kind in kinds.items():
             if kind == "netfilter":
                 self._everywhere.append(EveryNamespace(bpf.programs[name]))
-            elif kind != "iter":  # those are run, not left attached
+            elif kind not in {"iter", "perf_event"}:  # those are run, or attached at a rate, by the collector
                 attach(bpf.programs[name], kind)
         self.refresh()
 

@@ -9,8 +9,8 @@ from hopscope.libbpf.capabilities import missing_capabilities
 from hopscope.libbpf.links import Link
 from hopscope.libbpf.maps import Map, possible_cpus
 from hopscope.libbpf.object import BpfObject
-from hopscope.libbpf.program import Program, ProgramInfo
-from hopscope.libbpf.ring import RingReader
+from hopscope.libbpf.program import Program, ProgramInfo, program_ids
+from hopscope.libbpf.ring import RingReader, online_cpus
 from hopscope.libbpf.stats import enable_stats
 
 __all__ = [
@@ -23,5 +23,7 @@ __all__ = [
     "RingReader",
     "enable_stats",
     "missing_capabilities",
+    "online_cpus",
     "possible_cpus",
+    "program_ids",
 ]

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import functools
 import os
 import platform
@@ -23,6 +24,7 @@ from hopscope.libbpf._failure import load_error
 from hopscope.libbpf._library import lib
 from hopscope.libbpf._log import captured
 from hopscope.libbpf.links import Link
+from hopscope.libbpf.perf_event import open_clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -126,6 +128,22 @@ class Program:
         """
         return self._attached(lambda: lib().bpf_program__attach_cgroup(self._pointer, cgroup_fd))
 
+    def attach_clock(self, cpu: int, hz: int) -> Link:
+        """Attach a program of type ``perf_event`` to a CPU's clock, so many times a second.
+
+        Raises
+        ------
+        LoadError
+            The kernel refuses.
+        """
+        event = open_clock(cpu, hz)
+        try:
+            # The link owns the event from here on.
+            return self._attached(lambda: lib().bpf_program__attach_perf_event(self._pointer, event))
+        except BaseException:
+            os.close(event)
+            raise
+
     def attach_netfilter(self, family: int, hook: int, priority: int) -> Link:
         """Attach to netfilter in the network namespace that the calling thread is in.
 
@@ -206,6 +224,18 @@ class Program:
     def _kept(self, link: Link) -> Link:
         self._handle.links.append(link)
         return link
+
+
+def program_ids() -> tuple[int, ...] | None:
+    """Return the numbers of all programs that this kernel holds, in order; None where it does not tell.
+
+    It tells who has CAP_SYS_ADMIN. A number is not given again before two thousand million others.
+    """
+    ids = []
+    number = ctypes.c_uint32(0)
+    while not (failed := lib().bpf_prog_get_next_id(number, ctypes.byref(number))):
+        ids.append(number.value)
+    return tuple(ids) if failed == -errno.ENOENT else None
 
 
 def _nr_bpf() -> int:

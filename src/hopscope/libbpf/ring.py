@@ -216,7 +216,7 @@ class RingReader:
         """
         require_ordered_loads(platform.machine())
         _require_size(size)
-        cpus = online_cpus(_ONLINE.read_text())
+        cpus = online_cpus()
         with ExitStack() as stack:
             fds = []
             for cpu in cpus:
@@ -298,7 +298,12 @@ def require_ordered_loads(machine: str) -> None:
         )
 
 
-def online_cpus(text: str) -> list[int]:
+def online_cpus() -> list[int]:
+    """Return the numbers of the CPUs that are online."""
+    return cpu_list(_ONLINE.read_text())
+
+
+def cpu_list(text: str) -> list[int]:
     """Parse the kernel's list of CPUs, such as ``0-3,8``."""
     cpus: list[int] = []
     for part in text.strip().split(","):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from hopscope.errors import KernelError, LoadError
+from hopscope.libbpf import online_cpus
 from hopscope.probes import netns
 from hopscope.probes.host import read_mounts
 
@@ -51,6 +52,8 @@ def attach(program: Program, kind: str) -> list[Link]:
             os.close(fd)
     if kind == "netfilter":
         return [_attach_first(program, family) for family in _FAMILIES]
+    if kind == "perf_event":
+        return attach_clock(program, hz=1)
     return [program.attach()]
 
 
@@ -74,6 +77,17 @@ def cgroup_root(root: Path = Path("/")) -> Path:
             "Mount it: mkdir -p /run/cgroup2 && mount -t cgroup2 cgroup2 /run/cgroup2",
         )
     return Path(next((mount for mount in found if mount.root == "/"), found[0]).point)
+
+
+def attach_clock(program: Program, hz: int) -> list[Link]:
+    """Run a program so often a second on each CPU that is online, by the kernel's clock (``cpu-clock``).
+
+    Raises
+    ------
+    LoadError
+        The kernel refuses.
+    """
+    return [program.attach_clock(cpu, hz) for cpu in online_cpus()]
 
 
 class EveryNamespace:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from hopscope.probes.catalogue_cpu import CPU
 from hopscope.probes.catalogue_tx import TX
-from hopscope.probes.point import Point, Way
+from hopscope.probes.point import RETURN_KINDS, Point, Way
 
 RX: Final = (
     Point(
@@ -175,13 +176,20 @@ RX: Final = (
     ),
 )
 
-POINTS: Final = {point.name: point for point in (*RX, *TX)}
+POINTS: Final = {point.name: point for point in (*RX, *TX, *CPU)}
 # By program: what it must be loaded and attached as.
 PROGRAM_KINDS: Final = {
-    program: way.kind for point in POINTS.values() for way in point.ways for program in way.programs
+    program: kind
+    for point in POINTS.values()
+    for way in point.ways
+    for kind, programs in ((way.kind, way.programs), (RETURN_KINDS.get(way.kind, ""), way.returns))
+    for program in programs
 }
 # By program: the object that it is in, which bears the verb's name.
 PROGRAM_OBJECTS: Final = {
-    program: point.name.partition(".")[0] for point in POINTS.values() for way in point.ways for program in way.programs
+    program: point.name.partition(".")[0]
+    for point in POINTS.values()
+    for way in point.ways
+    for program in (*way.programs, *way.returns)
 }
 OBJECTS: Final = tuple(dict.fromkeys(PROGRAM_OBJECTS.values()))

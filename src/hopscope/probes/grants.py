@@ -13,7 +13,18 @@ from hopscope.errors import KernelError, LoadError
 from hopscope.libbpf import BpfObject, Btf
 from hopscope.probes.attach import attach, prepare
 
-KINDS: Final = ("tp_btf", "fentry", "fexit", "kprobe", "cgroup_skb", "netfilter", "sockops", "iter")
+KINDS: Final = (
+    "tp_btf",
+    "fentry",
+    "fexit",
+    "kprobe",
+    "kretprobe",
+    "cgroup_skb",
+    "netfilter",
+    "sockops",
+    "iter",
+    "perf_event",
+)
 _KPROBE_PMU: Final = Path("/sys/bus/event_source/devices/kprobe")
 
 
@@ -45,7 +56,7 @@ def try_kind(kind: str) -> Grant:
         The programs are not built.
     """
     name = f"feature_{kind}"
-    if kind == "kprobe" and not _KPROBE_PMU.exists():
+    if kind in {"kprobe", "kretprobe"} and not _KPROBE_PMU.exists():
         return Grant(granted=False, reason="this kernel was built without kprobes (CONFIG_KPROBES)")
     if kind == "netfilter" and not Btf.kernel().has_func("bpf_nf_link_attach"):
         return Grant(granted=False, reason="this kernel has no BPF for netfilter (6.4, CONFIG_NETFILTER_BPF_LINK)")

@@ -4,6 +4,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
+
+# By the kind of a program at a function's entry: that of one at its return.
+RETURN_KINDS: Final = {"fentry": "fexit", "kprobe": "kretprobe"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,11 +17,14 @@ class Way:
     Parameters
     ----------
     kind
-        ``tp_btf``, ``fentry``, ``fexit``, ``kprobe``, ``cgroup_skb``, ``netfilter``, ``sockops`` or ``iter``.
+        ``tp_btf``, ``fentry``, ``fexit``, ``kprobe``, ``cgroup_skb``, ``netfilter``, ``sockops``, ``iter`` or
+        ``perf_event``.
     hooks
         Functions, tracepoints or callbacks, by the kernel's names.
     programs
         Programs of the object which record at this point.
+    returns
+        Programs at the return of the same functions.
     helpers
         Programs which must be attached as well, for what they remember.
     kfuncs
@@ -29,9 +36,15 @@ class Way:
     kind: str
     hooks: tuple[str, ...]
     programs: tuple[str, ...]
+    returns: tuple[str, ...] = ()
     helpers: tuple[str, ...] = ()
     kfuncs: tuple[str, ...] = ()
     differs: str = ""
+
+    @property
+    def used(self) -> tuple[str, ...]:
+        """All programs that it needs."""
+        return (*self.programs, *self.returns, *self.helpers)
 
     @property
     def name(self) -> str:

@@ -39,7 +39,7 @@ class Resolver:
         absent = [kfunc for kfunc in way.kfuncs if not self._btf.has_func(kfunc)]
         if absent:
             return Grant(granted=False, reason=f"this kernel has no kfunc {', '.join(absent)}")
-        verdicts = [self._judge_kind(kind) for kind in (way.kind, *(PROGRAM_KINDS[helper] for helper in way.helpers))]
+        verdicts = [self._judge_kind(PROGRAM_KINDS[program]) for program in way.used]
         return next((verdict for verdict in verdicts if not verdict.granted), GRANTED)
 
     def _judge_kind(self, kind: str) -> Grant:
@@ -50,7 +50,7 @@ class Resolver:
     def _has(self, kind: str, hook: str) -> bool:
         if kind == "tp_btf":
             return self._btf.has_tracepoint(hook)
-        if kind in {"cgroup_skb", "netfilter", "sockops", "iter"}:
+        if kind in {"cgroup_skb", "netfilter", "sockops", "iter", "perf_event"}:
             return True
         return self._btf.has_func(hook)
 
@@ -100,7 +100,7 @@ class Plan:
         hit = False
         for point in self.points:
             way = self.chosen(point)
-            if way and program in (*way.programs, *way.helpers):
+            if way and program in way.used:
                 self._verdicts[point.name, way.name] = verdict
                 hit = True
         return hit
@@ -108,7 +108,7 @@ class Plan:
     def programs(self) -> dict[str, str]:
         """Return program name → kind of all programs that the chosen ways need."""
         used = [way for point in self.points if (way := self.chosen(point))]
-        return {program: PROGRAM_KINDS[program] for way in used for program in (*way.programs, *way.helpers)}
+        return {program: PROGRAM_KINDS[program] for way in used for program in way.used}
 
     def rows(self) -> list[PlanRow]:
         """Return the plan as shown: for each point the chosen way, and the better ones with their reasons."""

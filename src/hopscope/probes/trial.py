@@ -10,7 +10,7 @@ from hopscope.bpf import object_path
 from hopscope.errors import KernelError, LoadError
 from hopscope.libbpf import BpfObject
 from hopscope.probes.attach import attach, prepare
-from hopscope.probes.catalogue import OBJECTS, POINTS, PROGRAM_OBJECTS
+from hopscope.probes.catalogue import OBJECTS, POINTS, PROGRAM_KINDS, PROGRAM_OBJECTS
 from hopscope.probes.grants import GRANTED, Grant, lacks_socket_storage, refusal
 from hopscope.probes.resolve import Resolver
 
@@ -61,13 +61,14 @@ def _try_programs(way: Way, *, socket_storage: bool) -> Grant:
 
 def _load_and_attach(way: Way, *, socket_storage: bool) -> None:
     name = PROGRAM_OBJECTS[way.programs[0]]
+    own = (*way.programs, *way.returns)
     with BpfObject.open(object_path(name)) as bpf:
         for program in bpf.programs.values():
-            program.autoload = program.name in way.programs
-        for program_name in way.programs:
-            prepare(bpf.programs[program_name], way.kind)
+            program.autoload = program.name in own
+        for program_name in own:
+            prepare(bpf.programs[program_name], PROGRAM_KINDS[program_name])
         if name == "rx":
             bpf.set_const("cfg_socket_storage", int(socket_storage))
         bpf.load()
-        for program_name in way.programs:
-            attach(bpf.programs[program_name], way.kind)
+        for program_name in own:
+            attach(bpf.programs[program_name], PROGRAM_KINDS[program_name])

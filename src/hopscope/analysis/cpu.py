@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What networking took from the processors: the results of ``cpu``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from hopscope.analysis.snapshot import Kind, Overhead, PlanRow
+    from hopscope.analysis.stacks import Stack
+
+# Part → what it is, in the order in which they are shown. A CPU is in one of them at a time, or in none.
+PARTS: Final = {
+    "irq": "hard interrupts of network devices",
+    "net_rx": "NET_RX softirq",
+    "net_tx": "NET_TX softirq",
+    "ksoftirqd": "NET_RX and NET_TX, run by ksoftirqd",
+    "napi_thread": "threaded NAPI",
+    "busy_poll": "system calls that poll a device busily",
+    "send": "socket calls that send",
+    "receive": "socket calls that receive",
+    "io_uring": "socket calls of io_uring's workers",
+}
+# Parts that poll devices and count packets; the others but `irq` are calls, and count bytes.
+POLLS: Final = ("net_rx", "ksoftirqd", "napi_thread", "busy_poll")
+CALLS: Final = ("send", "receive", "io_uring")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one part took.
+
+    Attributes
+    ----------
+    ns
+        Time on a CPU.
+    runs
+        Interrupts, softirqs, polls of a thread, or calls, that ended or began in this time.
+    packets
+        That were polled from devices, as the driver hands them over.
+    len_bytes
+        That calls took or gave.
+    """
+
+    ns: int
+    runs: int
+    packets: int
+    len_bytes: int
+
+    def __add__(self, other: Part) -> Part:
+        return Part(
+            self.ns + other.ns,
+            self.runs + other.runs,
+            self.packets + other.packets,
+            self.len_bytes + other.len_bytes,
+        )
+
+    @property
+    def seen(self) -> bool:
+        """Whether there is anything to show."""
+        return bool(self.ns or self.runs)
+
+
+NO_PART: Final = Part(0, 0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class CpuRow:
+    """One CPU, process, cgroup or interface: grouping key → value (empty: all of them), part → what it took."""
+
+    group: dict[str, str]
+    parts: dict[str, Part]
+
+    @property
+    def ns(self) -> int:
+        """Time of all parts."""
+        return sum(part.ns for part in self.parts.values())
+
+
+@dataclass(frozen=True, slots=True)
+class CpuSnapshot:
+    """All that ``cpu`` found in one interval, or in the whole run.
+
+    Attributes
+    ----------
+    kind
+        ``interval`` or ``total``.
+    started_ns
+        CLOCK_REALTIME at the beginning, for display alone.
+    duration_s
+        Length by CLOCK_MONOTONIC.
+    cpus
+        That were online.
+    total
+        Of all CPUs.
+    rows
+        By the grouping, busiest first.
+    hz
+        How often a second each CPU's stack was looked at; 0: never.
+    stacks
+        What was seen then, in networking alone.
+    lost
+        Stacks for which there was no room.
+    energy_j
+        What all processors' packages took in this time, None where the machine does not say.
+    notes
+        Sentences for the user.
+    """
+
+    kind: Kind
+    started_ns: int
+    duration_s: float
+    cpus: int
+    total: CpuRow
+    rows: list[CpuRow]
+    overhead: Overhead
+    hz: int = 0
+    stacks: list[Stack] = field(default_factory=list)
+    lost: int = 0
+    energy_j: float | None = None
+    plan: list[PlanRow] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def cores(self, ns: int) -> float:
+        """Return a time as a part of one CPU's time."""
+        return ns / (self.duration_s * 1e9) if self.duration_s else 0.0
+
+
+def added(rows: Iterable[CpuRow]) -> dict[str, Part]:
+    """Return the parts of all rows, added up."""
+    result = dict.fromkeys(PARTS, NO_PART)
+    for row in rows:
+        for name, part in row.parts.items():
+            result[name] += part
+    return result

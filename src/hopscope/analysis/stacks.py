@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Samples of kernel stacks: from addresses to names, equal ones counted together."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    Names = Callable[[NDArray[np.uint64]], list[str]]
+
+PARTS: Final = ("irq", "net_rx", "net_tx", "ksoftirqd", "napi_thread", "busy_poll", "send", "receive", "io_uring")
+
+_SOFTIRQ: Final = ("handle_softirqs", "__do_softirq")  # the first since 6.11, out of the second
+_SYSCALL: Final = ("do_syscall_64", "do_el0_svc", "el0_svc_common", "do_fast_syscall_32", "do_int80_emulation")
+# Where a part begins. What is outside of it was interrupted, or led there, and is not what the part spends its time on.
+_ENTRIES: Final[Mapping[str, tuple[str, ...]]] = {
+    "irq": ("common_interrupt", "__common_interrupt", "do_IRQ", "el1_interrupt", "el0_interrupt", "gic_handle_irq"),
+    "net_rx": _SOFTIRQ,
+    "net_tx": _SOFTIRQ,
+    "ksoftirqd": ("run_ksoftirqd",),
+    "napi_thread": ("napi_threaded_poll",),
+    "busy_poll": ("napi_busy_loop", "napi_busy_loop_rcu", "__napi_busy_loop"),
+    "send": _SYSCALL,
+    "receive": _SYSCALL,
+    "io_uring": ("io_wq_worker", "io_sq_thread", *_SYSCALL),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """A stack, and how often it was seen.
+
+    Attributes
+    ----------
+    part
+        What the CPU did for networking, one of :data:`PARTS`.
+    frames
+        Names of kernel functions, the outermost first; ``0x…`` for an address without a name.
+    samples
+        How often.
+    group
+        Label of the group, empty where nothing is grouped.
+    """
+
+    part: str
+    frames: tuple[str, ...]
+    samples: int
+    group: str = ""
+
+    def path(self) -> tuple[str, ...]:
+        """Return part, group (where there is one) and frames: the way from the root of a tree of stacks."""
+        return (self.part, self.group, *self.frames) if self.group else (self.part, *self.frames)
+
+
+def fold(
+    addresses: NDArray[np.uint64], parts: Sequence[str], groups: Sequence[str], samples: Sequence[int], names: Names
+) -> list[Stack]:
+    """Return what was sampled as named stacks, each once, sorted as by :func:`merge`.
+
+    Parameters
+    ----------
+    addresses
+        A row a stack, the innermost frame first, zeros behind the outermost.
+    parts, groups, samples
+        Of each stack.
+    names
+        Tells the function at each address.
+    """
+    if not len(addresses):
+        return []
+    places = np.array(addresses, np.uint64)
+    # A frame that called another holds the address behind the call, which may be the first of the next function.
+    places[:, 1:] -= places[:, 1:] != 0
+    unique = np.unique(places)
+    known = dict(zip(unique.tolist(), names(unique), strict=True))
+    return merge(
+        Stack(part, _trimmed(part, _named(row, known)), count, group)
+        for row, part, group, count in zip(places, parts, groups, samples, strict=True)
+    )
+
+
+def merge(stacks: Iterable[Stack]) -> list[Stack]:
+    """Return equal stacks as one each, by part (in the order of :data:`PARTS`), group and frames."""
+    counts: Counter[Stack] = Counter()
+    for stack in stacks:
+        counts[replace(stack, samples=0)] += stack.samples
+    order = {part: number for number, part in enumerate(PARTS)}
+    return sorted(
+        (replace(stack, samples=samples) for stack, samples in counts.items()),
+        key=lambda stack: (order.get(stack.part, len(PARTS)), stack.part, stack.group, stack.frames),
+    )
+
+
+def _named(places: NDArray[np.uint64], known: Mapping[int, str]) -> tuple[str, ...]:
+    return tuple(known[place] for place in places[places != 0][::-1].tolist())
+
+
+def _trimmed(part: str, frames: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the frames from the innermost entry of the part on; all where none is among them."""
+    entries = _ENTRIES.get(part, ())
+    for place in range(len(frames) - 1, -1, -1):
+        if frames[place] in entries:
+            return frames[place:]
+    return frames

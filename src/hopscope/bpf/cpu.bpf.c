@@ -1,0 +1,489 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* CPU cost: the hooks. */
+#include "cpu_calls.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+#define NET_TX_SOFTIRQ 2
+#define NET_RX_SOFTIRQ 3
+#define PF_IO_WORKER 0x10
+#define PF_KTHREAD 0x200000
+
+const volatile bool cfg_busy_functions = 0; /* busy polling is seen by its functions */
+
+/* ---- hard interrupts ---- */
+
+/* Interrupts of network devices, by number; user space fills it. The group is that of the device. */
+struct {
+	MAP_UINT(type, BPF_MAP_TYPE_HASH);
+	MAP_UINT(max_entries, 1); /* set before load */
+	MAP_TYPE(key, u32);
+	MAP_TYPE(value, struct hop_group);
+} network_irqs SEC(".maps");
+
+INLINE int irq_begins(struct cpu_now *cpu, u32 part, u32 group)
+{
+	charge(cpu);
+	cpu->irq_group = group;
+	cpu->irq = part + 1;
+	resume(cpu);
+	return 0;
+}
+
+INLINE int irq_ends(void)
+{
+	struct cpu_now *cpu = this_cpu();
+
+	if (!cpu->irq)
+		return 0;
+	charge(cpu);
+	cpu->irq = 0;
+	resume(cpu);
+	return 0;
+}
+
+SEC("tp_btf/irq_handler_entry")
+int cpu_irq_entry(u64 *ctx)
+{
+	u32 number = (u32)ctx[0], group = 0;
+	struct hop_group *device = bpf_map_lookup_elem(&network_irqs, &number);
+
+	if (!device)
+		return irq_begins(this_cpu(), HOP_CPU_NOTHING, 0);
+	if (cfg_group_by == HOP_GROUP_INTERFACE)
+		group = group_find(device->key.id, device->key.netns, device->name);
+	count_run(HOP_CPU_IRQ, group);
+	return irq_begins(this_cpu(), HOP_CPU_IRQ, group);
+}
+
+SEC("tp_btf/irq_handler_exit")
+int cpu_irq_exit(u64 *ctx)
+{
+	return irq_ends();
+}
+
+/* Interrupts that have no device: timers, and those of one CPU to another. */
+#define OTHER_INTERRUPT(name)                                                                                          \
+	SEC("tp_btf/" #name "_entry")                                                                                  \
+	int cpu_##name##_entry(u64 *ctx)                                                                               \
+	{                                                                                                              \
+		return irq_begins(this_cpu(), HOP_CPU_NOTHING, 0);                                                     \
+	}                                                                                                              \
+	SEC("tp_btf/" #name "_exit")                                                                                   \
+	int cpu_##name##_exit(u64 *ctx)                                                                                \
+	{                                                                                                              \
+		return irq_ends();                                                                                     \
+	}
+
+OTHER_INTERRUPT(local_timer)
+OTHER_INTERRUPT(reschedule)
+OTHER_INTERRUPT(call_function)
+OTHER_INTERRUPT(call_function_single)
+OTHER_INTERRUPT(irq_work)
+OTHER_INTERRUPT(ipi)
+
+/* ---- softirqs and polls ---- */
+
+SEC("tp_btf/softirq_entry")
+int cpu_softirq_entry(u64 *ctx)
+{
+	struct cpu_now *cpu = this_cpu();
+	u32 vector = (u32)ctx[0], part = HOP_CPU_NOTHING, group = 0;
+
+	if (vector == NET_RX_SOFTIRQ || vector == NET_TX_SOFTIRQ) {
+		part = vector == NET_RX_SOFTIRQ ? HOP_CPU_NET_RX : HOP_CPU_NET_TX;
+		if (cpu->kind == KIND_KSOFTIRQD) {
+			part = HOP_CPU_KSOFTIRQD;
+			group = task_group();
+		}
+	}
+	charge(cpu);
+	if (part)
+		count_run(part, group);
+	cpu->softirq_group = group;
+	cpu->softirq = part + 1;
+	resume(cpu);
+	return 0;
+}
+
+SEC("tp_btf/softirq_exit")
+int cpu_softirq_exit(u64 *ctx)
+{
+	struct cpu_now *cpu = this_cpu();
+
+	if (!cpu->softirq)
+		return 0;
+	charge(cpu);
+	settle_poll(cpu, cpu->softirq_group);
+	cpu->softirq = 0;
+	resume(cpu);
+	return 0;
+}
+
+INLINE u32 device_group(struct napi_struct *napi)
+{
+	struct net_device *dev = napi->dev;
+	static const char backlog[16] = "backlog";
+
+	if (!dev)
+		return group_find(0, 0, backlog);
+	return group_find(dev->ifindex, dev->nd_net.net->ns.inum, dev->name);
+}
+
+/* A poll has ended: of the softirq, of a thread, or of a call that polls busily. */
+SEC("tp_btf/napi_poll")
+int cpu_napi_poll(u64 *ctx)
+{
+	struct napi_struct *napi = (void *)ctx[0];
+	struct cpu_now *cpu = this_cpu();
+	u32 part, group = cpu->group;
+	struct hop_cpu_row *row;
+
+	if (cpu->irq)
+		return 0;
+	part = cpu->softirq ? cpu->softirq - 1 : cpu->task.part;
+	if (cfg_group_by == HOP_GROUP_INTERFACE)
+		group = device_group(napi);
+	if (!cfg_busy_functions && part == HOP_CPU_RECEIVE) {
+		part = cpu->part = HOP_CPU_BUSY_POLL;
+		cpu->group = group;
+		count_run(part, group);
+	}
+	charge(cpu);
+	if (cpu->softirq) {
+		settle_poll(cpu, group);
+		cpu->softirq_group = group;
+	} else if (part == HOP_CPU_NAPI_THREAD) {
+		cpu->task.group = group;
+		count_run(part, group);
+	} else if (!cfg_busy_functions && part == HOP_CPU_UNDECIDED) {
+		part = HOP_CPU_BUSY_POLL;
+		decide(cpu, part, group);
+		count_run(part, group);
+	} else if (part == HOP_CPU_NOTHING) {
+		return 0; /* netpoll */
+	}
+	row = row_of(group);
+	if (row)
+		row->packets[bounded(part)] += (u32)ctx[1];
+	resume(cpu);
+	return 0;
+}
+
+/* ---- threads ---- */
+
+INLINE bool named(struct task_struct *task, u64 mask, u64 name)
+{
+	return (*(u64 *)task->comm & mask) == name;
+}
+
+#define MASK_4 0xffffffffULL
+#define MASK_5 0xffffffffffULL
+#define MASK_8 (~0ULL)
+/* The first letters, as a number of a machine with the lowest byte first. */
+#define NAME_IOU 0x2d756f69ULL              /* "iou-" */
+#define NAME_NAPI 0x2f6970616eULL           /* "napi/" */
+#define NAME_BACKLOG 0x5f676f6c6b636162ULL  /* "backlog_" */
+#define NAME_KSOFTIRQ 0x71726974666f736bULL /* "ksoftirq" */
+
+INLINE u32 kind_of(struct task_struct *task)
+{
+	if (likely(!(task->flags & (PF_IO_WORKER | PF_KTHREAD))))
+		return KIND_OTHER;
+	if (named(task, MASK_4, NAME_IOU))
+		return KIND_IO_WORKER;
+	if (named(task, MASK_5, NAME_NAPI) || named(task, MASK_8, NAME_BACKLOG))
+		return KIND_NAPI_THREAD;
+	return named(task, MASK_8, NAME_KSOFTIRQ) ? KIND_KSOFTIRQD : KIND_OTHER;
+}
+
+/* The running thread leaves its CPU. */
+INLINE void depart(struct cpu_now *cpu, u32 pid)
+{
+	struct hop_cpu_counters *counter;
+
+	cpu->task.softirq = cpu->softirq;
+	if (likely(!cpu->task.part && !cpu->task.softirq && !cpu->task.calls))
+		return;
+	if (bpf_map_update_elem(&tasks, &pid, &cpu->task, 0)) {
+		counter = count();
+		if (counter)
+			counter->no_memory++;
+	}
+}
+
+INLINE void arrive(struct cpu_now *cpu, struct task_struct *task)
+{
+	u32 pid = task->pid;
+	struct task_part *left = pid ? bpf_map_lookup_elem(&tasks, &pid) : NULL;
+
+	cpu->kind = kind_of(task);
+	if (left) {
+		cpu->task = *left;
+		left->part = left->softirq = left->calls = 0;
+	} else {
+		__builtin_memset(&cpu->task, 0, sizeof(cpu->task));
+	}
+	if (cpu->kind == KIND_NAPI_THREAD)
+		cpu->task.part = HOP_CPU_NAPI_THREAD;
+	else if (cpu->kind == KIND_IO_WORKER && !cpu->task.part)
+		cpu->task.part = HOP_CPU_UNDECIDED;
+	cpu->softirq = cpu->task.softirq;
+}
+
+SEC("tp_btf/sched_switch")
+int cpu_switch(u64 *ctx)
+{
+	struct task_struct *prev = (void *)ctx[1], *next = (void *)ctx[2];
+	struct cpu_now *cpu = this_cpu();
+
+	charge(cpu);
+	depart(cpu, prev->pid);
+	arrive(cpu, next);
+	resume(cpu);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exit")
+int cpu_exit(u64 *ctx)
+{
+	struct task_struct *task = (void *)ctx[0];
+	struct cpu_now *cpu = this_cpu();
+	u32 pid = task->pid;
+
+	charge(cpu);
+	cpu->task.part = cpu->task.calls = 0;
+	bpf_map_delete_elem(&tasks, &pid);
+	resume(cpu);
+	return 0;
+}
+
+/* ---- socket calls, by the system call ---- */
+
+SEC("tp_btf/sys_enter")
+int cpu_call_enter(u64 *ctx)
+{
+	struct pt_regs *regs = (void *)ctx[0];
+	u64 number = ctx[1];
+	u32 kind, part;
+
+	if (number >= CALLS)
+		return 0;
+	opaque(number);
+	kind = call_kinds[number & (CALLS - 1)];
+	if (likely(!kind) || foreign_numbers())
+		return 0;
+	part = call_part(kind, regs);
+	if (part)
+		call_begins(this_cpu(), part, kind == CALL_SEND_MESSAGES || kind == CALL_RECEIVE_MESSAGES);
+	return 0;
+}
+
+SEC("tp_btf/sys_exit")
+int cpu_call_exit(u64 *ctx)
+{
+	struct cpu_now *cpu = this_cpu();
+
+	if (cpu->task.part)
+		call_ends(cpu, (s64)ctx[1]);
+	return 0;
+}
+
+/* io_uring runs socket calls in its own system call, in its workers, and on the way back to user space. The end of each is
+ * seen; what the thread did since it came, or since the request before, was this call.
+ */
+INLINE int uring_call_ends(u64 *ctx, u32 part)
+{
+	struct sock *sk = (void *)ctx[0];
+	struct cpu_now *cpu = this_cpu();
+	struct hop_cpu_counters *counter;
+	s32 result = (s32)ctx[1];
+	struct hop_cpu_row *row;
+
+	if (likely(cpu->task.part != HOP_CPU_UNDECIDED && cpu->task.part) || cpu->softirq || cpu->irq ||
+	    !family_moves_packets(sk->__sk_common.skc_family))
+		return 0;
+	if (!cpu->task.part) {
+		counter = count();
+		if (counter)
+			counter->unseen++;
+		return 0;
+	}
+	if (cpu->kind == KIND_IO_WORKER) {
+		part = HOP_CPU_IO_URING;
+		cpu->task.group = task_group();
+	}
+	charge(cpu);
+	decide(cpu, part, cpu->task.group);
+	row = row_of(cpu->task.group);
+	if (row) {
+		row->runs[bounded(part)]++;
+		if (result > 0)
+			row->bytes[bounded(part)] += result;
+	}
+	return 0;
+}
+
+SEC("tp_btf/sock_send_length")
+int cpu_sent(u64 *ctx)
+{
+	return uring_call_ends(ctx, HOP_CPU_SEND);
+}
+
+SEC("tp_btf/sock_recv_length")
+int cpu_received(u64 *ctx)
+{
+	return uring_call_ends(ctx, HOP_CPU_RECEIVE);
+}
+
+/* The next request begins. */
+INLINE int uring_turns(void)
+{
+	struct cpu_now *cpu = this_cpu();
+
+	if (cpu->task.part != HOP_CPU_UNDECIDED || cpu->softirq || cpu->irq)
+		return 0;
+	charge(cpu);
+	cpu->task.undecided_ns = 0;
+	return 0;
+}
+
+SEC("tp_btf/io_uring_submit_req")
+int cpu_uring_submit(u64 *ctx)
+{
+	return uring_turns();
+}
+
+SEC("tp_btf/io_uring_complete")
+int cpu_uring_complete(u64 *ctx)
+{
+	return uring_turns();
+}
+
+/* ---- socket calls, by the functions of the sockets ---- */
+
+#define SOCKET_FUNCTION(function, part)                                                                                \
+	SEC("fentry/" #function)                                                                                       \
+	int cpu_##function##_fentry(u64 *ctx)                                                                          \
+	{                                                                                                              \
+		return function_begins(part);                                                                          \
+	}                                                                                                              \
+	SEC("kprobe/" #function)                                                                                       \
+	int cpu_##function##_kprobe(struct pt_regs *ctx)                                                               \
+	{                                                                                                              \
+		return function_begins(part);                                                                          \
+	}                                                                                                              \
+	SEC("kretprobe/" #function)                                                                                    \
+	int cpu_##function##_kretprobe(struct pt_regs *ctx)                                                            \
+	{                                                                                                              \
+		return function_ends((s32)RETURNED(ctx));                                                              \
+	}                                                                                                              \
+	SEC("fexit/" #function)
+
+SOCKET_FUNCTION(inet_sendmsg, HOP_CPU_SEND)
+int cpu_inet_sendmsg_fexit(u64 *ctx)
+{
+	return function_ends((s32)ctx[3]);
+}
+
+SOCKET_FUNCTION(inet6_sendmsg, HOP_CPU_SEND)
+int cpu_inet6_sendmsg_fexit(u64 *ctx)
+{
+	return function_ends((s32)ctx[3]);
+}
+
+SOCKET_FUNCTION(inet_recvmsg, HOP_CPU_RECEIVE)
+int cpu_inet_recvmsg_fexit(u64 *ctx)
+{
+	return function_ends((s32)ctx[4]);
+}
+
+SOCKET_FUNCTION(inet6_recvmsg, HOP_CPU_RECEIVE)
+int cpu_inet6_recvmsg_fexit(u64 *ctx)
+{
+	return function_ends((s32)ctx[4]);
+}
+
+SOCKET_FUNCTION(tcp_splice_read, HOP_CPU_RECEIVE)
+int cpu_tcp_splice_read_fexit(u64 *ctx)
+{
+	return function_ends((s32)ctx[5]);
+}
+
+/* Until 6.5 (dc97391e6610). */
+SOCKET_FUNCTION(inet_sendpage, HOP_CPU_SEND)
+int cpu_inet_sendpage_fexit(u64 *ctx)
+{
+	return function_ends((s32)ctx[5]);
+}
+
+SOCKET_FUNCTION(packet_sendmsg, HOP_CPU_SEND)
+int cpu_packet_sendmsg_fexit(u64 *ctx)
+{
+	return function_ends((s32)ctx[3]);
+}
+
+SOCKET_FUNCTION(packet_recvmsg, HOP_CPU_RECEIVE)
+int cpu_packet_recvmsg_fexit(u64 *ctx)
+{
+	return function_ends((s32)ctx[4]);
+}
+
+SEC("fentry/napi_busy_loop")
+int cpu_busy_fentry(u64 *ctx)
+{
+	return polling(true);
+}
+
+SEC("fexit/napi_busy_loop")
+int cpu_busy_fexit(u64 *ctx)
+{
+	return polling(false);
+}
+
+SEC("kprobe/napi_busy_loop")
+int cpu_busy_kprobe(struct pt_regs *ctx)
+{
+	return polling(true);
+}
+
+SEC("kretprobe/napi_busy_loop")
+int cpu_busy_kretprobe(struct pt_regs *ctx)
+{
+	return polling(false);
+}
+
+/* ---- stacks ---- */
+
+/* The clock's interrupt is a hard interrupt itself: what it interrupted counts. */
+SEC("perf_event")
+int cpu_sample(void *ctx)
+{
+	struct cpu_now *cpu = this_cpu();
+	u32 part = cpu->softirq ? cpu->softirq - 1 : cpu->task.part;
+	u32 index = bpf_get_smp_processor_id();
+	struct hop_cpu_counters *counter;
+	struct hop_cpu_sample *sample;
+	void *ring;
+
+	if (!part)
+		return 0;
+	counter = count();
+	ring = bpf_map_lookup_elem(&rings, &index);
+	if (!counter || !ring)
+		return 0;
+	sample = bpf_ringbuf_reserve(ring, sizeof(*sample), 0);
+	if (!sample) {
+		counter->lost++;
+		return 0;
+	}
+	counter->samples++;
+	sample->time_ns = bpf_ktime_get_ns();
+	sample->pid = bpf_get_current_pid_tgid() >> 32;
+	sample->part = part;
+	sample->group = cpu->softirq ? cpu->softirq_group : cpu->task.group;
+	sample->pad = 0;
+	sample->len_bytes = bpf_get_stack(ctx, sample->frames, sizeof(sample->frames), 0);
+	bpf_ringbuf_submit(sample, BPF_RB_NO_WAKEUP);
+	return 0;
+}

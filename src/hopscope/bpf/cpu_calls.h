@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* CPU cost: socket calls, found by the system call and the file being a socket, or by the functions of the sockets. */
+#pragma once
+
+#include "cpu_state.h"
+
+#define S_IFMT 0170000
+#define S_IFSOCK 0140000
+#define TS_COMPAT 2
+
+enum call_kind {
+	CALL_OTHER,
+	CALL_SEND,
+	CALL_SEND_MESSAGES,
+	CALL_RECEIVE,
+	CALL_RECEIVE_MESSAGES,
+	CALL_SENDFILE,
+	CALL_SPLICE,
+	CALL_WAIT, /* may poll a device busily, or run socket calls for io_uring */
+	CALLS = 512,
+};
+
+static const u8 call_kinds[CALLS] = {
+	[NR_sendto] = CALL_SEND,       [NR_sendmsg] = CALL_SEND,        [NR_write] = CALL_SEND,
+	[NR_writev] = CALL_SEND,       [NR_pwritev2] = CALL_SEND,       [NR_sendmmsg] = CALL_SEND_MESSAGES,
+	[NR_recvfrom] = CALL_RECEIVE,  [NR_recvmsg] = CALL_RECEIVE,     [NR_read] = CALL_RECEIVE,
+	[NR_readv] = CALL_RECEIVE,     [NR_preadv2] = CALL_RECEIVE,     [NR_recvmmsg] = CALL_RECEIVE_MESSAGES,
+	[NR_sendfile] = CALL_SENDFILE, [NR_splice] = CALL_SPLICE,
+#if defined(__TARGET_ARCH_x86)
+	[NR_poll] = CALL_WAIT,         [NR_select] = CALL_WAIT,         [NR_epoll_wait] = CALL_WAIT,
+#endif
+	[NR_ppoll] = CALL_WAIT,        [NR_pselect6] = CALL_WAIT,       [NR_epoll_pwait] = CALL_WAIT,
+	[NR_epoll_pwait2] = CALL_WAIT, [NR_io_uring_enter] = CALL_WAIT,
+};
+
+INLINE bool family_moves_packets(u16 family)
+{
+	return family != AF_UNIX && family != AF_NETLINK;
+}
+
+/* Is a file descriptor of the running process a socket that sends and receives packets? */
+static __attribute__((noinline)) bool is_network_socket(u32 number)
+{
+	struct files_struct *files = probe_field(current_task(), files);
+	struct fdtable *table = probe_field(files, fdt);
+	struct file **list, *file = NULL;
+	struct socket *socket;
+	struct inode *inode;
+	struct sock *sk;
+
+	if (number >= probe_field(table, max_fds))
+		return false;
+	list = probe_field(table, fd);
+	bpf_probe_read_kernel(&file, sizeof(file), list + number);
+	if (!file)
+		return false;
+	inode = probe_field(file, f_inode);
+	if ((probe_field(inode, i_mode) & S_IFMT) != S_IFSOCK)
+		return false;
+	socket = probe_field(file, private_data);
+	sk = probe_field(socket, sk);
+	return sk && family_moves_packets(probe_field(sk, __sk_common.skc_family));
+}
+
+/* The part that a system call belongs to, by its first three arguments. */
+INLINE u32 call_part(u32 kind, struct pt_regs *regs)
+{
+	u32 first = (u32)(u64)ARG1(regs);
+
+	switch (kind) {
+	case CALL_SEND:
+	case CALL_SEND_MESSAGES:
+		return is_network_socket(first) ? HOP_CPU_SEND : HOP_CPU_NOTHING;
+	case CALL_RECEIVE:
+	case CALL_RECEIVE_MESSAGES:
+		return is_network_socket(first) ? HOP_CPU_RECEIVE : HOP_CPU_NOTHING;
+	case CALL_SENDFILE:
+		if (is_network_socket(first))
+			return HOP_CPU_SEND;
+		return is_network_socket((u32)(u64)ARG2(regs)) ? HOP_CPU_RECEIVE : HOP_CPU_NOTHING;
+	case CALL_SPLICE:
+		if (is_network_socket(first))
+			return HOP_CPU_RECEIVE;
+		return is_network_socket((u32)(u64)ARG3(regs)) ? HOP_CPU_SEND : HOP_CPU_NOTHING;
+	case CALL_WAIT:
+		return HOP_CPU_UNDECIDED;
+	}
+	return HOP_CPU_NOTHING;
+}
+
+/* A process of 32 bits numbers its system calls otherwise. */
+INLINE bool foreign_numbers(void)
+{
+#if defined(__TARGET_ARCH_x86)
+	return probe_field(current_task(), thread_info.status) & TS_COMPAT;
+#else
+	return false;
+#endif
+}
+
+INLINE void call_begins(struct cpu_now *cpu, u32 part, bool counts_messages)
+{
+	u32 group = task_group();
+
+	charge(cpu);
+	cpu->task.undecided_ns = 0;
+	cpu->task.group = group;
+	cpu->task.counts_messages = counts_messages;
+	cpu->task.part = part;
+	resume(cpu);
+}
+
+/* A call has returned, with what it returned. */
+INLINE void call_ends(struct cpu_now *cpu, s64 result)
+{
+	u32 part = cpu->task.part;
+	struct hop_cpu_row *row;
+
+	charge(cpu);
+	if (part != HOP_CPU_UNDECIDED) {
+		row = row_of(cpu->task.group);
+		if (row) {
+			row->runs[bounded(part)]++;
+			if (result > 0 && !cpu->task.counts_messages)
+				row->bytes[bounded(part)] += result;
+		}
+	}
+	cpu->task.undecided_ns = 0;
+	cpu->task.part = HOP_CPU_NOTHING;
+	resume(cpu);
+}
+
+/* The undecided time was of this part. */
+INLINE void decide(struct cpu_now *cpu, u32 part, u32 group)
+{
+	add_ns(part, group, cpu->task.undecided_ns);
+	cpu->task.undecided_ns = 0;
+}
+
+/* A function of the sockets begins; of calls that nest the outermost counts. */
+INLINE int function_begins(u32 part)
+{
+	struct cpu_now *cpu = this_cpu();
+
+	if (cpu->irq || cpu->softirq || cpu->task.calls++)
+		return 0;
+	call_begins(cpu, cpu->kind == KIND_IO_WORKER ? HOP_CPU_IO_URING : part, false);
+	return 0;
+}
+
+INLINE int function_ends(s64 result)
+{
+	struct cpu_now *cpu = this_cpu();
+
+	/* A call that began before we were attached is not known. */
+	if (cpu->irq || cpu->softirq || !cpu->task.calls || --cpu->task.calls)
+		return 0;
+	call_ends(cpu, result);
+	return 0;
+}
+
+/* A system call begins or ends to poll a device busily. */
+INLINE int polling(bool begins)
+{
+	struct cpu_now *cpu = this_cpu();
+
+	if (cpu->irq || cpu->softirq || (cpu->task.part == HOP_CPU_BUSY_POLL) == begins)
+		return 0;
+	charge(cpu);
+	if (begins) {
+		cpu->task.outer = cpu->task.part;
+		if (!cpu->task.part)
+			cpu->task.group = task_group();
+		cpu->task.part = HOP_CPU_BUSY_POLL;
+		count_run(HOP_CPU_BUSY_POLL, cpu->task.group);
+	} else {
+		cpu->task.part = cpu->task.outer;
+	}
+	resume(cpu);
+	return 0;
+}

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* CPU cost: what each CPU does for networking at the moment, and the account of it.
+ *
+ * A CPU is in a hard interrupt, else in a softirq, else in its task; the innermost says which part the time belongs to, so
+ * that nested work is charged once. Each hook closes the interval that ends there and opens the next. A thread takes its
+ * part along when it leaves its CPU.
+ */
+#pragma once
+
+#define COUNTERS hop_cpu_counters
+
+#include "groups.h"
+#include "ring.h"
+#include "task.h"
+
+EXPORT_ENUM(hop_cpu_part);
+EXPORT_ENUM(hop_cpu_limits);
+struct hop_cpu_sample *exported_cpu_sample;
+
+struct {
+	MAP_UINT(type, BPF_MAP_TYPE_ARRAY);
+	MAP_UINT(map_flags, BPF_F_MMAPABLE);
+	MAP_UINT(max_entries, 1); /* CPUs x groups, set before load */
+	MAP_TYPE(key, u32);
+	MAP_TYPE(value, struct hop_cpu_row);
+} rows SEC(".maps");
+
+/* What a thread does. */
+struct task_part {
+	u32 part;
+	u32 group;
+	u32 outer;            /* the part that busy polling interrupts */
+	u32 softirq;          /* part + 1 of the softirq that runs in it and can be preempted (PREEMPT_RT) */
+	u32 calls;            /* socket calls that are open, one in the other */
+	bool counts_messages; /* the call returns messages, not bytes */
+	u8 pad[3];
+	u64 undecided_ns; /* of a call that may turn out to be networking */
+};
+
+/* Threads that left their CPU in mid-call, by thread id; one that has been here once keeps its place until it exits. */
+struct {
+	MAP_UINT(type, BPF_MAP_TYPE_HASH);
+	MAP_UINT(max_entries, HOP_TASKS);
+	MAP_TYPE(key, u32);
+	MAP_TYPE(value, struct task_part);
+} tasks SEC(".maps");
+
+enum task_kind { KIND_OTHER, KIND_KSOFTIRQD, KIND_NAPI_THREAD, KIND_IO_WORKER };
+
+struct cpu_now {
+	u64 since_ns; /* the interval began */
+	u32 part;     /* that it belongs to */
+	u32 group;
+	u32 irq;     /* part + 1 of the hard interrupt; 0: none */
+	u32 softirq; /* part + 1 of the softirq; 0: none */
+	u32 kind;    /* of the running thread */
+	u32 irq_group;
+	u32 softirq_group;
+	u32 pad;
+	u64 polled_ns; /* of the softirq, whose device is known when the poll ends */
+	struct task_part task;
+} __attribute__((aligned(128)));
+
+struct cpu_now cpus_now[HOP_CPUS];
+
+INLINE struct cpu_now *this_cpu(void)
+{
+	u32 cpu = bpf_get_smp_processor_id();
+
+	opaque(cpu);
+	return &cpus_now[cpu & (HOP_CPUS - 1)];
+}
+
+INLINE struct hop_cpu_row *row_of(u32 group)
+{
+	u32 index = bpf_get_smp_processor_id() * cfg_groups + group;
+
+	return bpf_map_lookup_elem(&rows, &index);
+}
+
+/* An index that the verifier can bound. */
+INLINE u32 bounded(u32 part)
+{
+	opaque(part);
+	return part < HOP_CPU_PARTS ? part : 0;
+}
+
+INLINE void add_ns(u32 part, u32 group, u64 ns)
+{
+	struct hop_cpu_row *row = row_of(group);
+
+	if (row)
+		row->ns[bounded(part)] += ns;
+}
+
+INLINE void count_run(u32 part, u32 group)
+{
+	struct hop_cpu_row *row = row_of(group);
+
+	if (row)
+		row->runs[bounded(part)]++;
+}
+
+/* Close the interval that ends now. An interrupt may come in between, run hooks of its own, and close it first: then it has
+ * moved `since_ns`.
+ */
+static __attribute__((noinline)) void charge(struct cpu_now *cpu)
+{
+	u64 from_ns, now_ns, ns = 0;
+
+	for (u32 attempt = 0; attempt < 4; attempt++) {
+		from_ns = *(volatile u64 *)&cpu->since_ns;
+		now_ns = bpf_ktime_get_ns();
+		if (*(volatile u64 *)&cpu->since_ns == from_ns) {
+			*(volatile u64 *)&cpu->since_ns = now_ns;
+			ns = now_ns - from_ns;
+			break;
+		}
+	}
+	if (cpu->part == HOP_CPU_NOTHING)
+		return;
+	if (cpu->part == HOP_CPU_UNDECIDED)
+		cpu->task.undecided_ns += ns;
+	else if (cfg_group_by == HOP_GROUP_INTERFACE && cpu->softirq && !cpu->irq)
+		cpu->polled_ns += ns;
+	else
+		add_ns(cpu->part, cpu->group, ns);
+}
+
+/* Open the next interval, with what is innermost now. */
+INLINE void resume(struct cpu_now *cpu)
+{
+	if (cpu->irq) {
+		cpu->part = cpu->irq - 1;
+		cpu->group = cpu->irq_group;
+	} else if (cpu->softirq) {
+		cpu->part = cpu->softirq - 1;
+		cpu->group = cpu->softirq_group;
+	} else {
+		cpu->part = cpu->task.part;
+		cpu->group = cpu->task.group;
+	}
+}
+
+/* The softirq's time since the last poll. */
+INLINE void settle_poll(struct cpu_now *cpu, u32 group)
+{
+	if (cfg_group_by != HOP_GROUP_INTERFACE || !cpu->softirq)
+		return;
+	add_ns(cpu->softirq - 1, group, cpu->polled_ns);
+	cpu->polled_ns = 0;
+}
+
+/* The group that the running process belongs to. */
+INLINE u32 task_group(void)
+{
+	if (cfg_group_by == HOP_GROUP_PROCESS)
+		return group_find(current_pid(), 0, &current_task()->comm);
+	if (cfg_group_by == HOP_GROUP_CGROUP)
+		return group_find(bpf_get_current_cgroup_id(), 0, NULL);
+	return 0;
+}

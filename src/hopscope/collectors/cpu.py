@@ -1,0 +1,297 @@
+# SPDX-License-Identifier: Apache-2.0
+"""CPU cost: what networking takes from each processor, exactly, and by stacks which part of the stack takes it.
+
+The kernel side (``bpf/cpu.bpf.c``) keeps for each CPU what it does for networking at the moment, and charges each
+interval once. Socket calls are found by their functions where this kernel lets functions be hooked, else by system
+calls.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import numpy as np
+
+from hopscope.analysis.cpu import PARTS, CpuRow, CpuSnapshot, Part, added
+from hopscope.bpf.layout import HOP_GROUP_DTYPE, HopCpuPart
+from hopscope.collectors.cost import CostMeter
+from hopscope.collectors.cpu_options import GROUP_BY, CpuOptions
+from hopscope.collectors.cpu_stacks import StackSampler
+from hopscope.collectors.energy import read_energy_uj
+from hopscope.collectors.labels import NOT_KNOWN, Labels
+from hopscope.collectors.session import Session
+from hopscope.errors import KernelError
+from hopscope.libbpf import online_cpus, possible_cpus
+from hopscope.probes.catalogue import POINTS
+from hopscope.probes.irqs import network_irqs
+from hopscope.probes.resolve import Plan, Resolver
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from hopscope.analysis.snapshot import Kind, PlanRow
+    from hopscope.collectors.cost import CostReading
+    from hopscope.libbpf import BpfObject
+    from hopscope.probes.point import Way
+
+_POINTS: Final = (
+    "cpu.irq",
+    "cpu.timer",
+    "cpu.ipi",
+    "cpu.softirq",
+    "cpu.poll",
+    "cpu.switch",
+    "cpu.exit",
+    "cpu.call",
+    "cpu.busy_poll",
+)
+_WITH_FUNCTIONS: Final = ("cpu.packet", "cpu.sendpage")
+_WITH_SYSTEM_CALLS: Final = ("cpu.uring",)
+_FIELDS: Final = ("ns", "runs", "packets", "bytes")
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """All of it at one instant, cumulative.
+
+    Attributes
+    ----------
+    figures
+        int64, shape (4, cpus, rows, parts): ns, runs, packets, bytes.
+    counts
+        The counters by their names in the kernel side, over all CPUs.
+    at_s, clock_ns
+        CLOCK_MONOTONIC and, for display, CLOCK_REALTIME.
+    energy_uj
+        Of all processors' packages, None where the machine does not say.
+    """
+
+    figures: Array
+    counts: dict[str, int]
+    at_s: float
+    clock_ns: int
+    energy_uj: int | None
+    cost: CostReading
+
+
+class CpuCollector:
+    """Runs the accounting; entering it attaches, leaving it detaches, whatever happened.
+
+    Parameters
+    ----------
+    options
+        What is asked for.
+    """
+
+    _sampler: StackSampler | None = None
+    _last: _Reading
+
+    def __init__(self, options: CpuOptions) -> None:
+        self._options = options
+        self._resolver = Resolver()
+        self._plan = self._new_plan(None)
+        self._labels = Labels(options.group_by)
+
+    def __enter__(self) -> Self:
+        with contextlib.ExitStack() as stack:
+            self._session = stack.enter_context(self._started())
+            self._open(self._session.bpf, stack)
+            self._opened = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._opened.close()
+
+    def plan(self) -> list[PlanRow]:
+        """Return the way that each probe point got, and the better ones with the reason against them."""
+        return self._plan.rows()
+
+    def measure_cost(self, window_s: float) -> None:
+        """Wait, and let the kernel measure the programs meanwhile; call it once an interval."""
+        self._cost.sample(window_s)
+
+    def drain(self) -> None:
+        """Make room for further stacks; to be called several times a second."""
+        if self._sampler:
+            self._sampler.drain()
+
+    def interval(self) -> CpuSnapshot:
+        """Return what was seen since the last call."""
+        before = self._last
+        self._last = self._read()
+        return self._snapshot("interval", before, self._last)
+
+    def total(self) -> CpuSnapshot:
+        """Return what was seen since the start, as of the last :meth:`interval`."""
+        return self._snapshot("total", self._first, self._last)
+
+    # ---- what is attached ----
+
+    def _new_plan(self, calls: Way | None) -> Plan:
+        """Return the plan whose other points go with the way that the socket calls get."""
+        forced = dict(self._options.ways)
+        if calls is None:
+            calls = Plan(self._resolver, [POINTS["cpu.call"]], _only(forced, "cpu.call")).chosen(POINTS["cpu.call"])
+        else:
+            forced["cpu.call"] = calls.name
+        by_functions = calls is not None and calls.kind != "tp_btf"
+        names = [*_POINTS, *(_WITH_FUNCTIONS if by_functions else _WITH_SYSTEM_CALLS)]
+        if self._options.hz:
+            names.append("cpu.sample")
+        if calls:
+            for name in ("cpu.busy_poll", *(_WITH_FUNCTIONS if by_functions else ())):
+                forced.setdefault(name, next(way.name for way in POINTS[name].ways if way.kind == calls.kind))
+        return Plan(self._resolver, [POINTS[name] for name in names], forced)
+
+    def _started(self) -> Session:
+        """Load and attach; where the kernel refuses functions only in the act, go by system calls instead."""
+        while True:
+            before = self._plan.chosen(POINTS["cpu.call"])
+            session = Session("cpu", self._plan, self._configure)
+            after = self._plan.chosen(POINTS["cpu.call"])
+            if after is before:
+                return session
+            session.close()
+            self._plan = self._new_plan(after)
+
+    def _configure(self, bpf: BpfObject) -> None:
+        options = self._options
+        bpf.set_const("cfg_group_by", int(GROUP_BY[options.group_by]))
+        bpf.set_const("cfg_groups", options.rows)
+        busy = self._plan.chosen(POINTS["cpu.busy_poll"])
+        bpf.set_const("cfg_busy_functions", int(bool(busy and busy.kind != "tp_btf")))
+        bpf.maps["rows"].set_max_entries(possible_cpus() * options.rows)
+        bpf.maps["counters"].set_max_entries(possible_cpus())
+        bpf.maps["groups"].set_max_entries(options.rows)
+        bpf.maps["group_rows"].set_max_entries(options.rows)
+        bpf.maps["rings"].set_max_entries(possible_cpus())
+        self._irqs = network_irqs()
+        bpf.maps["network_irqs"].set_max_entries(max(len(self._irqs), 1))
+
+    def _open(self, bpf: BpfObject, stack: contextlib.ExitStack) -> None:
+        for name, way in self._options.ways.items():
+            row = next((row for row in self._plan.rows() if row.point == name and row.way == way), None)
+            if row and row.status != "attached":
+                raise KernelError(f"{name} cannot be attached by {way}: {row.reason}", row.next_step)
+        for number, interface in self._irqs.items():
+            bpf.maps["network_irqs"].update(struct.pack("=I", number), _device(interface))
+        used = self._plan.programs()
+        self._cost = CostMeter(program for program in bpf.programs.values() if program.name in used)
+        self._rows = bpf.maps["rows"].array().reshape(possible_cpus(), self._options.rows)
+        self._counters = bpf.maps["counters"].array()
+        if self._options.hz:
+            self._sampler = StackSampler(bpf, self._options.hz)
+            stack.callback(self._sampler.close)
+        self._first = self._last = self._read()
+
+    # ---- results ----
+
+    def _read(self) -> _Reading:
+        names = [name for name in self._counters.dtype.names or () if self._counters[name].ndim == 1]
+        return _Reading(
+            figures=np.stack([self._rows[name].astype(np.int64) for name in _FIELDS]),
+            counts={name: int(self._counters[name].sum()) for name in names},
+            at_s=time.monotonic(),
+            clock_ns=time.time_ns(),
+            energy_uj=read_energy_uj(),
+            cost=self._cost.read(),
+        )
+
+    def _snapshot(self, kind: Kind, before: _Reading, after: _Reading) -> CpuSnapshot:
+        names = self._group_names()
+        rows = self._cpu_rows(before, after) if self._options.group_by == "cpu" else self._rows_by(names, before, after)
+        stacks = []
+        if self._sampler:
+            stacks = self._sampler.interval(names) if kind == "interval" else self._sampler.total(names)
+        counts = {name: after.counts[name] - before.counts[name] for name in after.counts}
+        return CpuSnapshot(
+            kind=kind,
+            started_ns=before.clock_ns,
+            duration_s=after.at_s - before.at_s,
+            cpus=len(online_cpus()),
+            total=CpuRow({}, added(rows)),
+            rows=sorted(rows, key=lambda row: -row.ns) if self._options.group_by != "cpu" else rows,
+            overhead=self._cost.overhead(before.cost, after.cost),
+            hz=self._options.hz,
+            stacks=stacks,
+            lost=counts["lost"],
+            energy_j=_energy_j(before, after),
+            plan=self._plan.rows(),
+            notes=self._notes(counts),
+        )
+
+    def _group_names(self) -> dict[int, str]:
+        """Return what each row is called."""
+        if self._options.group_by == "cpu":
+            return {}
+        rows, groups = self._session.bpf.maps["groups"].items()
+        return {0: NOT_KNOWN} | {int(row): self._labels.name(group) for row, group in zip(rows, groups, strict=True)}
+
+    def _cpu_rows(self, before: _Reading, after: _Reading) -> list[CpuRow]:
+        figures = (after.figures - before.figures)[:, :, 0]
+        online = set(online_cpus())
+        return [
+            CpuRow({"cpu": str(cpu)}, _parts(figures[:, cpu]))
+            for cpu in range(figures.shape[1])
+            if cpu in online or figures[:, cpu].any()
+        ]
+
+    def _rows_by(self, names: dict[int, str], before: _Reading, after: _Reading) -> list[CpuRow]:
+        figures = (after.figures - before.figures).sum(axis=1)
+        by = self._options.group_by
+        rows = [CpuRow({by: name}, _parts(figures[:, row])) for row, name in names.items()]
+        return [row for row in rows if any(part.seen for part in row.parts.values())]
+
+    def _notes(self, counts: dict[str, int]) -> list[str]:
+        notes = []
+        if counts["group_overflow"]:
+            notes.append(
+                f"{counts['group_overflow']} times a group found no row, and the row `{NOT_KNOWN}` was charged: all "
+                f"{self._options.max_groups} groups are taken (--max-groups)"
+            )
+        if counts["no_memory"]:
+            notes.append(
+                f"{counts['no_memory']} times a thread left its CPU in mid-call and could not be remembered: the rest "
+                "of its call is missing"
+            )
+        if counts["unseen"]:
+            notes.append(f"{counts['unseen']} socket calls of io_uring began unseen: their time is missing")
+        return notes
+
+
+def _only(forced: dict[str, str], name: str) -> dict[str, str]:
+    return {name: forced[name]} if name in forced else {}
+
+
+def _parts(figures: Array) -> dict[str, Part]:
+    """Return the parts; shape (4, parts) as in the kernel side."""
+    numbers = figures.tolist()
+    return {
+        name: Part(*(column[part] for column in numbers))
+        for part, name in enumerate(PARTS, start=HopCpuPart.HOP_CPU_IRQ)
+    }
+
+
+def _device(interface: str) -> bytes:
+    """Return the group of a device, as a record of ``struct hop_group``."""
+    group = np.zeros((), HOP_GROUP_DTYPE)
+    group["key"]["id"] = socket.if_nametoindex(interface)
+    group["key"]["netns"] = Path("/proc/thread-self/ns/net").stat().st_ino
+    group["name"] = interface.encode()
+    return group.tobytes()
+
+
+def _energy_j(before: _Reading, after: _Reading) -> float | None:
+    if before.energy_uj is None or after.energy_uj is None:
+        return None
+    return (after.energy_uj - before.energy_uj) / 1e6

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The running kernel's functions: its own text is read once, what comes and goes (modules, BPF) when it may have."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from hopscope.analysis.symbols import Symbols
+from hopscope.libbpf import program_ids
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+    from numpy.typing import NDArray
+
+KALLSYMS: Final = Path("/proc/kallsyms")
+MODULES: Final = Path("/proc/modules")
+_CHUNK_BYTES: Final = 1 << 20
+
+
+class KernelSymbols:
+    """Names of kernel functions by address, right for as long as it is open.
+
+    The file stays open: the kernel decides at opening whether addresses are shown, so it may be read on after rights
+    are dropped.
+
+    Parameters
+    ----------
+    kallsyms, modules
+        The kernel's lists of its symbols and of its modules.
+
+    Raises
+    ------
+    PrivilegeError
+        The kernel hides the addresses.
+    OSError
+        There is no such file, or it cannot be read.
+    """
+
+    def __init__(self, kallsyms: Path = KALLSYMS, modules: Path = MODULES) -> None:
+        self._modules = modules
+        self._file = os.open(kallsyms, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            self._state = self._look()
+            text = self._read(0)
+            self._others_start = _others_start(text)
+            self._core = Symbols(text[: self._others_start])
+            self._others = Symbols(text[self._others_start :])
+            self._nameless: set[int] = set()
+        except BaseException:
+            os.close(self._file)
+            raise
+
+    def __enter__(self) -> Self:
+        """Return it."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it."""
+        self.close()
+
+    def close(self) -> None:
+        """Close the file; idempotent."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    def names(self, addresses: NDArray[np.uint64]) -> list[str]:
+        """Return the name of the function at each address, ``0x…`` where none is known.
+
+        Addresses outside of the kernel's own text are looked up in a list that is read anew if a module or a BPF
+        program came or went since. What ran there and is gone has no name, or that of its neighbour in memory: the
+        kernel's list has no sizes.
+        """
+        in_core = self._core.covers(addresses)
+        if in_core.all():
+            return self._core.names(addresses)
+        self._refresh(addresses[~in_core])
+        names = np.empty(len(addresses), object)
+        names[in_core] = self._core.names(addresses[in_core])
+        names[~in_core] = self._others.names(addresses[~in_core])
+        return list(names)
+
+    def _refresh(self, addresses: NDArray[np.uint64]) -> None:
+        state = self._look()
+        if state is None or state != self._state:
+            self._nameless.clear()
+        elif self._nameless.issuperset(self._without_name(addresses)):
+            return
+        # Also where all is as before: a trampoline comes and goes with a link, and has no number that can be asked for.
+        self._others = Symbols(self._read(self._others_start))
+        self._state = state
+        self._nameless.update(self._without_name(addresses))
+
+    def _without_name(self, addresses: NDArray[np.uint64]) -> set[int]:
+        return set(addresses[~self._others.covers(addresses)].tolist())
+
+    def _look(self) -> tuple[tuple[bytes, ...], tuple[int, ...]] | None:
+        """Return what tells one state of modules and BPF programs from another; None where that is not to be had."""
+        programs = program_ids()
+        if programs is None:
+            return None
+        lines = self._modules.read_bytes().splitlines() if self._modules.exists() else []
+        return tuple(_without_counts(line) for line in lines), programs
+
+    def _read(self, start: int) -> bytes:
+        os.lseek(self._file, start, os.SEEK_SET)
+        chunks = []
+        while chunk := os.read(self._file, _CHUNK_BYTES):
+            chunks.append(chunk)
+        return b"".join(chunks)
+
+
+def _others_start(text: bytes) -> int:
+    """Return where the lines with a module begin: the kernel's own come first, and never change."""
+    first = text.find(b"\t[")
+    return len(text) if first < 0 else text.rfind(b"\n", 0, first) + 1
+
+
+def _without_counts(module: bytes) -> bytes:
+    """Return a line of ``/proc/modules`` without its users, who change all the time: name, size, state, address."""
+    fields = module.split()
+    return b" ".join(fields[:2] + fields[4:6])
