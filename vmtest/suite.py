@@ -19,7 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 # What differs between kernels: the ways to attach. Tests that pace their traffic say nothing under emulation.
-TESTS: Final = ("tests/collectors/test_rx_ways.py", "tests/collectors/test_tx_ways.py")
+TESTS: Final = (
+    "tests/collectors/test_rx_ways.py",
+    "tests/collectors/test_tx_ways.py",
+    "tests/collectors/test_cpu_ways.py",
+)
 # What needs a NIC with a hardware clock.
 NIC_TESTS: Final = ("tests/collectors/test_rx_nic_stamps.py",)
 FACTS_FILE: Final = "facts.txt"
