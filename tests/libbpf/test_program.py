@@ -186,3 +186,18 @@ def test_machine_without_a_known_system_call_is_refused(monkeypatch: pytest.Monk
     monkeypatch.setattr(program.platform, "machine", lambda: "vax")
     with pytest.raises(KernelError, match="no known number on vax"):
         program._nr_bpf()
+
+
+@pytest.mark.root
+def test_numbers_of_all_programs_include_this_one(loaded: BpfObject) -> None:
+    ids = program.program_ids()
+    assert ids is not None
+    assert list(ids) == sorted(ids)
+    assert loaded.programs["on_getppid"].info().id in ids
+
+
+@pytest.mark.root
+def test_numbers_of_programs_are_not_told_without_rights() -> None:
+    code = "import os\nfrom hopscope.libbpf import program_ids\nos.setuid(65534)\nprint(program_ids())\n"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "None\n"

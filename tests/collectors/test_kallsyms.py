@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+import test_house
+from hopscope.collectors import kallsyms
+from hopscope.collectors.kallsyms import KALLSYMS, KernelSymbols
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+CORE = b"ffffffff81000000 T tcp_ack\nffffffff81001000 T udp_rcv\n"
+MODULE_LINE = b"veth 45056 3 - Live 0xffffffffc0100000\n"
+FIRST = b"ffffffffc0100000 t veth_poll\t[veth]\n"
+SECOND = b"ffffffffc0100000 t vxlan_rcv\t[vxlan]\n"
+FDS = Path("/proc/self/fd")
+IN_CORE, IN_MODULE, NOWHERE = 0xFFFFFFFF81000010, 0xFFFFFFFFC0100010, 0xFFFFFFFFC0900000
+
+
+def array(*addresses: int) -> np.ndarray:
+    return np.array(addresses, np.uint64)
+
+
+class Kernel:
+    """A kernel's files that can be changed, and how often the part that changes was read."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.kallsyms = folder / "kallsyms"
+        self.modules = folder / "modules"
+        self.programs: tuple[int, ...] | None = (3, 5)
+        self.reads = 0
+        self.kallsyms.write_bytes(CORE + FIRST)
+        self.modules.write_bytes(MODULE_LINE)
+        monkeypatch.setattr(kallsyms, "program_ids", lambda: self.programs)
+        read = KernelSymbols._read
+
+        def counting(symbols: KernelSymbols, start: int) -> bytes:
+            self.reads += 1
+            return read(symbols, start)
+
+        monkeypatch.setattr(KernelSymbols, "_read", counting)
+
+
+@pytest.fixture
+def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kernel:
+    return Kernel(tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def symbols(kernel: Kernel) -> Iterator[KernelSymbols]:
+    with KernelSymbols(kernel.kallsyms, kernel.modules) as opened:
+        yield opened
+
+
+def test_names_come_from_the_core_and_from_modules(symbols: KernelSymbols) -> None:
+    addresses = array(IN_MODULE, IN_CORE, NOWHERE, IN_CORE)
+    assert symbols.names(addresses) == ["veth_poll", "tcp_ack", f"{NOWHERE:#x}", "tcp_ack"]
+    assert symbols.names(array()) == []
+
+
+def test_nothing_is_read_again_while_nothing_changes(symbols: KernelSymbols, kernel: Kernel) -> None:
+    for _ in range(5):
+        symbols.names(array(IN_MODULE, IN_CORE))
+    kernel.modules.write_bytes(MODULE_LINE.replace(b" 3 -", b" 4 vxlan,"))  # users of a module come and go
+    symbols.names(array(IN_MODULE))
+    assert kernel.reads == 1
+
+
+def test_core_addresses_never_lead_to_reading(symbols: KernelSymbols, kernel: Kernel) -> None:
+    kernel.programs = (3, 5, 7)
+    symbols.names(array(IN_CORE))
+    assert kernel.reads == 1
+
+
+def test_a_new_program_or_module_is_seen_and_an_address_used_again(symbols: KernelSymbols, kernel: Kernel) -> None:
+    kernel.kallsyms.write_bytes(CORE + SECOND)
+    assert symbols.names(array(IN_MODULE)) == ["veth_poll"]
+    kernel.programs = (3, 7)
+    assert symbols.names(array(IN_MODULE)) == ["vxlan_rcv"]
+    kernel.kallsyms.write_bytes(CORE + FIRST)
+    kernel.modules.write_bytes(MODULE_LINE.replace(b"veth", b"other"))
+    assert symbols.names(array(IN_MODULE)) == ["veth_poll"]
+    assert kernel.reads == 3
+
+
+def test_what_has_no_name_is_looked_for_once(symbols: KernelSymbols, kernel: Kernel) -> None:
+    for _ in range(3):
+        assert symbols.names(array(NOWHERE)) == [f"{NOWHERE:#x}"]
+    assert kernel.reads == 2
+    # A trampoline has no number that would tell of it.
+    kernel.kallsyms.write_bytes(CORE + FIRST + b"ffffffffc0a00000 t bpf_trampoline_1\t[bpf]\n")
+    assert symbols.names(array(0xFFFFFFFFC0A00001)) == ["bpf_trampoline_1"]
+
+
+def test_where_programs_are_not_told_it_reads_every_time(symbols: KernelSymbols, kernel: Kernel) -> None:
+    kernel.programs = None
+    for _ in range(3):
+        symbols.names(array(IN_MODULE))
+    assert kernel.reads == 4
+
+
+def test_a_kernel_without_modules_has_no_list_of_them(kernel: Kernel) -> None:
+    kernel.modules.unlink()
+    kernel.kallsyms.write_bytes(CORE)
+    with KernelSymbols(kernel.kallsyms, kernel.modules) as opened:
+        assert opened.names(array(IN_CORE, IN_MODULE)) == ["tcp_ack", f"{IN_MODULE:#x}"]
+
+
+def test_closing_is_once_and_a_failure_leaves_nothing_open(kernel: Kernel) -> None:
+    before = len(list(FDS.iterdir()))
+    opened = KernelSymbols(kernel.kallsyms, kernel.modules)
+    opened.close()
+    opened.close()
+    kernel.kallsyms.write_bytes(b"nothing of the kind\n")
+    with pytest.raises(Exception, match="not laid out"):
+        KernelSymbols(kernel.kallsyms)
+    assert len(list(FDS.iterdir())) == before
+
+
+@pytest.mark.root
+def test_this_kernels_functions_have_their_names() -> None:
+    lines = [line.split() for line in KALLSYMS.read_text(encoding="ascii").splitlines()]
+    by_name = {name: int(address, 16) for address, kind, name, *_ in lines if kind == "T"}
+    with KernelSymbols() as opened:
+        asked = ["tcp_v4_rcv", "udp_rcv", "ip_rcv", "__dev_queue_xmit"]
+        assert opened.names(array(*(by_name[name] + 1 for name in asked))) == asked
+
+
+@pytest.mark.root
+def test_a_program_is_named_as_soon_as_it_is_loaded() -> None:
+    with KernelSymbols() as opened:
+        program = test_house.load_empty_program()
+        try:
+            lines = [line.split() for line in KALLSYMS.read_text(encoding="ascii").splitlines() if "_empty" in line]
+            address = max(int(line[0], 16) for line in lines if line[2].startswith("bpf_prog_"))
+            (name,) = opened.names(array(address))
+            assert name.endswith("_empty")
+        finally:
+            os.close(program)
+
+
+@pytest.mark.root
+def test_it_reads_on_after_rights_are_dropped() -> None:
+    code = (
+        "import os, numpy as np\n"
+        "from hopscope.collectors.kallsyms import KernelSymbols\n"
+        "symbols = KernelSymbols()\n"
+        "os.setuid(65534)\n"
+        "symbols._others_start = 0\n"
+        "symbols.names(np.array([1], np.uint64))\n"
+        "print(len(symbols._others) > 10_000)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "True\n"
+
+
+@pytest.mark.root
+def test_without_rights_it_says_what_to_do() -> None:
+    code = (
+        "import os\nfrom hopscope.errors import PrivilegeError\n"
+        "from hopscope.collectors.kallsyms import KernelSymbols\n"
+        "os.setuid(65534)\n"
+        "try:\n    KernelSymbols()\nexcept PrivilegeError as error:\n    print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("The kernel hides the addresses of its functions. Run hopscope as root")
