@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from hopscope.analysis.cpu import PARTS
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -16,8 +18,7 @@ if TYPE_CHECKING:
 
     Names = Callable[[NDArray[np.uint64]], list[str]]
 
-PARTS: Final = ("irq", "net_rx", "net_tx", "ksoftirqd", "napi_thread", "busy_poll", "send", "receive", "io_uring")
-
+_ORDER: Final = {part: number for number, part in enumerate(PARTS)}
 _SOFTIRQ: Final = ("handle_softirqs", "__do_softirq")  # the first since 6.11, out of the second
 _SYSCALL: Final = ("do_syscall_64", "do_el0_svc", "el0_svc_common", "do_fast_syscall_32", "do_int80_emulation")
 # Where a part begins. What is outside of it was interrupted, or led there, and is not what the part spends its time on.
@@ -41,7 +42,7 @@ class Stack:
     Attributes
     ----------
     part
-        What the CPU did for networking, one of :data:`PARTS`.
+        What the CPU did for networking, one of :data:`~hopscope.analysis.cpu.PARTS`.
     frames
         Names of kernel functions, the outermost first; ``0x…`` for an address without a name.
     samples
@@ -82,28 +83,32 @@ def fold(
     unique = np.unique(places)
     known = dict(zip(unique.tolist(), names(unique), strict=True))
     return merge(
-        Stack(part, _trimmed(part, _named(row, known)), count, group)
+        Stack(part, trimmed(part, _named(row, known)), count, group)
         for row, part, group, count in zip(places, parts, groups, samples, strict=True)
     )
 
 
 def merge(stacks: Iterable[Stack]) -> list[Stack]:
-    """Return equal stacks as one each, by part (in the order of :data:`PARTS`), group and frames."""
+    """Return equal stacks as one each, by part (in the order of :func:`part_order`), group and frames."""
     counts: Counter[Stack] = Counter()
     for stack in stacks:
         counts[replace(stack, samples=0)] += stack.samples
-    order = {part: number for number, part in enumerate(PARTS)}
     return sorted(
         (replace(stack, samples=samples) for stack, samples in counts.items()),
-        key=lambda stack: (order.get(stack.part, len(PARTS)), stack.part, stack.group, stack.frames),
+        key=lambda stack: (part_order(stack.part), stack.group, stack.frames),
     )
+
+
+def part_order(part: str) -> tuple[int, str]:
+    """Return what parts are sorted by: as they are shown; those that are unknown come last."""
+    return _ORDER.get(part, len(_ORDER)), part
 
 
 def _named(places: NDArray[np.uint64], known: Mapping[int, str]) -> tuple[str, ...]:
     return tuple(known[place] for place in places[places != 0][::-1].tolist())
 
 
-def _trimmed(part: str, frames: tuple[str, ...]) -> tuple[str, ...]:
+def trimmed(part: str, frames: tuple[str, ...]) -> tuple[str, ...]:
     """Return the frames from the innermost entry of the part on; all where none is among them."""
     entries = _ENTRIES.get(part, ())
     for place in range(len(frames) - 1, -1, -1):

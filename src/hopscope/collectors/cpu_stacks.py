@@ -4,13 +4,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
 from hopscope.analysis.cpu import PARTS
-from hopscope.analysis.stacks import fold, merge
+from hopscope.analysis.stacks import Stack, fold, merge, trimmed
 from hopscope.bpf.layout import HOP_CPU_SAMPLE_DTYPE, HopCpuPart
 from hopscope.collectors.kallsyms import KernelSymbols
 from hopscope.libbpf import RingReader
@@ -19,7 +18,6 @@ from hopscope.probes.attach import attach_clock
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from hopscope.analysis.stacks import Stack
     from hopscope.libbpf import BpfObject
 
 _FRAME_BYTES: Final = 8
@@ -107,7 +105,9 @@ class StackSampler:
             self._symbols.names,
         )
         decided = ((stack, _decided(stack)) for stack in named)
-        return merge(replace(stack, part=part) for stack, part in decided if part)
+        return merge(
+            Stack(part, trimmed(part, stack.frames), stack.samples, stack.group) for stack, part in decided if part
+        )
 
 
 def _counted(records: Array) -> Iterator[tuple[RawStack, int]]:
