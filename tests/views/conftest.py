@@ -25,6 +25,7 @@ from hopscope.analysis.snapshot import (
     Snapshot,
     WayStatus,
 )
+from hopscope.analysis.stacks import Stack
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -248,3 +249,26 @@ def messages() -> list[Message]:
 def slowest(messages: list[Message]) -> Slowest:
     done = [each for each in messages if each.total_ns]
     return Slowest("total", 10, 1_234, 2, sorted(done, key=lambda each: each.total_ns or 0, reverse=True))
+
+
+@pytest.fixture
+def stacks() -> list[Stack]:
+    """Return samples of four parts, one of them in two groups."""
+    poll = ("handle_softirqs", "net_rx_action", "__napi_poll")
+    core = (*poll, "process_backlog", "__netif_receive_skb_one_core")
+    deliver = (*core, "ip_local_deliver", "ip_protocol_deliver_rcu")
+    send = ("do_syscall_64", "__x64_sys_sendto")
+    return [
+        Stack("send", (*send, "udp_sendmsg", "ip_make_skb", "_copy_from_iter"), 310, "dns/日本"),
+        Stack("send", (*send, "tcp_sendmsg"), 120, "nginx"),
+        Stack("net_rx", (*poll, "veth_poll"), 90),
+        Stack("net_rx", (*poll, "veth_poll", "bpf_prog_6deef7357e7b4530_count"), 60),
+        Stack("net_rx", (*core, "ip_rcv", "nf_hook_slow", "nft_do_chain_ipv4", "nft_do_chain"), 200),
+        Stack("net_rx", (*core, "ip_rcv", "nf_hook_slow", "nf_conntrack_in"), 77),
+        Stack("net_rx", (*deliver, "tcp_v4_rcv", "_raw_spin_lock"), 23),
+        Stack("net_rx", (*deliver, "tcp_v4_rcv"), 140),
+        Stack("net_rx", (*deliver, "udp_rcv"), 1),
+        Stack("net_rx", (*deliver, "udp_rcv"), 2),
+        Stack("irq", ("common_interrupt", "0xffffffffc0001234"), 5),
+        Stack("io_uring", ("unheard_of",), 3),
+    ]
