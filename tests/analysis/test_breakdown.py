@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hopscope.analysis.breakdown import Share, breakdown, split_ns, wilson
-from hopscope.analysis.cpu import PARTS
+from hopscope.analysis.parts import PARTS
 from hopscope.analysis.stacks import Stack
 
 FRAMES = [("tcp_ack",), ("tcp_ack", "kfree"), ("unheard_of",), ("nf_hook_slow",), ("__napi_poll", "veth_poll"), ()]

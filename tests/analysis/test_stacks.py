@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hopscope.analysis.cpu import PARTS
+from hopscope.analysis.parts import PARTS
 from hopscope.analysis.stacks import Stack, fold, merge
 
 STACKS = st.lists(

@@ -29,7 +29,7 @@ def test_json_fits_the_schema_and_says_what_the_verbs_then_do() -> None:
     jsonschema.validate(found, schema("probes-1"))
     assert [point["point"] for point in found["points"]] == list(POINTS)
     chosen = {point["point"]: point["chosen"] for point in found["points"]}
-    plan = [row for verb in ("rx", "tx") for row in _plan(verb)]
+    plan = [row for words in (["rx"], ["tx"], ["cpu", "--breakdown"]) for row in _plan(words)]
     assert {row["point"]: row["way"] for row in plan if row["status"] == "attached"} == {
         point: way for point, way in chosen.items() if way
     }
@@ -39,7 +39,7 @@ def test_json_fits_the_schema_and_says_what_the_verbs_then_do() -> None:
             assert way["chosen"] == (way["way"] == point["chosen"])
 
 
-def _plan(verb: str) -> list[dict[str, str]]:
-    report = json.loads(hopscope(verb, "--json", "-d", 0.1).stdout.splitlines()[-1])
+def _plan(words: list[str]) -> list[dict[str, str]]:
+    report = json.loads(hopscope(*words, "--json", "-d", 0.1).stdout.splitlines()[-1])
     plan: list[dict[str, str]] = report["plan"]
     return plan

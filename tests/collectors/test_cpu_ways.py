@@ -44,9 +44,7 @@ def with_calls(point: str, wanted: Way) -> dict[str, str]:
 
 @pytest.mark.parametrize("path_name", ["veth-4", "veth-6"])
 @pytest.mark.parametrize(("point", "wanted"), WAYS)
-def test_each_way_gives_the_same_account(
-    lab: Lab, resolver: Resolver, point: str, wanted: Way, path_name: str
-) -> None:
+def test_each_way_gives_the_same_account(lab: Lab, resolver: Resolver, point: str, wanted: Way, path_name: str) -> None:
     verdict = resolver.judge(wanted)
     if verdict != GRANTED:
         pytest.skip(f"{point} by {wanted.name}: {verdict.reason}")

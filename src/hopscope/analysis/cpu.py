@@ -6,27 +6,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from hopscope.analysis.breakdown import Share, breakdown
+from hopscope.analysis.parts import PARTS
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from hopscope.analysis.snapshot import Kind, Overhead, PlanRow
     from hopscope.analysis.stacks import Stack
-
-# Part → what it is, in the order in which they are shown. A CPU is in one of them at a time, or in none.
-PARTS: Final = {
-    "irq": "hard interrupts of network devices",
-    "net_rx": "NET_RX softirq",
-    "net_tx": "NET_TX softirq",
-    "ksoftirqd": "NET_RX and NET_TX, run by ksoftirqd",
-    "napi_thread": "threaded NAPI",
-    "busy_poll": "system calls that poll a device busily",
-    "send": "socket calls that send",
-    "receive": "socket calls that receive",
-    "io_uring": "socket calls of io_uring's workers",
-}
-# Parts that poll devices and count packets; the others but `irq` are calls, and count bytes.
-POLLS: Final = ("net_rx", "ksoftirqd", "napi_thread", "busy_poll")
-CALLS: Final = ("send", "receive", "io_uring")
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +110,18 @@ class CpuSnapshot:
     energy_j: float | None = None
     plan: list[PlanRow] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+
+    def breakdown(self) -> list[Share]:
+        """Return what the kernel was busy with in each part, by its stacks; empty where they were not looked at."""
+        if not self.hz:
+            return []
+        exact_ns = {name: part.ns for name, part in self.total.parts.items()}
+        return breakdown(self.stacks, exact_ns, self.own_programs)
+
+    @property
+    def own_programs(self) -> tuple[str, ...]:
+        """Names of the BPF programs that measure."""
+        return tuple(program.name for program in self.overhead.by_program)
 
     def cores(self, ns: int) -> float:
         """Return a time as a part of one CPU's time."""

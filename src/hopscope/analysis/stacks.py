@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from hopscope.analysis.cpu import PARTS
+from hopscope.analysis.parts import PARTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -42,7 +42,7 @@ class Stack:
     Attributes
     ----------
     part
-        What the CPU did for networking, one of :data:`~hopscope.analysis.cpu.PARTS`.
+        What the CPU did for networking, one of :data:`~hopscope.analysis.parts.PARTS`.
     frames
         Names of kernel functions, the outermost first; ``0x…`` for an address without a name.
     samples

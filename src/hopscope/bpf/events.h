@@ -308,6 +308,6 @@ struct hop_cpu_counters {
 	u64 samples;   /* stacks taken */
 	u64 lost;      /* for which the ring had no room */
 	u64 no_memory; /* threads that left their CPU in mid-call and could not be remembered */
-	u64 unseen;    /* calls of io_uring that nobody saw begin */
+	u64 unseen;    /* socket calls that nobody saw begin: before the start, or repeated by io_uring */
 	u64 pad[3];
 };

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Final, TextIO
+from typing import TYPE_CHECKING, ClassVar, Final, Generic, TextIO, TypeVar
 
 from hopscope.cli.stop import Stop, stop_on_signal
 from hopscope.errors import UsageError
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from hopscope.analysis.snapshot import PlanRow, Snapshot
     from hopscope.collectors.contract import Collector
+    from hopscope.views.json_lines import Json
 
 # The part of an interval in which the kernel measures our programs, and its limit.
 _COST_SHARE: Final = 0.05
@@ -34,10 +35,12 @@ _COST_WINDOW_S: Final = 0.05
 _MOMENT_S: Final = 1.0
 _GRACE_S: Final = 5.0
 
+SnapshotT = TypeVar("SnapshotT")
 
-@dataclass(slots=True)
-class Output:
-    """How snapshots are printed: ``table``, ``histogram`` or ``json``."""
+
+@dataclass
+class Reports(Generic[SnapshotT]):
+    """How the snapshots of a verb are printed: as ``table``, ``json``, or as else the verb has it."""
 
     # How often `between` is called; None: never.
     between_s: ClassVar[float | None] = None
@@ -51,16 +54,11 @@ class Output:
     def plan(self, rows: Sequence[PlanRow]) -> None:
         """Show how the probe points were attached, if that was asked for. JSON has it in every line."""
         if self.show_plan and self.style != "json":
-            self._print(render_plan(rows, _terminal()))
+            self._print(render_plan(rows, self._terminal()))
 
-    def show(self, snapshot: Snapshot) -> None:
+    def show(self, snapshot: SnapshotT) -> None:
         """Print one snapshot."""
-        if self.style == "json":
-            sys.stdout.write(line(to_json(snapshot)) + "\n")
-            sys.stdout.flush()
-        else:
-            render = render_histograms if self.style == "histogram" else render_table
-            self._print(render(snapshot, _terminal()))
+        raise NotImplementedError
 
     def wants_total(self, reports: int) -> bool:
         """Tell whether the whole is to be shown at the end: programs count on it, people do not need it after one."""
@@ -71,10 +69,31 @@ class Output:
         sys.stdout.write(text + "\n\n")
         sys.stdout.flush()
 
+    @staticmethod
+    def _print_json(document: Json) -> None:
+        sys.stdout.write(line(document) + "\n")
+        sys.stdout.flush()
+
+    @staticmethod
+    def _terminal() -> Terminal:
+        return Terminal.of(sys.stdout, os.environ)
+
+
+class Output(Reports["Snapshot"]):
+    """How histograms of hops are printed: ``table``, ``histogram`` or ``json``."""
+
+    def show(self, snapshot: Snapshot) -> None:
+        """Print one snapshot."""
+        if self.style == "json":
+            self._print_json(to_json(snapshot))
+        else:
+            render = render_histograms if self.style == "histogram" else render_table
+            self._print(render(snapshot, self._terminal()))
+
 
 def run(
-    collector: Collector,
-    output: Output,
+    collector: Collector[SnapshotT],
+    output: Reports[SnapshotT],
     *,
     interval_s: float,
     duration_s: float | None,
@@ -115,7 +134,7 @@ def run(
     return 0 if child is None or time_is_over else _as_a_shell_says(child.returncode)
 
 
-def _wait(stop: Stop, until_s: float, output: Output) -> bool:
+def _wait(stop: Stop, until_s: float, output: Reports[SnapshotT]) -> bool:
     """Wait until that time of CLOCK_MONOTONIC or until something asks to stop; say whether it did."""
     while output.between_s and until_s - time.monotonic() > output.between_s:
         if stop.wait(output.between_s):
@@ -126,10 +145,6 @@ def _wait(stop: Stop, until_s: float, output: Output) -> bool:
 
 def _as_a_shell_says(code: int) -> int:
     return 128 - code if code < 0 else code
-
-
-def _terminal() -> Terminal:
-    return Terminal.of(sys.stdout, os.environ)
 
 
 @contextlib.contextmanager

@@ -16,14 +16,15 @@ Decorated = TypeVar("Decorated", bound="Callable[..., Any]")
 _DAY_S = 86_400
 
 
-def report_options(page: str) -> Callable[[Decorated], Decorated]:
+def report_options(page: str, *, histogram: bool = True) -> Callable[[Decorated], Decorated]:
     """Add how often, how long and in which form to report; `page` documents the JSON."""
+    forms = [click.option("--histogram", is_flag=True, help="Full histograms instead of the table.")]
     return _together(
         click.option(
             "-i", "--interval", type=Seconds(0.1, _DAY_S), default=1.0, show_default=True, help="Time between reports."
         ),
         click.option("-d", "--duration", type=Seconds(0.1, 365 * _DAY_S), help="Stop after this time."),
-        click.option("--histogram", is_flag=True, help="Full histograms instead of the table."),
+        *(forms if histogram else ()),
         click.option("--json", "as_json", is_flag=True, help=f"One JSON object a line and report ({page})."),
     )
 

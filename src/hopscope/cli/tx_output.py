@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, TextIO
@@ -20,7 +19,6 @@ from hopscope.errors import UsageError
 from hopscope.views.json_lines import line
 from hopscope.views.message_json import message_to_json, slowest_to_json
 from hopscope.views.messages import TITLES_EVERY, Columns, message_lines, render_slowest, titles
-from hopscope.views.terminal import Terminal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,6 +28,7 @@ if TYPE_CHECKING:
     from hopscope.analysis.snapshot import Snapshot
     from hopscope.collectors.tx import TxCollector
     from hopscope.collectors.tx_messages import Messages
+    from hopscope.views.terminal import Terminal
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +108,7 @@ class TxOutput(Output):
         if not hidden:
             super().show(snapshot)
         if slowest and not hidden and self.style != "json":
-            self._print(render_slowest(slowest, wall_offset_ns(), _terminal()))
+            self._print(render_slowest(slowest, wall_offset_ns(), self._terminal()))
         if last and self.extras.cdf:
             curves = [curve for hop in self.extras.cdf for curve in _curves(snapshot, hop)]
             show_curves(f"hopscope {snapshot.verb}: {', '.join(self.extras.cdf)}", curves, self.extras.svg)
@@ -132,7 +131,7 @@ class TxOutput(Output):
         if self.style == "json":
             lines = [line(message_to_json(message, offset_ns)) for message in messages]
         else:
-            lines = self._lines(messages, offset_ns, _terminal())
+            lines = self._lines(messages, offset_ns, self._terminal())
         sys.stdout.write("".join(f"{each}\n" for each in lines))
         sys.stdout.flush()
 
@@ -175,7 +174,3 @@ def _curves(snapshot: Snapshot, hop: str) -> list[Curve]:
     rows.sort(key=lambda row: -row.histogram.count)
     curves = [Curve(" ".join([hop, *row.group.values()]), row.histogram) for row in rows]
     return curves or [Curve(hop, Histogram.empty())]
-
-
-def _terminal() -> Terminal:
-    return Terminal.of(sys.stdout, os.environ)

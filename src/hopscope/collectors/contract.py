@@ -3,16 +3,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from hopscope.analysis.snapshot import PlanRow, Snapshot
+    from hopscope.analysis.snapshot import PlanRow
+
+SnapshotT_co = TypeVar("SnapshotT_co", covariant=True)
 
 
-class Collector(Protocol):
-    """A collector that hands out histograms. Entering it attaches, leaving it detaches, whatever happened."""
+class Collector(Protocol[SnapshotT_co]):
+    """A collector that hands out snapshots. Entering it attaches, leaving it detaches, whatever happened."""
 
     def __enter__(self) -> Self:
         """Load and attach.
@@ -36,8 +38,8 @@ class Collector(Protocol):
     def measure_cost(self, window_s: float) -> None:
         """Wait, and let the kernel measure the programs meanwhile; called once an interval."""
 
-    def interval(self) -> Snapshot:
+    def interval(self) -> SnapshotT_co:
         """Return what was seen since the last call."""
 
-    def total(self) -> Snapshot:
+    def total(self) -> SnapshotT_co:
         """Return what was seen since the start."""

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 
-from hopscope.analysis.cpu import PARTS, CpuRow, CpuSnapshot, Part, added
+from hopscope.analysis.cpu import CpuRow, CpuSnapshot, Part, added
+from hopscope.analysis.parts import PARTS
 from hopscope.bpf.layout import HOP_GROUP_DTYPE, HopCpuPart
 from hopscope.collectors.cost import CostMeter
 from hopscope.collectors.cpu_options import GROUP_BY, CpuOptions
@@ -265,7 +266,10 @@ class CpuCollector:
                 "of its call is missing"
             )
         if counts["unseen"]:
-            notes.append(f"{counts['unseen']} socket calls of io_uring began unseen: their time is missing")
+            notes.append(
+                f"{counts['unseen']} socket calls began unseen, before the start or repeated by io_uring: their time "
+                "is missing"
+            )
         return notes
 
 

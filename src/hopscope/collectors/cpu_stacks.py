@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from hopscope.analysis.cpu import PARTS
+from hopscope.analysis.parts import PARTS
 from hopscope.analysis.stacks import Stack, fold, merge, trimmed
 from hopscope.bpf.layout import HOP_CPU_SAMPLE_DTYPE, HopCpuPart
 from hopscope.collectors.kallsyms import KernelSymbols
@@ -35,8 +35,10 @@ _DECIDERS: Final = (
     ("inet6_recvmsg", "receive"),
 )
 
+_SOFTIRQS: Final = {"handle_softirqs", "__do_softirq"}
 _UNDECIDED: Final = "undecided"
 _PARTS: Final = dict(enumerate(PARTS, start=HopCpuPart.HOP_CPU_IRQ)) | {int(HopCpuPart.HOP_CPU_UNDECIDED): _UNDECIDED}
+_OF_THREADS: Final = {"busy_poll", "send", "receive", "io_uring", _UNDECIDED}
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -130,8 +132,14 @@ def _counted(records: Array) -> Iterator[tuple[RawStack, int]]:
 
 
 def _decided(stack: Stack) -> str:
-    """Return the part of a stack, found by its functions where the kernel side could not tell; empty for none."""
+    """Return the part of a stack, found by its functions where the kernel side could not tell; empty for none.
+
+    None is what an interrupt does between its end and the softirqs that it runs then: the thread that it interrupts
+    has not got on yet. The clock comes there more often than such moments are long, for it waited until then.
+    """
+    seen = set(stack.frames)
+    if stack.part in _OF_THREADS and not seen.isdisjoint(_SOFTIRQS):
+        return ""
     if stack.part != _UNDECIDED:
         return stack.part
-    seen = set(stack.frames)
     return next((part for function, part in _DECIDERS if function in seen), "")

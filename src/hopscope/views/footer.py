@@ -22,7 +22,7 @@ def footer(snapshot: Snapshot, terminal: Terminal) -> list[str]:
     if snapshot.overhead.missed:
         warnings.append(f"missed: {snapshot.overhead.missed:,} BPF runs that the kernel suppressed (recursion)")
     lines = [terminal.paint(line, "warn") for text in warnings for line in terminal.fold(text)]
-    texts = [_cost(snapshot.overhead), *(f"note: {note}" for note in snapshot.notes)]
+    texts = [cost(snapshot.overhead), *(f"note: {note}" for note in snapshot.notes)]
     return lines + [terminal.paint(line, "dim") for text in texts for line in terminal.fold(text)]
 
 
@@ -35,7 +35,8 @@ def _discard(discard: Discard, snapshot: Snapshot) -> str:
     return f"discarded: {discard.count:,} at {discard.hop} ({_share(discard.count, used)}): {discard.meaning}"
 
 
-def _cost(overhead: Overhead) -> str:
+def cost(overhead: Overhead) -> str:
+    """Return what measuring cost, as a line."""
     per_hit = "" if overhead.ns_per_hit is None else f" ({overhead.ns_per_hit:.0f} ns/hit)"
     if overhead.bpf_cpu_percent is None:
         bpf = "CPU in BPF not known"

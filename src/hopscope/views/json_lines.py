@@ -47,8 +47,8 @@ def to_json(snapshot: Snapshot) -> Json:
         "hops": [_hop(row) for row in snapshot.hops],
         "lost": snapshot.lost,
         "discarded": [_discard(discard) for discard in snapshot.discarded],
-        "overhead": _overhead(snapshot.overhead),
-        "plan": [_plan(row) for row in snapshot.plan],
+        "overhead": overhead_to_json(snapshot.overhead),
+        "plan": [plan_to_json(row) for row in snapshot.plan],
         "notes": list(snapshot.notes),
     }
 
@@ -116,7 +116,8 @@ def _discard(discard: Discard) -> Json:
     }
 
 
-def _plan(row: PlanRow) -> Json:
+def plan_to_json(row: PlanRow) -> Json:
+    """Return one way to attach a probe point, and what became of it."""
     return {
         "point": row.point,
         "way": row.way,
@@ -138,7 +139,8 @@ def _way(way: WayStatus) -> Json:
     }
 
 
-def _overhead(overhead: Overhead) -> Json:
+def overhead_to_json(overhead: Overhead) -> Json:
+    """Return what measuring itself cost."""
     return {
         "hits": overhead.hits,
         "ns_per_hit": _tenths(overhead.ns_per_hit),

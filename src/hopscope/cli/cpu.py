@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``hopscope cpu``."""
+
+from __future__ import annotations
+
+from typing import TextIO
+
+import click
+
+from hopscope.cli.options import attach_options, report_options
+
+_GROUPS = ("cpu", "process", "cgroup", "interface")
+_DEFAULT_HZ = 999
+_MOST_HZ = 20_000
+# Opened at once, so that a wrong name is told before the run.
+_FILE = click.File("w", encoding="utf-8", lazy=False)
+
+
+# The first word that is no option is the command, and what follows is the command's.
+@click.command(
+    "cpu",
+    context_settings={"allow_interspersed_args": False},
+    short_help="CPU time: what networking takes, and which part of the stack.",
+)
+@report_options("docs/cpu.md", histogram=False)
+@click.option(
+    "-g", "--group-by", type=click.Choice(_GROUPS), default="cpu", show_default=True, help="A line for each of these."
+)
+@click.option(
+    "--max-groups",
+    type=click.IntRange(1, 4096),
+    metavar="N",
+    default=256,
+    show_default=True,
+    help="So many groups are counted; the rest share the line `-`.",
+)
+@click.option(
+    "--top", type=click.IntRange(1, 4096), metavar="N", default=20, show_default=True, help="Lines that are shown."
+)
+@click.option("--breakdown", is_flag=True, help="What the kernel was busy with in each part, by samples of its stack.")
+@click.option(
+    "-F",
+    "--frequency",
+    "hz",
+    type=click.IntRange(1, _MOST_HZ),
+    metavar="HZ",
+    help=f"Look at each CPU's stack so often a second ({_DEFAULT_HZ} where samples are asked for).",
+)
+@click.option("--folded", type=_FILE, metavar="FILE", help="Write the stacks, folded, at the end.")
+@click.option("--flame", type=_FILE, metavar="FILE", help="Write a flame graph (SVG) at the end.")
+@click.option("--speedscope", type=_FILE, metavar="FILE", help="Write a speedscope profile at the end.")
+@attach_options()
+def command(  # noqa: PLR0913 # one parameter an option
+    *,
+    interval: float,
+    duration: float | None,
+    as_json: bool,
+    group_by: str,
+    max_groups: int,
+    top: int,
+    breakdown: bool,
+    hz: int | None,
+    folded: TextIO | None,
+    flame: TextIO | None,
+    speedscope: TextIO | None,
+    ways: tuple[str, ...],
+    show_plan: bool,
+    command: tuple[str, ...],
+) -> int:
+    """Show what networking takes from the processors, and which part of the stack takes it.
+
+    Without options: all CPUs, a table a second, until Ctrl-C. With a COMMAND for as long as it runs; the exit code is
+    then the command's, and with --json its output goes to stderr. Times are exact and exclusive: a CPU is in one part
+    at a time.
+
+    \b
+    irq          hard interrupts of network devices
+    net_rx       NET_RX softirq: driver, GRO, IP, TCP, UDP, up to the socket
+    net_tx       NET_TX softirq: what waited for a device
+    ksoftirqd    both of them, run by ksoftirqd
+    napi_thread  threaded NAPI
+    busy_poll    system calls that poll a device
+    send         socket calls that send, down to the driver
+    receive      socket calls that receive
+    io_uring     socket calls of io_uring's workers
+    """  # noqa: D301 # the backspace tells click to leave the lines as they are
+    from hopscope.cli import selection  # noqa: PLC0415 # numpy and libbpf only when they are needed
+    from hopscope.cli.cpu_output import CpuOutput, Files  # noqa: PLC0415
+    from hopscope.cli.live import run  # noqa: PLC0415
+    from hopscope.collectors.cpu import CpuCollector  # noqa: PLC0415
+    from hopscope.collectors.cpu_options import CpuOptions  # noqa: PLC0415
+    from hopscope.probes.rights import require_rights  # noqa: PLC0415
+
+    require_rights()
+    files = Files(folded, flame, speedscope)
+    if breakdown or files:
+        hz = hz or _DEFAULT_HZ
+    options = CpuOptions(group_by=group_by, max_groups=max_groups, hz=hz or 0, ways=selection.ways(ways))
+    collector = CpuCollector(options)
+    output = CpuOutput(
+        "json" if as_json else "table",
+        show_plan,
+        collector=collector,
+        top=top,
+        breakdown=breakdown,
+        files=files,
+    )
+    return run(collector, output, interval_s=interval, duration_s=duration, command=command)
