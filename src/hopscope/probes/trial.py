@@ -29,11 +29,12 @@ def try_everything() -> list[PointStatus]:
     resolver = Resolver()
     for name in OBJECTS:
         object_path(name)  # or each way would say that it is missing
-    return [_try_point(resolver, point) for point in POINTS.values()]
+    tried: dict[tuple[str, ...], Grant] = {}
+    return [_try_point(resolver, point, tried) for point in POINTS.values()]
 
 
-def _try_point(resolver: Resolver, point: Point) -> PointStatus:
-    verdicts = [_try_way(resolver, way) for way in point.ways]
+def _try_point(resolver: Resolver, point: Point, tried: dict[tuple[str, ...], Grant]) -> PointStatus:
+    verdicts = [_try_way(resolver, way, tried) for way in point.ways]
     chosen = next((way.name for way, verdict in zip(point.ways, verdicts, strict=True) if verdict.granted), None)
     ways = [
         WayStatus(way.name, verdict.granted, way.name == chosen, verdict.reason, verdict.next_step, way.differs)
@@ -42,11 +43,14 @@ def _try_point(resolver: Resolver, point: Point) -> PointStatus:
     return PointStatus(point.name, point.marks, chosen, ways)
 
 
-def _try_way(resolver: Resolver, way: Way) -> Grant:
+def _try_way(resolver: Resolver, way: Way, tried: dict[tuple[str, ...], Grant]) -> Grant:
+    """Try a way; what the same programs came to at another point is known."""
     verdict = resolver.judge(way)
     if not verdict.granted:
         return verdict
-    return _try_programs(way, socket_storage=True)
+    if way.programs not in tried:
+        tried[way.programs] = _try_programs(way, socket_storage=True)
+    return tried[way.programs]
 
 
 def _try_programs(way: Way, *, socket_storage: bool) -> Grant:
