@@ -160,8 +160,8 @@ def ping(sender: socket.socket, receiver: socket.socket, messages: int, len_byte
 
 
 @contextlib.contextmanager
-def in_thread(act: Callable[[], object]) -> Iterator[None]:
-    """Run `act` beside the body; what it raises is raised here at the end."""
+def in_thread(act: Callable[[], object]) -> Iterator[threading.Thread]:
+    """Run `act` beside the body, in the thread that is yielded; what it raises is raised here at the end."""
     failures: list[BaseException] = []
 
     def guarded() -> None:
@@ -172,7 +172,7 @@ def in_thread(act: Callable[[], object]) -> Iterator[None]:
 
     thread = threading.Thread(target=guarded, daemon=True)
     thread.start()
-    yield
+    yield thread
     thread.join(TIMEOUT_S)
     assert not thread.is_alive()
     if failures:
