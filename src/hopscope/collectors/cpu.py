@@ -8,35 +8,33 @@ calls.
 
 from __future__ import annotations
 
-import contextlib
 import socket
 import struct
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from hopscope.analysis.cpu import CpuRow, CpuSnapshot, Part, added
 from hopscope.analysis.parts import PARTS
 from hopscope.bpf.layout import HOP_GROUP_DTYPE, HopCpuPart
-from hopscope.collectors.cost import CostMeter
+from hopscope.collectors.attached import Attached
 from hopscope.collectors.cpu_options import GROUP_BY, CpuOptions
 from hopscope.collectors.cpu_stacks import StackSampler
 from hopscope.collectors.energy import read_energy_uj
 from hopscope.collectors.labels import NOT_KNOWN, Labels
 from hopscope.collectors.session import Session
-from hopscope.errors import KernelError
 from hopscope.libbpf import online_cpus, possible_cpus
 from hopscope.probes.catalogue import POINTS
 from hopscope.probes.irqs import network_irqs
 from hopscope.probes.resolve import Plan, Resolver
 
 if TYPE_CHECKING:
-    from types import TracebackType
+    import contextlib
 
-    from hopscope.analysis.snapshot import Kind, PlanRow
+    from hopscope.analysis.snapshot import Kind
     from hopscope.collectors.cost import CostReading
     from hopscope.libbpf import BpfObject
     from hopscope.probes.point import Way
@@ -83,7 +81,7 @@ class _Reading:
     cost: CostReading
 
 
-class CpuCollector:
+class CpuCollector(Attached):
     """Runs the accounting; entering it attaches, leaving it detaches, whatever happened.
 
     Parameters
@@ -100,26 +98,6 @@ class CpuCollector:
         self._resolver = Resolver()
         self._plan = self._new_plan(None)
         self._labels = Labels(options.group_by)
-
-    def __enter__(self) -> Self:
-        with contextlib.ExitStack() as stack:
-            self._session = stack.enter_context(self._started())
-            self._open(self._session.bpf, stack)
-            self._opened = stack.pop_all()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._opened.close()
-
-    def plan(self) -> list[PlanRow]:
-        """Return the way that each probe point got, and the better ones with the reason against them."""
-        return self._plan.rows()
-
-    def measure_cost(self, window_s: float) -> None:
-        """Wait, and let the kernel measure the programs meanwhile; call it once an interval."""
-        self._cost.sample(window_s)
 
     def drain(self) -> None:
         """Make room for further stacks; to be called several times a second."""
@@ -179,15 +157,12 @@ class CpuCollector:
         self._irqs = network_irqs()
         bpf.maps["network_irqs"].set_max_entries(max(len(self._irqs), 1))
 
-    def _open(self, bpf: BpfObject, stack: contextlib.ExitStack) -> None:
-        for name, way in self._options.ways.items():
-            row = next((row for row in self._plan.rows() if row.point == name and row.way == way), None)
-            if row and row.status != "attached":
-                raise KernelError(f"{name} cannot be attached by {way}: {row.reason}", row.next_step)
+    def _open(self, stack: contextlib.ExitStack) -> None:
+        self._session = stack.enter_context(self._started())
+        bpf = self._session.bpf
+        self._note_plan(bpf, self._options.ways)
         for number, interface in self._irqs.items():
             bpf.maps["network_irqs"].update(struct.pack("=I", number), _device(interface))
-        used = self._plan.programs()
-        self._cost = CostMeter(program for program in bpf.programs.values() if program.name in used)
         self._rows = bpf.maps["rows"].array().reshape(possible_cpus(), self._options.rows)
         self._counters = bpf.maps["counters"].array()
         if self._options.hz:

@@ -12,13 +12,12 @@ compares two clocks, and has a bound.
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final
 
 from hopscope.analysis.snapshot import HopRow, Snapshot
 from hopscope.bpf.layout import HopProtocolGroup, HopRxDiscard, HopRxHop, HopRxStage
-from hopscope.collectors.cost import CostMeter
+from hopscope.collectors.attached import Attached
 from hopscope.collectors.hops import named
 from hopscope.collectors.labels import NOT_KNOWN, OTHER, Labels
 from hopscope.collectors.rx_hops import HOPS, MEANINGS, of_packet, of_reader
@@ -34,8 +33,8 @@ from hopscope.probes.grants import lacks_socket_storage
 from hopscope.probes.resolve import Plan, Resolver
 
 if TYPE_CHECKING:
+    import contextlib
     from collections.abc import Iterator, Sequence
-    from types import TracebackType
 
     from hopscope.analysis.snapshot import Kind, PlanRow
     from hopscope.collectors.hops import Hop
@@ -59,7 +58,7 @@ _RECURSION_GUARD: Final = "bpf_prog_inc_misses_counter"
 _PROTOCOL_GROUPS: Final[dict[int, str]] = {HopProtocolGroup.HOP_GROUP_TCP: "tcp", HopProtocolGroup.HOP_GROUP_UDP: "udp"}
 
 
-class RxCollector:
+class RxCollector(Attached):
     """Runs the receive programs; see :class:`~hopscope.collectors.contract.Collector`.
 
     Parameters
@@ -83,28 +82,10 @@ class RxCollector:
         self._storage = True
         self._nic_error_ns: dict[Kind, int | None] = {"interval": None, "total": None}
 
-    def __enter__(self) -> Self:
-        with contextlib.ExitStack() as stack:
-            nics = find_nics(self._options.wants_interface) if self._wants_nic else []
-            self._nics = stack.enter_context(NicStamps(nics, switch_on=self._options.nic_stamps))
-            self._session = stack.enter_context(Session("rx", self._plan, self._configure, self._adapt))
-            self._open(self._session)
-            self._opened = stack.pop_all()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._opened.close()
-
     def plan(self) -> list[PlanRow]:
         """Return the way that each probe point got, and the better ones with the reason against them."""
         nics = self._nics.rows() if self._wants_nic else []
-        return nics + self._plan.rows()
-
-    def measure_cost(self, window_s: float) -> None:
-        """Wait, and let the kernel measure the programs meanwhile; call it once an interval."""
-        self._cost.sample(window_s)
+        return nics + super().plan()
 
     def interval(self) -> Snapshot:
         """Return what was seen since the last call."""
@@ -151,20 +132,16 @@ class RxCollector:
             return True
         return False
 
-    def _open(self, session: Session) -> None:
-        bpf = session.bpf
-        for name in self._options.ways:
-            if not self._plan.chosen(POINTS[name]):
-                row = next(
-                    row for row in self._plan.rows() if row.point == name and row.way == self._options.ways[name]
-                )
-                raise KernelError(f"{name} cannot be attached by {row.way}: {row.reason}", row.next_step)
+    def _open(self, stack: contextlib.ExitStack) -> None:
+        nics = find_nics(self._options.wants_interface) if self._wants_nic else []
+        self._nics = stack.enter_context(NicStamps(nics, switch_on=self._options.nic_stamps))
+        self._session = stack.enter_context(Session("rx", self._plan, self._configure, self._adapt))
+        bpf = self._session.bpf
+        self._note_plan(bpf, self._options.ways)
         self._nics.start(bpf.maps["nic_clocks"])
         if not self._nics.used and (self._options.nic_stamps or NIC_POINT in self._options.hops):
             row = self._nics.rows()[0]
             raise KernelError(f"{row.point} cannot be had: {row.way}: {row.reason}", row.next_step)
-        used = self._plan.programs()
-        self._cost = CostMeter(program for program in bpf.programs.values() if program.name in used)
         self._series = Series(
             bpf,
             hops=HopRxHop.HOP_RX_HOPS,

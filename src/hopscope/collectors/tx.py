@@ -10,13 +10,12 @@ All times are CLOCK_MONOTONIC, taken in the kernel.
 
 from __future__ import annotations
 
-import contextlib
 import time
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final
 
 from hopscope.analysis.snapshot import HopRow, Snapshot
 from hopscope.bpf.layout import HopTxDiscard, HopTxHop
-from hopscope.collectors.cost import CostMeter
+from hopscope.collectors.attached import Attached
 from hopscope.collectors.hops import named
 from hopscope.collectors.labels import OTHER, Labels
 from hopscope.collectors.series import Series, series_of
@@ -31,10 +30,10 @@ from hopscope.probes.catalogue import POINTS
 from hopscope.probes.resolve import Plan, Resolver
 
 if TYPE_CHECKING:
+    import contextlib
     from collections.abc import Iterator
-    from types import TracebackType
 
-    from hopscope.analysis.snapshot import Kind, PlanRow
+    from hopscope.analysis.snapshot import Kind
     from hopscope.collectors.hops import Hop
     from hopscope.collectors.series import Span
     from hopscope.libbpf import BpfObject
@@ -58,7 +57,7 @@ _HOST_POINTS: Final = {"tx.send", "tx.qdisc", *_UDP_POINTS}
 _TRACE_WAYS: Final = {"tx.sched": "tp_btf:net_dev_queue", "tx.ack": "tp_btf:tcp_probe+inet_sock_set_state"}
 
 
-class TxCollector:
+class TxCollector(Attached):
     """Runs the transmit programs; see :class:`~hopscope.collectors.contract.Collector`.
 
     Parameters
@@ -81,26 +80,6 @@ class TxCollector:
         if self._lacks_stamps():
             self._choose(stamped=False)
         self._labels = Labels(options.group_by or "")
-
-    def __enter__(self) -> Self:
-        with contextlib.ExitStack() as stack:
-            self._session = stack.enter_context(self._started())
-            self._open(self._session.bpf, stack)
-            self._opened = stack.pop_all()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._opened.close()
-
-    def plan(self) -> list[PlanRow]:
-        """Return the way that each probe point got, and the better ones with the reason against them."""
-        return self._plan.rows()
-
-    def measure_cost(self, window_s: float) -> None:
-        """Wait, and let the kernel measure the programs meanwhile; call it once an interval."""
-        self._cost.sample(window_s)
 
     def interval(self) -> Snapshot:
         """Return what was seen since the last call."""
@@ -181,13 +160,10 @@ class TxCollector:
     def _has(self, name: str) -> bool:
         return any(point.name == name and self._plan.chosen(point) for point in self._plan.points)
 
-    def _open(self, bpf: BpfObject, stack: contextlib.ExitStack) -> None:
-        for name, way in self._options.ways.items():
-            row = next((row for row in self._plan.rows() if row.point == name and row.way == way), None)
-            if row and row.status != "attached":
-                raise KernelError(f"{name} cannot be attached by {way}: {row.reason}", row.next_step)
-        used = self._plan.programs()
-        self._cost = CostMeter(program for program in bpf.programs.values() if program.name in used)
+    def _open(self, stack: contextlib.ExitStack) -> None:
+        self._session = stack.enter_context(self._started())
+        bpf = self._session.bpf
+        self._note_plan(bpf, self._options.ways)
         if self._options.events:
             self.messages = Messages(bpf, qdisc=self._has("tx.qdisc") or not self._stamped)
             stack.callback(self.messages.close)
