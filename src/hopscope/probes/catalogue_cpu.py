@@ -8,9 +8,10 @@ from typing import Final
 from hopscope.probes.point import Point, Way
 
 
+# Ends are attached before beginnings: what begins between the two would never end.
 def _pair(*names: str) -> Way:
-    """Return the way by the tracepoints ``NAME_entry`` and ``NAME_exit``."""
-    hooks = tuple(f"{name}_{end}" for name in names for end in ("entry", "exit"))
+    """Return the way by the tracepoints ``NAME_exit`` and ``NAME_entry``."""
+    hooks = tuple(f"{name}_{end}" for end in ("exit", "entry") for name in names)
     return Way("tp_btf", hooks, tuple(f"cpu_{hook}" for hook in hooks))
 
 
@@ -26,14 +27,14 @@ def _functions(kind: str, *names: str) -> Way:
 
 
 _CALLS: Final = ("inet_sendmsg", "inet6_sendmsg", "inet_recvmsg", "inet6_recvmsg", "tcp_splice_read")
-_SYSTEM_CALLS: Final = ("cpu_call_enter", "cpu_call_exit")
+_SYSTEM_CALLS: Final = ("cpu_call_exit", "cpu_call_enter")
 _BY_SYSTEM_CALL: Final = "by the system call and the file being a socket, with what the call does before it comes to it"
 
 CPU: Final = (
     Point(
         "cpu.irq",
         "hard interrupts of devices begin and end",
-        (Way("tp_btf", ("irq_handler_entry", "irq_handler_exit"), ("cpu_irq_entry", "cpu_irq_exit")),),
+        (Way("tp_btf", ("irq_handler_exit", "irq_handler_entry"), ("cpu_irq_exit", "cpu_irq_entry")),),
     ),
     Point(
         "cpu.timer",
@@ -58,7 +59,7 @@ CPU: Final = (
         "socket calls of IPv4 and IPv6 begin and end",
         (
             _functions("fentry", *_CALLS),
-            Way("tp_btf", ("sys_enter", "sys_exit"), _SYSTEM_CALLS, differs=_BY_SYSTEM_CALL),
+            Way("tp_btf", ("sys_exit", "sys_enter"), _SYSTEM_CALLS, differs=_BY_SYSTEM_CALL),
             _functions("kprobe", *_CALLS),
         ),
     ),

@@ -43,8 +43,8 @@ class Way:
 
     @property
     def used(self) -> tuple[str, ...]:
-        """All programs that it needs."""
-        return (*self.programs, *self.returns, *self.helpers)
+        """All programs that it needs, in the order in which they are attached: no begin of what has no end yet."""
+        return (*self.returns, *self.programs, *self.helpers)
 
     @property
     def name(self) -> str:
