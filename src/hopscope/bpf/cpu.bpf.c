@@ -6,6 +6,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 #define NET_TX_SOFTIRQ 2
 #define NET_RX_SOFTIRQ 3
+#define PF_EXITING 0x4
 #define PF_IO_WORKER 0x10
 #define PF_KTHREAD 0x200000
 
@@ -177,20 +178,21 @@ INLINE bool named(struct task_struct *task, u64 mask, u64 name)
 	return (*(u64 *)task->comm & mask) == name;
 }
 
-#define MASK_4 0xffffffffULL
 #define MASK_5 0xffffffffffULL
 #define MASK_8 (~0ULL)
 /* The first letters, as a number of a machine with the lowest byte first. */
-#define NAME_IOU 0x2d756f69ULL              /* "iou-" */
 #define NAME_NAPI 0x2f6970616eULL           /* "napi/" */
 #define NAME_BACKLOG 0x5f676f6c6b636162ULL  /* "backlog_" */
 #define NAME_KSOFTIRQ 0x71726974666f736bULL /* "ksoftirq" */
 
+/* A worker of io_uring does not have its name yet when it first comes to a CPU. A thread that exits is nothing any more, or
+ * its place would be taken again after it was given back.
+ */
 INLINE u32 kind_of(struct task_struct *task)
 {
-	if (likely(!(task->flags & (PF_IO_WORKER | PF_KTHREAD))))
+	if (likely(!(task->flags & (PF_IO_WORKER | PF_KTHREAD))) || task->flags & PF_EXITING)
 		return KIND_OTHER;
-	if (named(task, MASK_4, NAME_IOU))
+	if (task->flags & PF_IO_WORKER)
 		return KIND_IO_WORKER;
 	if (named(task, MASK_5, NAME_NAPI) || named(task, MASK_8, NAME_BACKLOG))
 		return KIND_NAPI_THREAD;
@@ -304,7 +306,8 @@ INLINE int uring_call_ends(u64 *ctx, u32 part)
 	    !family_moves_packets(sk->__sk_common.skc_family))
 		return 0;
 	if (!cpu->task.part) {
-		counter = count();
+		/* Without io_uring it began before we were attached, or is the kernel's own. */
+		counter = probe_field(current_task(), io_uring) ? count() : NULL;
 		if (counter)
 			counter->unseen++;
 		return 0;

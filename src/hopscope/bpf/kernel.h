@@ -248,6 +248,7 @@ struct task_struct {
 	char comm[16];
 	u64 nvcsw;
 	struct files_struct *files;
+	struct io_uring_task *io_uring;
 };
 
 /* The values are looked up in the kernel's BTF. */

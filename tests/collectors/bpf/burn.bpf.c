@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* Takes a known time for each packet. */
+#include "../../../src/hopscope/bpf/bpf.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+#define XDP_PASS 2
+#define TCX_NEXT -1
+/* Of the loop: more than any burden of the tests needs. */
+#define LOOKS 20000
+
+u64 burn_ns;
+u64 burned_ns;
+u64 packets;
+
+INLINE void burn(void)
+{
+	u64 begun_ns = bpf_ktime_get_ns(), now_ns = begun_ns;
+
+	for (u32 look = 0; look < LOOKS && now_ns - begun_ns < burn_ns; look++)
+		now_ns = bpf_ktime_get_ns();
+	atomic_add(&burned_ns, now_ns - begun_ns);
+	atomic_add(&packets, 1);
+}
+
+SEC("xdp")
+int burn_xdp(void *ctx)
+{
+	burn();
+	return XDP_PASS;
+}
+
+SEC("tc")
+int burn_tc(void *ctx)
+{
+	burn();
+	return TCX_NEXT;
+}
