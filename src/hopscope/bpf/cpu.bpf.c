@@ -291,27 +291,22 @@ int cpu_call_exit(u64 *ctx)
 	return 0;
 }
 
+/* One message of a system call that takes several; the call says how many, not how long. */
+INLINE void count_message(struct cpu_now *cpu, s32 len_bytes)
+{
+	struct hop_cpu_row *row = row_of(cpu->task.group);
+
+	if (row && len_bytes > 0)
+		row->bytes[bounded(cpu->task.part)] += len_bytes;
+}
+
 /* io_uring runs socket calls in its own system call, in its workers, and on the way back to user space. The end of each is
  * seen; what the thread did since it came, or since the request before, was this call.
  */
-INLINE int uring_call_ends(u64 *ctx, u32 part)
+INLINE void uring_call_ends(struct cpu_now *cpu, u32 part, s32 len_bytes)
 {
-	struct sock *sk = (void *)ctx[0];
-	struct cpu_now *cpu = this_cpu();
-	struct hop_cpu_counters *counter;
-	s32 result = (s32)ctx[1];
 	struct hop_cpu_row *row;
 
-	if (likely(cpu->task.part != HOP_CPU_UNDECIDED && cpu->task.part) || cpu->softirq || cpu->irq ||
-	    !family_moves_packets(sk->__sk_common.skc_family))
-		return 0;
-	if (!cpu->task.part) {
-		/* Without io_uring it began before we were attached, or is the kernel's own. */
-		counter = probe_field(current_task(), io_uring) ? count() : NULL;
-		if (counter)
-			counter->unseen++;
-		return 0;
-	}
 	if (cpu->kind == KIND_IO_WORKER) {
 		part = HOP_CPU_IO_URING;
 		cpu->task.group = task_group();
@@ -321,8 +316,30 @@ INLINE int uring_call_ends(u64 *ctx, u32 part)
 	row = row_of(cpu->task.group);
 	if (row) {
 		row->runs[bounded(part)]++;
-		if (result > 0)
-			row->bytes[bounded(part)] += result;
+		if (len_bytes > 0)
+			row->bytes[bounded(part)] += len_bytes;
+	}
+}
+
+INLINE int message_ends(u64 *ctx, u32 part)
+{
+	struct sock *sk = (void *)ctx[0];
+	struct cpu_now *cpu = this_cpu();
+	struct hop_cpu_counters *counter;
+
+	if (likely(cpu->task.part != HOP_CPU_UNDECIDED && cpu->task.part && !cpu->task.counts_messages))
+		return 0;
+	if (cpu->softirq || cpu->irq || !family_moves_packets(sk->__sk_common.skc_family))
+		return 0;
+	if (cpu->task.part == HOP_CPU_UNDECIDED) {
+		uring_call_ends(cpu, part, (s32)ctx[1]);
+	} else if (cpu->task.part) {
+		count_message(cpu, (s32)ctx[1]);
+	} else if (probe_field(current_task(), io_uring)) {
+		/* Without io_uring it began before we were attached, or is the kernel's own. */
+		counter = count();
+		if (counter)
+			counter->unseen++;
 	}
 	return 0;
 }
@@ -330,13 +347,13 @@ INLINE int uring_call_ends(u64 *ctx, u32 part)
 SEC("tp_btf/sock_send_length")
 int cpu_sent(u64 *ctx)
 {
-	return uring_call_ends(ctx, HOP_CPU_SEND);
+	return message_ends(ctx, HOP_CPU_SEND);
 }
 
 SEC("tp_btf/sock_recv_length")
 int cpu_received(u64 *ctx)
 {
-	return uring_call_ends(ctx, HOP_CPU_RECEIVE);
+	return message_ends(ctx, HOP_CPU_RECEIVE);
 }
 
 /* The next request begins. */

@@ -82,7 +82,7 @@ CPU: Final = (
     ),
     Point(
         "cpu.uring",
-        "a socket call of io_uring ends, where cpu.call rests on system calls",
+        "a socket call of io_uring ends, or a message of a call for several, where cpu.call rests on system calls",
         (
             Way(
                 "tp_btf",
