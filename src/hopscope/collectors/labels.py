@@ -46,6 +46,8 @@ class Labels:
         key = group["key"]
         label = bytes(group["name"]).split(b"\0")[0].decode(errors="replace")
         if self._group_by == "interface":
+            if not key["netns"]:
+                return label  # the backlog, which all namespaces share
             namespace = self._namespace(int(key["netns"]))
             return label if namespace == "host" else f"{label}@{namespace}"
         if self._group_by == "netns":
