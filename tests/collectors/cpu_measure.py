@@ -19,6 +19,7 @@ from hopscope.analysis.cpu import NO_PART, PARTS, Part, added
 from hopscope.collectors.cpu import CpuCollector
 from hopscope.collectors.cpu_options import CpuOptions
 from hopscope.libbpf import BpfObject
+from hopscope.probes import netns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,7 +45,7 @@ def of_process(snapshot: CpuSnapshot, pid: int = 0) -> dict[str, Part]:
 
 def of_device(snapshot: CpuSnapshot, ifname: str, namespace: Namespace) -> dict[str, Part]:
     """Return what the polls of a device took."""
-    return _row(snapshot, rf"{ifname}@.*\b{namespace.pid}\b.*")
+    return of_group(snapshot, f"{ifname}@{netns.namespaces()[namespace.inode].name}")
 
 
 def of_group(snapshot: CpuSnapshot, name: str) -> dict[str, Part]:
@@ -163,7 +164,7 @@ class Burner:
 
 
 def spin(seconds: float) -> None:
-    """Burn time in user space."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
+    """Take CPU time in user space."""
+    end = time.process_time() + seconds
+    while time.process_time() < end:
         pass
