@@ -44,8 +44,9 @@ def gro(ifname: str) -> bool:
 
 
 @pytest.mark.parametrize("host", [SERVER_IPV4, SERVER_IPV6])
-def test_23_datagrams_are_23_packets_on_the_wire_and_no_other(host: str) -> None:
-    with Lab() as lab:
+@pytest.mark.parametrize("bridged", [False, True])
+def test_23_datagrams_are_23_packets_on_the_wire_and_no_other(host: str, bridged: bool) -> None:  # noqa: FBT001
+    with Lab(bridged=bridged) as lab:
         with (
             Workload(lab.server, "udp-sink", "--bind", host, "--count", 23) as sink,
             Workload(lab.client, "udp-send", host, sink.port, "--count", 23, "--rate", 1000) as source,

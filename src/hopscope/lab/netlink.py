@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from hopscope.errors import KernelError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 _IFF_UP = 0x01
 _IFF_NOARP = 0x80
@@ -81,6 +81,17 @@ def add_addresses(ifname: str, addresses: Iterable[str]) -> str:
             nodad = {"flags": _IFA_F_NODAD} if version == 6 else {}
             ipr.addr("add", index=index, address=address, prefixlen=_PREFIX_BITS[version], **nodad)
         return str(ipr.get_links(index)[0].get_attr("IFLA_ADDRESS") or "")
+
+
+def add_bridge(ifname: str, ports: Sequence[str]) -> None:
+    """Make a bridge of interfaces; all of them are up and silent."""
+    with _kernel_errors("A bridge cannot be made", "Load the kernel module bridge."), _iproute() as ipr:
+        # A bridge that snoops joins the group of all snoopers, and says so on every port.
+        ipr.link("add", kind="bridge", ifname=ifname, br_mcast_snooping=0)
+        for port in ports:
+            ipr.link("set", index=_index(ipr, port), master=_index(ipr, ifname))
+    for each in (*ports, ifname):
+        add_addresses(each, ())
 
 
 def add_neighbours(ifname: str, mac: str, addresses: Iterable[str]) -> None:

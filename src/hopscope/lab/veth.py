@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING
 
 from hopscope.lab.links import set_offloads
 from hopscope.lab.namespaces import Namespace
-from hopscope.lab.netlink import Tbf, add_addresses, add_neighbours, add_veth, replace_tbf, wait_local, wait_up
+from hopscope.lab.netlink import (
+    Tbf,
+    add_addresses,
+    add_bridge,
+    add_neighbours,
+    add_veth,
+    replace_tbf,
+    wait_local,
+    wait_up,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,6 +34,7 @@ CLIENT_IPV6 = "fd77::1"
 SERVER_IPV6 = "fd77::2"
 CLIENT_IFNAME = "client0"
 SERVER_IFNAME = "server0"
+_PORTS = ("client-port", "server-port")
 
 
 class Lab:
@@ -41,6 +51,8 @@ class Lab:
         off, which also means that it has no NAPI).
     tbf
         A token bucket on the client's egress; `shape` sets one later or on the other end.
+    bridged
+        Put a bridge, in a namespace of its own, between the ends, which are of two pairs then.
 
     Raises
     ------
@@ -49,11 +61,17 @@ class Lab:
     """
 
     def __init__(
-        self, *, mtu_bytes: int = 1500, offloads: Mapping[str, bool] | None = None, tbf: Tbf | None = None
+        self,
+        *,
+        mtu_bytes: int = 1500,
+        offloads: Mapping[str, bool] | None = None,
+        tbf: Tbf | None = None,
+        bridged: bool = False,
     ) -> None:
         with contextlib.ExitStack() as stack:
             self.client = stack.enter_context(Namespace())
             self.server = stack.enter_context(Namespace())
+            self._middle = stack.enter_context(Namespace()) if bridged else None
             self._connect(mtu_bytes)
             for namespace, ifname in ((self.client, CLIENT_IFNAME), (self.server, SERVER_IFNAME)):
                 namespace.call(set_offloads, ifname, offloads or {})
@@ -79,7 +97,12 @@ class Lab:
     def _connect(self, mtu_bytes: int) -> None:
         client = (CLIENT_IPV4, CLIENT_IPV6)
         server = (SERVER_IPV4, SERVER_IPV6)
-        self.client.call(add_veth, CLIENT_IFNAME, SERVER_IFNAME, self.server.pid, mtu_bytes)
+        if self._middle:
+            for end, ifname, port in ((self.client, CLIENT_IFNAME, _PORTS[0]), (self.server, SERVER_IFNAME, _PORTS[1])):
+                end.call(add_veth, ifname, port, self._middle.pid, mtu_bytes)
+            self._middle.call(add_bridge, "bridge0", _PORTS)
+        else:
+            self.client.call(add_veth, CLIENT_IFNAME, SERVER_IFNAME, self.server.pid, mtu_bytes)
         client_mac = self.client.call(add_addresses, CLIENT_IFNAME, client)
         server_mac = self.server.call(add_addresses, SERVER_IFNAME, server)
         self.client.call(add_neighbours, CLIENT_IFNAME, server_mac, server)
@@ -92,6 +115,9 @@ class Lab:
         ):
             namespace.call(wait_up, ifname)
             namespace.call(wait_local, addresses)
+        if self._middle:
+            for port in _PORTS:
+                self._middle.call(wait_up, port)
 
 
 def shape(namespace: Namespace, ifname: str, tbf: Tbf) -> None:
