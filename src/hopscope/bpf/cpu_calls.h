@@ -38,28 +38,43 @@ INLINE bool family_moves_packets(u16 family)
 	return family != AF_UNIX && family != AF_NETLINK;
 }
 
+/* A field of a kernel's struct: read in place where the kernel allows the cast (6.2), else copied, ten times slower. */
+#define field_of(pointer, type, field)                                                                                 \
+	(bpf_rdonly_cast ? ((type *)bpf_rdonly_cast(pointer, core_type_id(type)))->field                               \
+			 : probe_field((type *)(pointer), field))
+
+/* A pointer in an array. In place by a kernel's struct that is one, for the cast is to a struct. */
+INLINE void *pointer_at(void *place)
+{
+	void *pointer = NULL;
+
+	if (bpf_rdonly_cast)
+		return ((struct hlist_head *)bpf_rdonly_cast(place, core_type_id(struct hlist_head)))->first;
+	bpf_probe_read_kernel(&pointer, sizeof(pointer), place);
+	return pointer;
+}
+
 /* Is a file descriptor of the running process a socket that sends and receives packets? */
 static __attribute__((noinline)) bool is_network_socket(u32 number)
 {
-	struct files_struct *files = probe_field(current_task(), files);
-	struct fdtable *table = probe_field(files, fdt);
-	struct file **list, *file = NULL;
+	struct files_struct *files = field_of(current_task(), struct task_struct, files);
+	struct fdtable *table = field_of(files, struct files_struct, fdt);
 	struct socket *socket;
+	struct file *file;
 	struct inode *inode;
 	struct sock *sk;
 
-	if (number >= probe_field(table, max_fds))
+	if (number >= field_of(table, struct fdtable, max_fds))
 		return false;
-	list = probe_field(table, fd);
-	bpf_probe_read_kernel(&file, sizeof(file), list + number);
+	file = pointer_at(field_of(table, struct fdtable, fd) + number);
 	if (!file)
 		return false;
-	inode = probe_field(file, f_inode);
-	if ((probe_field(inode, i_mode) & S_IFMT) != S_IFSOCK)
+	inode = field_of(file, struct file, f_inode);
+	if ((field_of(inode, struct inode, i_mode) & S_IFMT) != S_IFSOCK)
 		return false;
-	socket = probe_field(file, private_data);
-	sk = probe_field(socket, sk);
-	return sk && family_moves_packets(probe_field(sk, __sk_common.skc_family));
+	socket = field_of(file, struct file, private_data);
+	sk = field_of(socket, struct socket, sk);
+	return sk && family_moves_packets(field_of(sk, struct sock, __sk_common.skc_family));
 }
 
 /* The part that a system call belongs to, by its first three arguments. */
@@ -92,7 +107,7 @@ INLINE u32 call_part(u32 kind, struct pt_regs *regs)
 INLINE bool foreign_numbers(void)
 {
 #if defined(__TARGET_ARCH_x86)
-	return probe_field(current_task(), thread_info.status) & TS_COMPAT;
+	return field_of(current_task(), struct task_struct, thread_info.status) & TS_COMPAT;
 #else
 	return false;
 #endif

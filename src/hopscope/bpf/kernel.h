@@ -30,6 +30,10 @@ struct rb_root {
 	struct rb_node *rb_node;
 };
 
+struct hlist_head {
+	void *first;
+};
+
 struct rtnl_link_ops {
 	const char *kind;
 };
