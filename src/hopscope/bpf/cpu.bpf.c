@@ -150,7 +150,9 @@ int cpu_napi_poll(u64 *ctx)
 		cpu->group = group;
 		count_run(part, group);
 	}
-	charge(cpu);
+	/* The next poll of a softirq goes on with the same interval, unless intervals are of devices. */
+	if (cfg_group_by == HOP_GROUP_INTERFACE || !cpu->softirq)
+		charge(cpu);
 	if (cpu->softirq) {
 		settle_poll(cpu, group);
 		cpu->softirq_group = group;
@@ -203,11 +205,15 @@ INLINE u32 kind_of(struct task_struct *task)
 INLINE void depart(struct cpu_now *cpu, u32 pid)
 {
 	struct hop_cpu_counters *counter;
+	struct task_part *left;
 
 	cpu->task.softirq = cpu->softirq;
 	if (likely(!cpu->task.part && !cpu->task.softirq && !cpu->task.calls))
 		return;
-	if (bpf_map_update_elem(&tasks, &pid, &cpu->task, 0)) {
+	left = bpf_map_lookup_elem(&tasks, &pid);
+	if (left) {
+		*left = cpu->task;
+	} else if (bpf_map_update_elem(&tasks, &pid, &cpu->task, 0)) {
 		counter = count();
 		if (counter)
 			counter->no_memory++;
