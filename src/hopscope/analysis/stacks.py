@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -80,7 +80,7 @@ def fold(
     places = np.array(addresses, np.uint64)
     # A frame that called another holds the address behind the call, which may be the first of the next function.
     places[:, 1:] -= places[:, 1:] != 0
-    unique = np.unique(places)
+    unique = np.unique(places[places != 0])
     known = dict(zip(unique.tolist(), names(unique), strict=True))
     return merge(
         Stack(part, trimmed(part, _named(row, known)), count, group)
@@ -90,13 +90,11 @@ def fold(
 
 def merge(stacks: Iterable[Stack]) -> list[Stack]:
     """Return equal stacks as one each, by part (in the order of :func:`part_order`), group and frames."""
-    counts: Counter[Stack] = Counter()
+    # Tuples: to make and hash a dataclass takes several times as long.
+    counts: Counter[tuple[tuple[int, str], str, tuple[str, ...]]] = Counter()
     for stack in stacks:
-        counts[replace(stack, samples=0)] += stack.samples
-    return sorted(
-        (replace(stack, samples=samples) for stack, samples in counts.items()),
-        key=lambda stack: (part_order(stack.part), stack.group, stack.frames),
-    )
+        counts[part_order(stack.part), stack.group, stack.frames] += stack.samples
+    return [Stack(part, frames, samples, group) for ((_, part), group, frames), samples in sorted(counts.items())]
 
 
 def part_order(part: str) -> tuple[int, str]:

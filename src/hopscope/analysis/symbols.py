@@ -71,6 +71,7 @@ class Symbols:
         self._addresses = addresses[order]
         self._is_text = is_text[order]
         self._starts = starts[order]
+        self._known: dict[int, str] = {}
 
     def __len__(self) -> int:
         return len(self._addresses)
@@ -106,6 +107,13 @@ class Symbols:
         return np.where(inside, places, -1)
 
     def _name(self, place: int) -> str:
+        """Return the name in a row; most are asked for again and again."""
+        name = self._known.get(place)
+        if name is None:
+            name = self._known[place] = self._read_name(place)
+        return name
+
+    def _read_name(self, place: int) -> str:
         start = int(self._starts[place]) + self._name_offset
         end = self._text.find(b"\n", start)
         name, _, module = self._text[start : end if end >= 0 else None].decode().partition("\t")

@@ -106,6 +106,8 @@ class StackSampler:
             list(stacks.values()),
             self._symbols.names,
         )
+        if not any(stack.part == _UNDECIDED for stack in named):
+            return named
         decided = ((stack, _decided(stack)) for stack in named)
         return merge(
             Stack(part, trimmed(part, stack.frames), stack.samples, stack.group) for stack, part in decided if part
