@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The floor: for each program that ``rx`` attaches, one that does nothing, on the same hook."""
+"""The floor: for each program that a collector attaches, one that does nothing, on the same hook."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ import build_bpf
 from hopscope.bpf import object_path
 from hopscope.libbpf import BpfObject
 from hopscope.probes.attach import EveryNamespace, attach, prepare
-from hopscope.probes.catalogue import RX
-from hopscope.probes.resolve import Plan, Resolver
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -45,17 +43,21 @@ def source(sections: Mapping[str, str], kinds: Mapping[str, str]) -> str:
 
 
 class Floor:
-    """Empty twins of the programs that ``rx`` attaches on this kernel.
+    """Empty twins of the programs that a collector attaches on this kernel.
 
     Parameters
     ----------
     folder
         Where they are compiled.
+    name
+        Of the collector's object.
+    kinds
+        Program name → kind of its way.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._kinds = Plan(Resolver(), RX).programs()
-        with BpfObject.open(object_path("rx")) as bpf:
+    def __init__(self, folder: Path, name: str, kinds: Mapping[str, str]) -> None:
+        self._kinds = kinds
+        with BpfObject.open(object_path(name)) as bpf:
             sections = {name: bpf.programs[name].section for name in self._kinds}
         code = folder / "floor.bpf.c"
         code.write_text(source(sections, self._kinds))

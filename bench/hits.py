@@ -21,17 +21,20 @@ from hopscope.collectors.cost import CostMeter
 from hopscope.collectors.rx import RxCollector
 from hopscope.collectors.rx_options import RxOptions
 from hopscope.lab import Namespace
+from hopscope.probes.catalogue import RX
+from hopscope.probes.resolve import Plan, Resolver
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from hopscope.analysis.snapshot import Overhead
+    from hopscope.collectors.cpu import CpuCollector
 
 ROUNDS: Final = 8
 _WINDOW_S: Final = 0.6
 # For caches, and for sockets to have their state.
 _SETTLE_S: Final = 0.2
-_VARIANTS: Final = ("floor", "none", "interface")
+_VARIANTS: Final = ("floor", "plain", "grouped")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,19 +46,24 @@ class Cost:
 
 
 Window = dict[str, Cost]
+Collectors = dict[str, "Callable[[], RxCollector | CpuCollector]"]
+_COLLECTORS: Final[Collectors] = {
+    "plain": lambda: RxCollector(RxOptions()),
+    "grouped": lambda: RxCollector(RxOptions(group_by="interface")),
+}
 
 
 def run(rounds: int = ROUNDS) -> Iterator[str]:
     """Measure, and yield the report."""
     overs, groupings = [], []
     with Namespace() as namespace, TemporaryDirectory(prefix="hopscope-bench-") as scratch:
-        floor = Floor(Path(scratch))
+        floor = Floor(Path(scratch), "rx", Plan(Resolver(), RX).programs())
         for load, title in LOADS.items():
             with saturated(namespace, load):
-                measured = _measured(floor, rounds)
+                rounds_taken = measured(floor, _COLLECTORS, rounds)
             yield f"{title}, median of {rounds} windows of {_WINDOW_S} s\n"
-            yield programs_table(measured) + "\n"
-            over, grouping = overall(measured)
+            yield programs_table(rounds_taken) + "\n"
+            over, grouping = overall(rounds_taken)
             yield summary(over, grouping) + "\n\n"
             overs += over
             groupings += grouping
@@ -76,29 +84,29 @@ def overall(rounds: Iterable[Mapping[str, Window]]) -> tuple[list[float], list[f
     """Return for each round ns over the floor without grouping, and how much more they are with it."""
     over, grouping = [], []
     for windows in rounds:
-        plain = over_floor(windows["none"], windows["floor"], windows["none"])
+        plain = over_floor(windows["plain"], windows["floor"], windows["plain"])
         over.append(plain)
-        grouping.append(over_floor(windows["interface"], windows["floor"], windows["none"]) - plain)
+        grouping.append(over_floor(windows["grouped"], windows["floor"], windows["plain"]) - plain)
     return over, grouping
 
 
-def summary(over: Iterable[float], grouping: Iterable[float]) -> str:
+def summary(over: Iterable[float], grouping: Iterable[float], by: str = "interface") -> str:
     """Return the two lines that count."""
     return (
         f"all programs, weighted by hits: {Spread.of(over).shown()} ns over the empty ones\n"
-        f"grouped by interface:           {Spread.of(grouping).shown('+.1f')} ns more"
+        f"{f'grouped by {by}:':<31} {Spread.of(grouping).shown('+.1f')} ns more"
     )
 
 
 def programs_table(rounds: Sequence[Mapping[str, Window]]) -> str:
     """Lay out the programs, the one that costs most in all first."""
     rows = []
-    for name in sorted({name for windows in rounds for name in windows["none"]}):
+    for name in sorted({name for windows in rounds for name in windows["plain"]}):
         full = [windows for windows in rounds if all(name in windows[variant] for variant in _VARIANTS)]
         if not full:
             continue
-        per_s = Spread.of(windows["none"][name].per_s for windows in full).median
-        over = Spread.of(windows["none"][name].ns - windows["floor"][name].ns for windows in full)
+        per_s = Spread.of(windows["plain"][name].per_s for windows in full).median
+        over = Spread.of(windows["plain"][name].ns - windows["floor"][name].ns for windows in full)
         cells = [f"{Spread.of(windows[variant][name].ns for windows in full).median:.0f}" for variant in _VARIANTS]
         rows.append((per_s * over.median, [name, f"{per_s / 1e3:.1f}", *cells, over.shown(".0f")]))
     rows.sort(key=lambda row: row[0], reverse=True)
@@ -106,11 +114,12 @@ def programs_table(rounds: Sequence[Mapping[str, Window]]) -> str:
     return table(head, [cells for _, cells in rows])
 
 
-def _measured(floor: Floor, rounds: int) -> list[dict[str, Window]]:
-    return [{variant: _window(floor, variant) for variant in order} for order in turns(_VARIANTS, rounds)]
+def measured(floor: Floor, collectors: Collectors, rounds: int) -> list[dict[str, Window]]:
+    """Measure the empty programs and those of the collectors, in turns."""
+    return [{variant: _window(floor, collectors, variant) for variant in order} for order in turns(_VARIANTS, rounds)]
 
 
-def _window(floor: Floor, variant: str) -> Window:
+def _window(floor: Floor, collectors: Collectors, variant: str) -> Window:
     if variant == "floor":
         with floor.attached() as programs:
             time.sleep(_SETTLE_S)
@@ -119,11 +128,11 @@ def _window(floor: Floor, variant: str) -> Window:
             meter.sample(_WINDOW_S)
             after = meter.read()
             return costs(meter.overhead(before, after), after.at_s - before.at_s)
-    with RxCollector(RxOptions(group_by=None if variant == "none" else variant)) as rx:
+    with collectors[variant]() as collector:
         time.sleep(_SETTLE_S)
-        rx.interval()
-        rx.measure_cost(_WINDOW_S)
-        snapshot = rx.interval()
+        collector.interval()
+        collector.measure_cost(_WINDOW_S)
+        snapshot = collector.interval()
         return costs(snapshot.overhead, snapshot.duration_s)
 
 

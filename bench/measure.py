@@ -52,9 +52,14 @@ class Spread:
 
 
 def turns(variants: Sequence[T], rounds: int) -> Iterator[tuple[T, ...]]:
-    """Yield the order of each round: forth and back (ABBA), so that what drifts evenly falls on all alike."""
+    """Yield the order of each round: forth and back (ABBA), so that what drifts evenly falls on all alike.
+
+    Each pair of rounds begins one variant later, so that none always follows the same one, or comes last.
+    """
     for number in range(rounds):
-        yield tuple(variants) if number % 2 == 0 else tuple(reversed(variants))
+        first = number // 2 % len(variants)
+        order = (*variants[first:], *variants[:first])
+        yield order if number % 2 == 0 else order[::-1]
 
 
 def change_percent(before: float, after: float) -> float:

@@ -43,7 +43,7 @@ def run(rounds: int = ROUNDS) -> Iterator[str]:
     with Namespace() as namespace:
         for load in ("tcp", "udp"):
             with saturated(namespace, load):
-                cpu_percent, memory_mb = _watched()
+                cpu_percent, memory_mb = watched(tools.RX, _WATCH_S)
             rows.append([f"rx: CPU, {load}, {_WATCH_S} s", f"{cpu_percent:.2f}", "% of a core"])
             rows.append([f"rx: memory, {load}", f"{memory_mb:.0f}", "MB (RSS)"])
     yield table(("", "median (quartiles)", "unit"), rows) + "\n"
@@ -65,12 +65,12 @@ def _attach_ms(name: str) -> float:
         return (time.perf_counter() - start_s) * 1e3
 
 
-def _watched() -> tuple[float, float]:
-    """Return the CPU time of the reader in percent of a core, and its memory in MB, once it is in full swing."""
-    with tools.started(tools.RX) as pid:
+def watched(tool: tools.Tool, seconds: float) -> tuple[float, float]:
+    """Return the CPU time of a tool in percent of a core, and its memory in MB, once it is in full swing."""
+    with tools.started(tool) as pid:
         time.sleep(_SETTLE_S)
         start_s, before_ns = time.perf_counter(), cpu_ns(pid)
-        time.sleep(_WATCH_S)
+        time.sleep(seconds)
         spent_ns = cpu_ns(pid) - before_ns
         return spent_ns / (time.perf_counter() - start_s) / 1e7, resident_bytes(pid) / 1e6
 

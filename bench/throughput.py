@@ -21,6 +21,8 @@ from bench.changes import Metric, changes_table
 from bench.floor import Floor
 from bench.measure import turns
 from hopscope.lab import Namespace
+from hopscope.probes.catalogue import RX
+from hopscope.probes.resolve import Plan, Resolver
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,7 +49,7 @@ def run(rounds: int = ROUNDS) -> Iterator[str]:
     """Measure, and yield the report."""
     for cpus, title in ((1, "both ends on one CPU"), (2, "an end on each of two CPUs")):
         with Namespace() as namespace, TemporaryDirectory(prefix="hopscope-bench-") as scratch:
-            floor = Floor(Path(scratch))
+            floor = Floor(Path(scratch), "rx", Plan(Resolver(), RX).programs())
             measured = [
                 {name: _figures(namespace, floor, name, cpus) for name in order} for order in turns(CONDITIONS, rounds)
             ]

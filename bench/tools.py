@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tools that are compared, as processes: hopscope's commands, and bpftrace with a script."""
+"""The tools that are compared, as processes: hopscope's, bpftrace with a script, and perf."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -40,7 +40,7 @@ class Tool:
     command
         Its command line.
     seen
-        Patterns of lines that it prints in the end if it saw what it is to see.
+        Patterns of lines that it prints in the end, to either stream, if it saw what it is to see.
     """
 
     name: str
@@ -59,6 +59,19 @@ def bpftrace(script: str, *arguments: str, maps: tuple[str, ...]) -> Tool:
     """Return bpftrace with a script of this folder, which is to print these maps."""
     command = (*_WITH_TRACEFS, "bpftrace", str(_FOLDER / script), *arguments)
     return Tool("bpftrace", command, tuple(f"^@{name}:" for name in maps))
+
+
+def cpu(hz: int) -> Tool:
+    """Return the accounting, with so many looks at the stack a second (0: none) of which some must find networking."""
+    tool = hopscope("cpu", *(("--breakdown", "-F", str(hz)) if hz else ()), hops=("send", "receive"))
+    return replace(tool, seen=(*tool.seen, *((r"^part +busy with",) if hz else ())))
+
+
+def perf(path: Path, hz: int) -> Tool:
+    """Return perf, recording the stacks of all CPUs to a file; it says that it is attached by what it starts."""
+    started = ("sh", "-c", "echo attached; exec sleep 120")
+    options = ("-a", "-g", "-e", "cpu-clock", "-F", str(hz), "-o", str(path))
+    return Tool("perf", ("perf", "record", *options, "--", *started), (r"\([1-9]\d* samples\)",))
 
 
 RX: Final = hopscope("rx", hops=("rx.core", "rx.tcp_read", "rx.udp_read"))
@@ -83,7 +96,8 @@ def running(tool: Tool) -> Iterator[None]:
             yield
         finally:
             text, complaint = _ended(process)
-    unseen = [pattern for pattern in tool.seen if not re.search(pattern, text, re.MULTILINE)]
+    said = f"{text}\n{complaint}"
+    unseen = [pattern for pattern in tool.seen if not re.search(pattern, said, re.MULTILINE)]
     if unseen:
         raise ToolError(f"{tool.name} printed no {', '.join(unseen)}: {complaint or text}")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The load: the lab's workloads on the loopback device of a network namespace of our own, each end on its own CPU."""
+"""The load: the lab's workloads, each end on its own CPU, by default over lo of a network namespace of our own."""
 
 from __future__ import annotations
 
@@ -40,10 +40,14 @@ class Way:
         Where the server listens; 0 takes a free one.
     sender
         Further options of the one that sends or asks, as `hopscope.lab.traffic` has them.
+    host, server
+        The server's address, and its network namespace where that is not the sender's.
     """
 
     port: int = 0
     sender: tuple[str | float, ...] = ()
+    host: str = "127.0.0.1"
+    server: Namespace | None = None
 
 
 _ANY: Final = Way()
@@ -60,11 +64,11 @@ def saturated(namespace: Namespace, load: str, *, cpus: int = 2, way: Way = _ANY
     """
     extra = ("--rcvbuf", _UDP_BUFFER_BYTES) if load == "udp" else ()
     with (
-        _server(namespace, f"{load}-sink", *extra, cpu=cpus - 1, port=way.port) as sink,
-        Workload(namespace, f"{load}-send", "127.0.0.1", sink.port, "--limit", _LIMIT_S, *way.sender) as sender,
+        _server(namespace, f"{load}-sink", *extra, cpu=cpus - 1, way=way) as sink,
+        Workload(namespace, f"{load}-send", way.host, sink.port, "--limit", _LIMIT_S, *way.sender) as sender,
     ):
         pin(sender.pid, 0)
-        _wait_flowing(namespace, load)
+        _wait_flowing(way.server or namespace, load)
         yield sender.pid, sink.pid
 
 
@@ -100,16 +104,16 @@ class Flood:
 
 def stream(namespace: Namespace, seconds: float, *, way: Way = _ANY) -> Stream:
     """Send on one TCP connection as fast as it goes, from one CPU to another."""
-    with _server(namespace, "tcp-sink", port=way.port) as sink:
-        _client(namespace, "tcp-send", sink, seconds, *way.sender)
+    with _server(namespace, "tcp-sink", way=way) as sink:
+        _client(namespace, "tcp-send", sink, seconds, way)
         read = sink.result()
     return Stream(read.len_bytes / read.duration_s)
 
 
-def flood(namespace: Namespace, seconds: float) -> Flood:
-    """Send 64-byte datagrams as fast as it goes, from one CPU to another."""
-    with _server(namespace, "udp-sink", "--rcvbuf", _UDP_BUFFER_BYTES) as sink:
-        sent = _client(namespace, "udp-send", sink, seconds)
+def flood(namespace: Namespace, seconds: float, *, way: Way = _ANY) -> Flood:
+    """Send datagrams, of 64 bytes if nothing else is said, as fast as it goes, from one CPU to another."""
+    with _server(namespace, "udp-sink", "--rcvbuf", _UDP_BUFFER_BYTES, way=way) as sink:
+        sent = _client(namespace, "udp-send", sink, seconds, way)
         read = sink.stop()
     return Flood(sent.messages / sent.duration_s, read.messages / read.duration_s)
 
@@ -120,11 +124,12 @@ def per_cpu_second(namespace: Namespace, load: str, seconds: float, *, way: Way 
     Both are on one CPU. On a machine with nothing else to do that is their rate; on a busy one it is what their rate
     would be.
     """
+    pid = (way.server or namespace).pid
     with saturated(namespace, load, cpus=1, way=way) as pids:
         time.sleep(_SETTLE_S)
-        before, before_ns = received(namespace.pid, load), sum(map(cpu_ns, pids))
+        before, before_ns = received(pid, load), sum(map(cpu_ns, pids))
         time.sleep(seconds)
-        after, after_ns = received(namespace.pid, load), sum(map(cpu_ns, pids))
+        after, after_ns = received(pid, load), sum(map(cpu_ns, pids))
     return (after - before) / (after_ns - before_ns) * 1e9
 
 
@@ -145,8 +150,8 @@ def cpu_ns(pid: int) -> int:
 
 def ask(namespace: Namespace, seconds: float, *, cpus: int, way: Way = _ANY) -> Summary:
     """Send 64-byte requests on one connection, each after the reply to the last, between processes on 1 or 2 CPUs."""
-    with _server(namespace, "tcp-echo", cpu=cpus - 1, port=way.port) as echo:
-        return _client(namespace, "tcp-rr", echo, seconds, *way.sender)
+    with _server(namespace, "tcp-echo", cpu=cpus - 1, way=way) as echo:
+        return _client(namespace, "tcp-rr", echo, seconds, way)
 
 
 @contextmanager
@@ -159,13 +164,14 @@ def beside(namespace: Namespace, way: Way) -> Iterator[None]:
         yield
 
 
-def _server(namespace: Namespace, *arguments: str | float, cpu: int = 1, port: int = 0) -> Workload:
-    server = Workload(namespace, *arguments, "--port", port, "--limit", _LIMIT_S)
+def _server(namespace: Namespace, *arguments: str | float, way: Way, cpu: int = 1) -> Workload:
+    where = ("--bind", way.host, "--port", way.port)
+    server = Workload(way.server or namespace, *arguments, *where, "--limit", _LIMIT_S)
     pin(server.pid, cpu)
     return server
 
 
-def _client(namespace: Namespace, name: str, server: Workload, seconds: float, *arguments: str | float) -> Summary:
-    with Workload(namespace, name, "127.0.0.1", server.port, "--duration", seconds, *arguments) as client:
+def _client(namespace: Namespace, name: str, server: Workload, seconds: float, way: Way) -> Summary:
+    with Workload(namespace, name, way.host, server.port, "--duration", seconds, *way.sender) as client:
         pin(client.pid, 0)
         return client.result()

@@ -12,6 +12,8 @@ import pytest
 import build_bpf
 from bench.floor import Floor, source
 from hopscope.libbpf import BpfObject, enable_stats
+from hopscope.probes.catalogue import RX
+from hopscope.probes.resolve import Plan, Resolver
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,7 +40,7 @@ def test_programs_that_judge_packets_let_them_pass() -> None:
 @pytest.mark.root
 def test_empty_programs_run_for_each_packet_and_drop_none(tmp_path: Path) -> None:
     with (
-        Floor(tmp_path).attached() as programs,
+        Floor(tmp_path, "rx", Plan(Resolver(), RX).programs()).attached() as programs,
         enable_stats(),
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sink,
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender,

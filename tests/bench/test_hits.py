@@ -12,7 +12,7 @@ from bench.hits import Cost, over_floor, overall, programs_table, summary
 FLOOR = {"often": Cost(10, 60), "seldom": Cost(10, 50), "floor only": Cost(10, 40)}
 PLAIN = {"often": Cost(3000, 100), "seldom": Cost(1000, 250), "rx only": Cost(9, 9)}
 GROUPED = {"often": Cost(5000, 110), "seldom": Cost(9000, 240)}
-ROUND = {"floor": FLOOR, "none": PLAIN, "interface": GROUPED}
+ROUND = {"floor": FLOOR, "plain": PLAIN, "grouped": GROUPED}
 
 
 def test_mean_over_the_floor_is_weighted_by_runs() -> None:
@@ -37,7 +37,7 @@ def test_table_has_what_ran_everywhere_and_the_most_expensive_first() -> None:
 
 
 def test_program_that_ran_in_no_round_with_all_three_is_left_out() -> None:
-    silent = {"floor": {}, "none": PLAIN, "interface": GROUPED}
+    silent = {"floor": {}, "plain": PLAIN, "grouped": GROUPED}
     assert len(programs_table([silent]).splitlines()) == 1
     assert len(programs_table([silent, ROUND]).splitlines()) == 3
 
@@ -53,5 +53,5 @@ def test_summary_says_that_nothing_was_measured() -> None:
 def test_table_fits_the_terminal() -> None:
     name = "rx_netif_receive_list"
     window = {name: Cost(9_999_999, 9999)}
-    rounds = [{"floor": {name: Cost(1, ns)}, "none": window, "interface": window} for ns in (100, 200, 300)]
+    rounds = [{"floor": {name: Cost(1, ns)}, "plain": window, "grouped": window} for ns in (100, 200, 300)]
     assert max(map(len, programs_table(rounds).splitlines())) < 80

@@ -36,8 +36,8 @@ def test_spread_shows_digits_that_say_something(values: list[float], form: str, 
     assert Spread.of(values).shown(form) == text
 
 
-def test_turns_go_forth_and_back() -> None:
-    assert list(turns(("a", "b", "c"), 3)) == [("a", "b", "c"), ("c", "b", "a"), ("a", "b", "c")]
+def test_turns_go_forth_and_back_and_each_pair_begins_with_another() -> None:
+    assert ["".join(order) for order in turns("abc", 8)] == ["abc", "cba", "bca", "acb", "cab", "bac", "abc", "cba"]
 
 
 def test_change_is_against_what_was_before() -> None:

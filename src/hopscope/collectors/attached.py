@@ -44,6 +44,10 @@ class Attached(ABC):
         """Return the way that each probe point got, and the better ones with the reason against them."""
         return self._plan.rows()
 
+    def programs(self) -> dict[str, str]:
+        """Return the name and the kind of each program of the plan."""
+        return self._plan.programs()
+
     def measure_cost(self, window_s: float) -> None:
         """Wait, and let the kernel measure the programs meanwhile; call it once an interval."""
         self._cost.sample(window_s)
@@ -60,5 +64,5 @@ class Attached(ABC):
             row = next((row for row in self._plan.rows() if row.point == name and row.way == way), None)
             if row and row.status != "attached":
                 raise KernelError(f"{name} cannot be attached by {way}: {row.reason}", row.next_step)
-        used = self._plan.programs()
+        used = self.programs()
         self._cost = CostMeter(program for program in bpf.programs.values() if program.name in used)
