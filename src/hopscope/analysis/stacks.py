@@ -80,11 +80,14 @@ def fold(
     places = np.array(addresses, np.uint64)
     # A frame that called another holds the address behind the call, which may be the first of the next function.
     places[:, 1:] -= places[:, 1:] != 0
-    unique = np.unique(places[places != 0])
-    known = dict(zip(unique.tolist(), names(unique), strict=True))
+    unique, rows = np.unique(places, return_inverse=True)
+    known = np.full(len(unique), "", object)
+    known[unique != 0] = names(unique[unique != 0])
+    named = known[rows.reshape(places.shape)][:, ::-1].tolist()
+    skipped = (places.shape[1] - np.count_nonzero(places, axis=1)).tolist()
     return merge(
-        Stack(part, trimmed(part, _named(row, known)), count, group)
-        for row, part, group, count in zip(places, parts, groups, samples, strict=True)
+        Stack(part, trimmed(part, tuple(row[skip:])), count, group)
+        for row, skip, part, group, count in zip(named, skipped, parts, groups, samples, strict=True)
     )
 
 
@@ -100,10 +103,6 @@ def merge(stacks: Iterable[Stack]) -> list[Stack]:
 def part_order(part: str) -> tuple[int, str]:
     """Return what parts are sorted by: as they are shown; those that are unknown come last."""
     return _ORDER.get(part, len(_ORDER)), part
-
-
-def _named(places: NDArray[np.uint64], known: Mapping[int, str]) -> tuple[str, ...]:
-    return tuple(known[place] for place in places[places != 0][::-1].tolist())
 
 
 def trimmed(part: str, frames: tuple[str, ...]) -> tuple[str, ...]:
