@@ -24,6 +24,7 @@ def found(stack: str, *own: str) -> tuple[str, str]:
         ("unheard_of 0xffffffffc0000000", "other", ""),
         (f"{POLL} veth_poll veth_xdp_rcv unheard_of", "driver_poll", "veth_poll"),
         (f"{POLL}", "driver_poll", ""),
+        (f"{POLL} __list_del_entry_valid_or_report", "driver_poll", ""),
         (f"{POLL} veth_poll napi_gro_receive dev_gro_receive inet_gro_receive", "gro", ""),
         (f"{CORE} ip_rcv memcpy", "ip_input", ""),
         (f"{CORE} ip_local_deliver_finish ip_protocol_deliver_rcu tcp_v4_rcv", "tcp", ""),

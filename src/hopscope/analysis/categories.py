@@ -67,14 +67,14 @@ ROWS: Final = (
         napi_reuse_skb napi_get_frags napi_skb_finish __udp_gso_segment_list"""),
     # XDP and tc
     Row("xdp", "generic", "XDP after the packet became an skb", """
-        do_xdp_generic netif_receive_generic_xdp bpf_prog_run_generic_xdp generic_xdp_tx skb_pp_cow_data
-        skb_cow_data_for_xdp"""),
+        do_xdp_generic netif_receive_generic_xdp bpf_prog_run_generic_xdp generic_xdp_tx"""),
     Row("xdp", "redirect", "hands packets on without the stack", """
         xdp_do_* bq_enqueue bq_xmit_all bq_flush_to_queue __dev_flush __cpu_map_flush __xsk_map_flush
         dev_map_enqueue* dev_map_redirect* dev_map_generic_redirect dev_map_bpf_prog_run* cpu_map_enqueue
         cpu_map_generic_redirect cpu_map_kthread_run cpu_map_bpf_prog_run* xdp_master_redirect"""),
     Row("xdp", "", "the driver's packets for programs, and back", """
-        xdp_build_skb_* __xdp_build_skb_* xdp_convert_* bpf_dispatcher_xdp* xdp_test_run_batch"""),
+        skb_pp_cow_data skb_cow_data_for_xdp xdp_build_skb_* __xdp_build_skb_* xdp_convert_* bpf_dispatcher_xdp*
+        xdp_test_run_batch"""),
     Row("tc", "", "classifiers and their actions, on the way in and out", """
         tcf_classify* tcf_action_exec tcf_mirred_act tcf_skbmod_act tcf_gact_act tcf_pedit_act tcf_police_act
         tcf_vlan_act tcf_ct_act tcf_csum_act tcf_skbedit_act tcf_bpf_act tcf_sample_act tunnel_key_act
@@ -127,8 +127,8 @@ ROWS: Final = (
     Row("virtual_device", "ifb", "ifb, dummy, netkit", "ifb_* dummy_xmit nlmon_xmit netkit_*"),
     # netfilter
     Row("conntrack", "", "connection tracking", """
-        nf_conntrack_* __nf_conntrack_* nf_ct_* __nf_ct_* ipv4_conntrack_* ipv6_conntrack_* ipv4_confirm
-        ipv6_confirm nf_confirm hash_conntrack_raw resolve_normal_ct init_conntrack nf_conncount_*
+        ctnetlink_* nf_conntrack_* __nf_conntrack_* nf_ct_* __nf_ct_* ipv4_conntrack_* ipv6_conntrack_*
+        ipv4_confirm ipv6_confirm nf_confirm hash_conntrack_raw resolve_normal_ct init_conntrack nf_conncount_*
         __nf_conncount_* early_drop tcp_in_window tcp_options tcp_new destroy_conntrack nf_expect_* gc_worker"""),
     Row("conntrack", "defragment", "joins fragments before they are tracked", """
         ipv4_conntrack_defrag ipv6_defrag nf_ct_frag6_* nf_defrag_*"""),
@@ -150,7 +150,8 @@ ROWS: Final = (
         icmp6_match multiport_mt comment_mt limit_mt hashlimit_* addrtype_mt* set_match_* set_target_* owner_mt*
         recent_mt* string_mt statistic_mt mac_mt length_mt physdev_mt tcpmss_* reject_tg* trace_tg log_tg*
         notrack_tg* connlimit_mt* socket_mt* tproxy_tg* cgroup_mt* bpf_mt* iprange_* quota_mt time_mt u32_mt
-        dscp_* ecn_mt* policy_mt pkttype_mt realm_mt rpfilter_* nflog_tg nfqueue_tg* classify_tg checksum_tg"""),
+        dscp_* ecn_mt* policy_mt pkttype_mt realm_mt rpfilter_* nflog_tg nfqueue_tg* classify_tg checksum_tg
+        dccp_mt esp_mt l2tp_mt4 l2tp_mt6 helper_mt connbytes_mt"""),
     Row("netfilter", "ebtables {hook}", "ebtables", "ebt_* ebtable_*"),
     Row("netfilter", "flowtable", "the fast path of known flows", "nf_flow_* flow_offload_* nft_flow_offload_eval"),
     Row("netfilter", "ipvs", "IP virtual server", "ip_vs_* __ip_vs_*"),
@@ -216,7 +217,6 @@ ROWS: Final = (
     Row("other_transport", "packet", "packet sockets, as tcpdump uses", """
         packet_* __packet_* tpacket_* prb_* dev_queue_xmit_nit fanout_* virtio_net_hdr_*"""),
     Row("other_transport", "af_xdp", "AF_XDP sockets", "xsk_* __xsk_* xp_*"),
-    Row("other_transport", "unix", "Unix sockets", "unix_* __unix_* wait_for_unix_gc"),
     Row("other_transport", "netlink", "netlink", "netlink_* __netlink_* rtnetlink_* nfnetlink_* genl_*"),
     Row("other_transport", "vsock", "sockets to virtual machines", """
         vsock_* __vsock_* virtio_transport_* vmci_transport_*"""),
@@ -388,8 +388,7 @@ HOOKS: Final = (
         xfrm6_transport_finish br_nf_pre_routing br_nf_pre_routing_ipv6"""),
     Row("netfilter", "input", "IP, for this host", "ip_local_deliver ip6_input ip6_mc_input"),
     Row("netfilter", "forward", "IP, for another host", """
-        ip_forward ip6_forward ipmr_queue_xmit ip6mr_forward2 ipmr_queue_fwd_xmit br_nf_forward
-        br_nf_forward_ip"""),
+        ip_forward ip6_forward ipmr_queue_xmit ip6mr_forward2 ipmr_queue_fwd_xmit br_nf_forward br_nf_forward_ip"""),
     Row("netfilter", "output", "IP, from this host", """
         ip_local_out __ip_local_out ip6_local_out __ip6_local_out ip6_xmit raw_sendmsg rawv6_sendmsg"""),
     Row("netfilter", "postrouting", "IP, before the device", """

@@ -112,7 +112,9 @@ def _program(frames: Sequence[str], place: int, own: tuple[str, ...]) -> Categor
 
 def _detail(row: Row, frames: Sequence[str], place: int) -> str:
     if "{callee}" in row.detail:
-        return row.detail.format(callee=frames[place + 1] if place + 1 < len(frames) else "")
+        callee = frames[place + 1] if place + 1 < len(frames) else ""
+        # Drivers' functions do not begin so, those of the compiler and of the kernel's lists do.
+        return row.detail.format(callee="" if callee.startswith("_") else callee)
     if "{hook}" in row.detail:
         hooks = (hook.detail for function in reversed(frames[:place]) if (hook := _HOOKS.of(function)))
         return row.detail.format(hook=next(hooks, "")).rstrip()
