@@ -71,6 +71,13 @@ def test_covers_says_what_has_a_name() -> None:
     assert len(Symbols(b"")) == 0
 
 
+def test_a_known_length_ends_a_function() -> None:
+    symbols = Symbols(TEXT, {0xFFFFFFFF81000100: 0x10, 0xFFFFFFFF81000101: 1, 0xFFFFFFFFF0000000: 5})
+    addresses = np.array([0xFFFFFFFF8100010F, 0xFFFFFFFF81000110, 0xFFFFFFFF810002FF], np.uint64)
+    assert symbols.names(addresses) == ["global_name", "0xffffffff81000110", "first_local"]
+    assert len(Symbols(b"", {5: 5})) == 0
+
+
 def test_hidden_addresses_are_an_error_with_the_next_step() -> None:
     with pytest.raises(PrivilegeError, match=r"hides the addresses.*kptr_restrict"):
         Symbols(b"0000000000000000 T _stext\n0000000000000000 T _text\n")

@@ -39,7 +39,9 @@ class Kernel:
         self.reads = 0
         self.kallsyms.write_bytes(CORE + FIRST)
         self.modules.write_bytes(MODULE_LINE)
+        self.lengths: dict[int, int] = {}
         monkeypatch.setattr(kallsyms, "program_ids", lambda: self.programs)
+        monkeypatch.setattr(kallsyms, "function_lengths", lambda ids: self.lengths if ids else {})
         read = KernelSymbols._read
 
         def counting(symbols: KernelSymbols, start: int) -> bytes:
@@ -98,6 +100,23 @@ def test_what_has_no_name_is_looked_for_once(symbols: KernelSymbols, kernel: Ker
     # A trampoline has no number that would tell of it.
     kernel.kallsyms.write_bytes(CORE + FIRST + b"ffffffffc0a00000 t bpf_trampoline_1\t[bpf]\n")
     assert symbols.names(array(0xFFFFFFFFC0A00001)) == ["bpf_trampoline_1"]
+
+
+def test_a_program_ends_where_it_is_long(kernel: Kernel) -> None:
+    start = 0xFFFFFFFFC0800000
+    kernel.kallsyms.write_bytes(
+        CORE + FIRST + b"ffffffffc0800000 t bpf_prog_0123456789abcdef_one\t[bpf]\n"
+        b"ffffffffc0900000 t bpf_dispatcher_xdp\t[bpf]\nffffffffc0a00000 t ftrace_trampoline\t[__builtin__ftrace]\n"
+    )
+    kernel.lengths = {start: 0x2000}
+    with KernelSymbols(kernel.kallsyms, kernel.modules) as opened:
+        inside = [start + 0x1FFF, 0xFFFFFFFFC0900FFF, 0xFFFFFFFFC0A00FFF]
+        names = ["bpf_prog_0123456789abcdef_one", "bpf_dispatcher_xdp", "ftrace_trampoline"]
+        assert opened.names(array(*inside)) == names
+        assert opened.names(array(*(address + 1 for address in inside))) == [f"{each + 1:#x}" for each in inside]
+    kernel.programs = None
+    with KernelSymbols(kernel.kallsyms, kernel.modules) as opened:
+        assert opened.names(array(start + 0x2000)) == names[:1]
 
 
 def test_where_programs_are_not_told_it_reads_every_time(symbols: KernelSymbols, kernel: Kernel) -> None:

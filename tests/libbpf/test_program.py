@@ -201,3 +201,16 @@ def test_numbers_of_programs_are_not_told_without_rights() -> None:
     code = "import os\nfrom hopscope.libbpf import program_ids\nos.setuid(65534)\nprint(program_ids())\n"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "None\n"
+
+
+@pytest.mark.root
+def test_lengths_of_functions_are_those_between_symbols(loaded: BpfObject) -> None:
+    number = loaded.programs["on_getppid"].info().id
+    lengths = program.function_lengths([number, 2**31 - 2])
+    lines = [line.split() for line in Path("/proc/kallsyms").read_text("ascii").splitlines()]
+    symbols = {int(line[0], 16): line[2] for line in lines if "[bpf]" in line}
+    assert lengths
+    assert all(symbols[address].startswith("bpf_prog_") for address in lengths)
+    assert any(symbols[address].endswith("_on_getppid") for address in lengths)
+    for address, length in lengths.items():
+        assert 0 < length <= min((other - address for other in symbols if other > address), default=2**31)

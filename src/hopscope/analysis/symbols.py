@@ -14,7 +14,7 @@ import numpy as np
 from hopscope.errors import FormatError, PrivilegeError
 
 if TYPE_CHECKING:
-    from typing import Self
+    from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
@@ -35,6 +35,8 @@ class Symbols:
     ----------
     text
         Of ``/proc/kallsyms`` or a part of it, whole lines.
+    lengths
+        Address → length in bytes of functions of which it is known. Any other goes up to the next symbol.
 
     Raises
     ------
@@ -44,7 +46,7 @@ class Symbols:
         The text is not that of kallsyms.
     """
 
-    def __init__(self, text: bytes) -> None:
+    def __init__(self, text: bytes, lengths: Mapping[int, int] | None = None) -> None:
         self._text = text
         starts = _line_starts(text)
         width = text.find(b" ") if len(starts) else 0
@@ -72,14 +74,10 @@ class Symbols:
         self._is_text = is_text[order]
         self._starts = starts[order]
         self._known: dict[int, str] = {}
+        self._lengths = self._known_lengths(lengths or {})
 
     def __len__(self) -> int:
         return len(self._addresses)
-
-    @classmethod
-    def none(cls) -> Self:
-        """Return a table without symbols."""
-        return cls(b"")
 
     def covers(self, addresses: NDArray[np.uint64]) -> NDArray[np.bool_]:
         """Tell for each address whether it is in a function of this table."""
@@ -103,8 +101,17 @@ class Symbols:
             return np.full(len(addresses), -1, np.int64)
         places = np.searchsorted(self._addresses, addresses, side="right").astype(np.int64) - 1
         behind = addresses - self._addresses[places]
-        inside = (places >= 0) & (behind < _LONGEST_FUNCTION_BYTES) & self._is_text[places]
+        inside = (places >= 0) & (behind < self._lengths[places]) & self._is_text[places]
         return np.where(inside, places, -1)
+
+    def _known_lengths(self, lengths: Mapping[int, int]) -> NDArray[np.uint64]:
+        known = np.full(len(self), _LONGEST_FUNCTION_BYTES, np.uint64)
+        if lengths and len(self):
+            wanted = np.array(list(lengths), np.uint64)
+            places = np.searchsorted(self._addresses, wanted).clip(max=len(self) - 1)
+            there = self._addresses[places] == wanted
+            known[places[there]] = np.array(list(lengths.values()), np.uint64)[there]
+        return known
 
     def _name(self, place: int) -> str:
         """Return the name in a row; most are asked for again and again."""

@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
+import mmap
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from hopscope.analysis.symbols import Symbols
-from hopscope.libbpf import program_ids
+from hopscope.libbpf import function_lengths, program_ids
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 KALLSYMS: Final = Path("/proc/kallsyms")
 MODULES: Final = Path("/proc/modules")
 _CHUNK_BYTES: Final = 1 << 20
+# What the kernel generates: programs, whose lengths it tells, and trampolines and the like, each in a page of its own.
+_GENERATED: Final = re.compile(rb"^([0-9a-f]+) \S \S+\t\[(?:bpf|__builtin__\w+)\]$", re.MULTILINE)
 
 
 class KernelSymbols:
@@ -50,7 +54,7 @@ class KernelSymbols:
             text = self._read(0)
             self._others_start = _others_start(text)
             self._core = Symbols(text[: self._others_start])
-            self._others = Symbols(text[self._others_start :])
+            self._others = self._come_and_go(text[self._others_start :])
             self._nameless: set[int] = set()
         except BaseException:
             os.close(self._file)
@@ -76,8 +80,8 @@ class KernelSymbols:
         """Return the name of the function at each address, ``0x…`` where none is known.
 
         Addresses outside of the kernel's own text are looked up in a list that is read anew if a module or a BPF
-        program came or went since. What ran there and is gone has no name, or that of its neighbour in memory: the
-        kernel's list has no sizes.
+        program came or went since. A program that is gone by then has no name; where the kernel does not tell the
+        lengths of programs (it does to CAP_SYS_ADMIN), it may get the name of the one before it in memory.
         """
         in_core = self._core.covers(addresses)
         if in_core.all():
@@ -95,9 +99,16 @@ class KernelSymbols:
         elif self._nameless.issuperset(self._without_name(addresses)):
             return
         # Also where all is as before: a trampoline comes and goes with a link, and has no number that can be asked for.
-        self._others = Symbols(self._read(self._others_start))
         self._state = state
+        self._others = self._come_and_go(self._read(self._others_start))
         self._nameless.update(self._without_name(addresses))
+
+    def _come_and_go(self, text: bytes) -> Symbols:
+        """Return modules and BPF, with the lengths of programs: between two there may be one that is gone."""
+        if self._state is None:
+            return Symbols(text)
+        generated = dict.fromkeys((int(address, 16) for address in _GENERATED.findall(text)), mmap.PAGESIZE)
+        return Symbols(text, generated | function_lengths(self._state[1]))
 
     def _without_name(self, addresses: NDArray[np.uint64]) -> set[int]:
         return set(addresses[~self._others.covers(addresses)].tolist())

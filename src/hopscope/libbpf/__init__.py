@@ -9,7 +9,7 @@ from hopscope.libbpf.capabilities import missing_capabilities
 from hopscope.libbpf.links import Link
 from hopscope.libbpf.maps import Map, possible_cpus
 from hopscope.libbpf.object import BpfObject
-from hopscope.libbpf.program import Program, ProgramInfo, program_ids
+from hopscope.libbpf.program import Program, ProgramInfo, function_lengths, program_ids
 from hopscope.libbpf.ring import RingReader, online_cpus
 from hopscope.libbpf.stats import enable_stats
 
@@ -22,6 +22,7 @@ __all__ = [
     "ProgramInfo",
     "RingReader",
     "enable_stats",
+    "function_lengths",
     "missing_capabilities",
     "online_cpus",
     "possible_cpus",

@@ -27,7 +27,7 @@ from hopscope.libbpf.links import Link
 from hopscope.libbpf.perf_event import open_clock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from hopscope.libbpf._handle import ObjectHandle
 
@@ -236,6 +236,40 @@ def program_ids() -> tuple[int, ...] | None:
     while not (failed := lib().bpf_prog_get_next_id(number, ctypes.byref(number))):
         ids.append(number.value)
     return tuple(ids) if failed == -errno.ENOENT else None
+
+
+def function_lengths(ids: Iterable[int]) -> dict[int, int]:
+    """Return the address and the length in bytes of every function of these programs; of those that are gone, nothing.
+
+    It takes CAP_SYS_ADMIN.
+    """
+    lengths: dict[int, int] = {}
+    for number in ids:
+        fd = int(lib().bpf_prog_get_fd_by_id(number))
+        if fd >= 0:
+            try:
+                lengths |= _function_lengths(fd)
+            finally:
+                os.close(fd)
+    return lengths
+
+
+def _function_lengths(fd: int) -> dict[int, int]:
+    counts, size = BpfProgInfo(), ctypes.c_uint32(ctypes.sizeof(BpfProgInfo))
+    if lib().bpf_obj_get_info_by_fd(fd, ctypes.byref(counts), ctypes.byref(size)):
+        return {}
+    addresses = (ctypes.c_uint64 * counts.nr_jited_ksyms)()
+    lengths = (ctypes.c_uint32 * counts.nr_jited_func_lens)()
+    wanted = BpfProgInfo(
+        nr_jited_ksyms=len(addresses),
+        jited_ksyms=ctypes.addressof(addresses),
+        nr_jited_func_lens=len(lengths),
+        jited_func_lens=ctypes.addressof(lengths),
+    )
+    size.value = ctypes.sizeof(BpfProgInfo)
+    if lib().bpf_obj_get_info_by_fd(fd, ctypes.byref(wanted), ctypes.byref(size)):
+        return {}
+    return dict(zip(addresses, lengths, strict=False))
 
 
 def _nr_bpf() -> int:
