@@ -108,7 +108,7 @@ struct cgroup {
 };
 
 struct sock_cgroup_data {
-	struct cgroup *cgroup;
+	void *cgroup;
 };
 
 /* Before 5.16 (8520e224f547, "bpf, cgroups: Fix cgroup v2 fallback on v1/v2 mixed mode") the pointer shared a word. */
