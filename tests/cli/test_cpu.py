@@ -22,6 +22,8 @@ from cli.command import (
     start,
     wait_gone,
 )
+from hopscope.collectors.cpu_pmu import HARDWARE, PmuCounters
+from hopscope.errors import KernelError
 from hopscope.lab import Workload
 from hopscope.lab.veth import SERVER_IPV4
 
@@ -111,6 +113,27 @@ def test_a_file_that_cannot_be_written_is_told_before_the_run(tmp_path: Path) ->
 )
 def test_wrong_words_get_one_sentence(words: list[str], said: str) -> None:
     assert said in complaint(hopscope("cpu", "-d", 1, *words), 2)
+
+
+def has_counters() -> bool:
+    try:
+        with PmuCounters(HARDWARE):
+            return True
+    except KernelError:
+        return False
+
+
+def test_counters_are_shown_or_one_sentence_says_why_not() -> None:
+    done = hopscope("cpu", "--counters", "--json", "-d", 0.3)
+    if not has_counters():
+        assert complaint(done, 1).startswith(
+            "This machine has no hardware counters for cycles, instructions, cache_misses"
+        )
+        return
+    assert done.returncode == 0, done.stderr
+    for each in objects(done.stdout):
+        assert_fits(each, "cpu-1")
+        assert all(part["counters"] for part in each["total"]["parts"])
 
 
 def test_nothing_is_left_when_it_is_killed() -> None:

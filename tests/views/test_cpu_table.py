@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cli.command import assert_fits
-from hopscope.analysis.cpu import CpuRow, CpuSnapshot, Part, added
+from hopscope.analysis.cpu import Counted, CpuRow, CpuSnapshot, Part, added
 from hopscope.analysis.parts import PARTS
 from hopscope.analysis.snapshot import Overhead, PlanRow, ProgramCost
 from hopscope.analysis.stacks import Stack
@@ -66,8 +66,18 @@ def by_process() -> CpuSnapshot:
     return snapshot([row("process", name, send=Part(10**7 * (31 - n), 100, 0, 10**6)) for n, name in enumerate(names)])
 
 
+@pytest.fixture
+def with_counters() -> CpuSnapshot:
+    nothing = dict.fromkeys(PARTS, Part(0, 0, 0, 0, Counted(0, 0, None)))
+    net_rx = Part(150_000_000, 40_000, 61_234, 0, Counted(450_000_000, 540_000_000, None))
+    send = Part(1_900_000_000, 17_302, 0, 2_267_177_803, Counted(5_320_000_000, 4_256_000_000, None))
+    return snapshot(
+        [CpuRow({"cpu": "0"}, nothing | {"net_rx": net_rx}), CpuRow({"cpu": "1"}, nothing | {"send": send})]
+    )
+
+
 @pytest.mark.parametrize("width", [40, 80, 140])
-@pytest.mark.parametrize("name", ["by_cpu", "by_process"])
+@pytest.mark.parametrize("name", ["by_cpu", "by_process", "with_counters"])
 def test_tables_look_as_agreed(
     name: str, width: int, golden: Callable[[str, str], None], request: pytest.FixtureRequest
 ) -> None:
@@ -75,7 +85,7 @@ def test_tables_look_as_agreed(
     golden(f"cpu_{name}_{width}", text)
 
 
-@pytest.mark.parametrize("name", ["by_cpu", "by_process"])
+@pytest.mark.parametrize("name", ["by_cpu", "by_process", "with_counters"])
 def test_no_line_is_wider_than_the_terminal(name: str, request: pytest.FixtureRequest) -> None:
     for width in range(40, 161, 7):
         for text in render_cpu(request.getfixturevalue(name), Terminal(width), top=5, breakdown=True).splitlines():
@@ -104,7 +114,7 @@ def test_groups_beyond_the_top_are_counted(by_process: CpuSnapshot) -> None:
     assert "and 25 more with less (--top)" in render_cpu(by_process, Terminal(80), top=5, breakdown=False)
 
 
-@pytest.mark.parametrize("name", ["by_cpu", "by_process"])
+@pytest.mark.parametrize("name", ["by_cpu", "by_process", "with_counters"])
 def test_json_is_one_line_that_follows_the_schema_and_adds_up(name: str, request: pytest.FixtureRequest) -> None:
     text = line(cpu_to_json(request.getfixturevalue(name)))
     assert "\n" not in text
@@ -117,6 +127,12 @@ def test_json_is_one_line_that_follows_the_schema_and_adds_up(name: str, request
     for part in document["total"]["parts"]:
         shares = [share for share in document["breakdown"] if share["part"] == part["part"]]
         assert sum(share["ns"] for share in shares) == part["ns"] * bool(document["sampling_hz"])
+
+
+def test_counters_are_in_json_where_they_were_asked_for(by_cpu: CpuSnapshot, with_counters: CpuSnapshot) -> None:
+    parts = {part["part"]: part["counters"] for part in cpu_to_json(with_counters)["total"]["parts"]}
+    assert parts["net_rx"] == {"cycles": 450_000_000, "instructions": 540_000_000, "cache_misses": None}
+    assert {part["counters"] for part in cpu_to_json(by_cpu)["total"]["parts"]} == {None}
 
 
 def test_the_netfilter_rules_have_their_share(by_cpu: CpuSnapshot) -> None:

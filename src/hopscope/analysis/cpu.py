@@ -17,6 +17,26 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class Counted:
+    """What the processors' hardware counters counted; None where there is no such counter."""
+
+    cycles: int | None
+    instructions: int | None
+    cache_misses: int | None
+
+    def __add__(self, other: Counted) -> Counted:
+        return Counted(
+            _sum(self.cycles, other.cycles),
+            _sum(self.instructions, other.instructions),
+            _sum(self.cache_misses, other.cache_misses),
+        )
+
+
+def _sum(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else one + other
+
+
+@dataclass(frozen=True, slots=True)
 class Part:
     """What one part took.
 
@@ -30,12 +50,15 @@ class Part:
         That were polled from devices, as the driver hands them over.
     len_bytes
         That calls took or gave.
+    counted
+        By hardware counters in that time; None where they were not asked for.
     """
 
     ns: int
     runs: int
     packets: int
     len_bytes: int
+    counted: Counted | None = None
 
     def __add__(self, other: Part) -> Part:
         return Part(
@@ -43,6 +66,7 @@ class Part:
             self.runs + other.runs,
             self.packets + other.packets,
             self.len_bytes + other.len_bytes,
+            self.counted + other.counted if self.counted and other.counted else self.counted or other.counted,
         )
 
     @property

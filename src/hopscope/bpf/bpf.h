@@ -41,6 +41,7 @@ typedef u16 __attribute__((aligned(2))) be16;
 enum bpf_map_kind {
 	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_ARRAY = 2,
+	BPF_MAP_TYPE_PERF_EVENT_ARRAY = 4,
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
 	BPF_MAP_TYPE_LRU_HASH = 9,
 	BPF_MAP_TYPE_ARRAY_OF_MAPS = 12,
@@ -65,6 +66,7 @@ static u64 (*const bpf_ktime_get_ns)(void) = (void *)5;
 static u32 (*const bpf_get_prandom_u32)(void) = (void *)7;
 static u32 (*const bpf_get_smp_processor_id)(void) = (void *)8;
 static u64 (*const bpf_get_current_pid_tgid)(void) = (void *)14;
+static u64 (*const bpf_perf_event_read)(void *map, u64 index) UNUSED = (void *)22;
 static u64 (*const bpf_get_socket_cookie)(void *ctx) UNUSED = (void *)46;
 static long (*const bpf_setsockopt)(void *ctx, int level, int name, void *value, int size) UNUSED = (void *)49;
 static long (*const bpf_getsockopt)(void *ctx, int level, int name, void *value, int size) UNUSED = (void *)57;

@@ -370,7 +370,7 @@ INLINE int uring_turns(void)
 	if (cpu->task.part != HOP_CPU_UNDECIDED || cpu->softirq || cpu->irq)
 		return 0;
 	charge(cpu);
-	cpu->task.undecided_ns = 0;
+	forget_undecided(cpu);
 	return 0;
 }
 

@@ -118,7 +118,7 @@ INLINE void call_begins(struct cpu_now *cpu, u32 part, bool counts_messages)
 	u32 group = task_group();
 
 	charge(cpu);
-	cpu->task.undecided_ns = 0;
+	forget_undecided(cpu);
 	cpu->task.group = group;
 	cpu->task.counts_messages = counts_messages;
 	cpu->task.part = part;
@@ -140,7 +140,7 @@ INLINE void call_ends(struct cpu_now *cpu, s64 result)
 				row->bytes[bounded(part)] += result;
 		}
 	}
-	cpu->task.undecided_ns = 0;
+	forget_undecided(cpu);
 	cpu->task.part = HOP_CPU_NOTHING;
 	resume(cpu);
 }
@@ -149,7 +149,9 @@ INLINE void call_ends(struct cpu_now *cpu, s64 result)
 INLINE void decide(struct cpu_now *cpu, u32 part, u32 group)
 {
 	add_ns(part, group, cpu->task.undecided_ns);
-	cpu->task.undecided_ns = 0;
+	if (cfg_pmu)
+		add_counted_to(part, group, cpu->task.undecided_counted);
+	forget_undecided(cpu);
 }
 
 /* A function of the sockets begins; of calls that nest the outermost counts. */

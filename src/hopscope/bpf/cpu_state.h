@@ -9,6 +9,7 @@
 
 #define COUNTERS hop_cpu_counters
 
+#include "cpu_pmu.h"
 #include "groups.h"
 #include "ring.h"
 #include "task.h"
@@ -35,6 +36,7 @@ struct task_part {
 	bool counts_messages; /* the call returns messages, not bytes */
 	u8 pad[3];
 	u64 undecided_ns; /* of a call that may turn out to be networking */
+	u64 undecided_counted[HOP_PMU_COUNTERS];
 };
 
 /* Threads that left their CPU in mid-call, by thread id; one that has been here once keeps its place until it exits. */
@@ -101,6 +103,30 @@ INLINE void count_run(u32 part, u32 group)
 		row->runs[bounded(part)]++;
 }
 
+INLINE bool waits_for_poll(struct cpu_now *cpu)
+{
+	return cfg_group_by == HOP_GROUP_INTERFACE && cpu->softirq && !cpu->irq;
+}
+
+INLINE void charge_counted(struct cpu_now *cpu)
+{
+	struct pmu_now *now = this_pmu();
+	u64 counted[HOP_PMU_COUNTERS];
+
+	if (!now)
+		return;
+	for (u32 counter = 0; counter < HOP_PMU_COUNTERS; counter++)
+		counted[counter] = counted_since(counter, &now->last[counter]);
+	if (cpu->part == HOP_CPU_NOTHING)
+		return;
+	if (cpu->part == HOP_CPU_UNDECIDED)
+		add_counted(cpu->task.undecided_counted, counted);
+	else if (waits_for_poll(cpu))
+		add_counted(now->polled, counted);
+	else
+		add_counted_to(cpu->part, cpu->group, counted);
+}
+
 /* Close the interval that ends now. An interrupt may come in between, run hooks of its own, and close it first: then it has
  * moved `since_ns`.
  */
@@ -117,11 +143,13 @@ static __attribute__((noinline)) void charge(struct cpu_now *cpu)
 			break;
 		}
 	}
+	if (cfg_pmu)
+		charge_counted(cpu);
 	if (cpu->part == HOP_CPU_NOTHING)
 		return;
 	if (cpu->part == HOP_CPU_UNDECIDED)
 		cpu->task.undecided_ns += ns;
-	else if (cfg_group_by == HOP_GROUP_INTERFACE && cpu->softirq && !cpu->irq)
+	else if (waits_for_poll(cpu))
 		cpu->polled_ns += ns;
 	else
 		add_ns(cpu->part, cpu->group, ns);
@@ -145,10 +173,25 @@ INLINE void resume(struct cpu_now *cpu)
 /* The softirq's time since the last poll. */
 INLINE void settle_poll(struct cpu_now *cpu, u32 group)
 {
+	struct pmu_now *now;
+
 	if (cfg_group_by != HOP_GROUP_INTERFACE || !cpu->softirq)
 		return;
 	add_ns(cpu->softirq - 1, group, cpu->polled_ns);
 	cpu->polled_ns = 0;
+	now = cfg_pmu ? this_pmu() : NULL;
+	if (now) {
+		add_counted_to(cpu->softirq - 1, group, now->polled);
+		forget_counted(now->polled);
+	}
+}
+
+/* The time that is not decided on has been charged, or is nothing. */
+INLINE void forget_undecided(struct cpu_now *cpu)
+{
+	cpu->task.undecided_ns = 0;
+	if (cfg_pmu)
+		forget_counted(cpu->task.undecided_counted);
 }
 
 /* The group that the running process belongs to. */

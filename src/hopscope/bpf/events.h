@@ -286,6 +286,19 @@ struct hop_cpu_row {
 	u64 bytes[HOP_CPU_PARTS];   /* that calls took or gave */
 };
 
+/* Counters of the CPU's performance monitoring unit. */
+enum hop_pmu_counter {
+	HOP_PMU_CYCLES = 0,
+	HOP_PMU_INSTRUCTIONS = 1,
+	HOP_PMU_CACHE_MISSES = 2,
+	HOP_PMU_COUNTERS = 3,
+};
+
+/* One group on one CPU; for each part its counters. */
+struct hop_pmu_row {
+	u64 counted[HOP_CPU_PARTS * HOP_PMU_COUNTERS];
+};
+
 enum hop_cpu_limits {
 	HOP_FRAMES = 124,  /* of a stack: with them a record of the ring has 1 KiB */
 	HOP_TASKS = 65536, /* threads that are off their CPU in mid-call */

@@ -61,6 +61,15 @@ class HopLimits(IntEnum):
     HOP_FILTERS = 16
 
 
+class HopPmuCounter(IntEnum):
+    """``enum hop_pmu_counter``."""
+
+    HOP_PMU_CYCLES = 0
+    HOP_PMU_INSTRUCTIONS = 1
+    HOP_PMU_CACHE_MISSES = 2
+    HOP_PMU_COUNTERS = 3
+
+
 class HopProtocolGroup(IntEnum):
     """``enum hop_protocol_group``."""
 
@@ -425,6 +434,22 @@ HOP_NIC_CLOCK_DTYPE: Final = np.dtype(
             24,
         ],
         "itemsize": 32,
+    }
+)
+
+# struct hop_pmu_row
+HOP_PMU_ROW_DTYPE: Final = np.dtype(
+    {
+        "names": [
+            "counted",
+        ],
+        "formats": [
+            ("<u8", (33,)),
+        ],
+        "offsets": [
+            0,
+        ],
+        "itemsize": 264,
     }
 )
 

@@ -39,6 +39,9 @@ _FILE = click.File("w", encoding="utf-8", lazy=False)
 )
 @click.option("--breakdown", is_flag=True, help="What the kernel was busy with in each part, by samples of its stack.")
 @click.option(
+    "--counters", is_flag=True, help="Cycles, instructions and cache misses of each part, by the processor's counters."
+)
+@click.option(
     "-F",
     "--frequency",
     "hz",
@@ -59,6 +62,7 @@ def command(  # noqa: PLR0913 # one parameter an option
     max_groups: int,
     top: int,
     breakdown: bool,
+    counters: bool,
     hz: int | None,
     folded: TextIO | None,
     flame: TextIO | None,
@@ -89,13 +93,20 @@ def command(  # noqa: PLR0913 # one parameter an option
     from hopscope.cli.live import run  # noqa: PLC0415
     from hopscope.collectors.cpu import CpuCollector  # noqa: PLC0415
     from hopscope.collectors.cpu_options import CpuOptions  # noqa: PLC0415
+    from hopscope.collectors.cpu_pmu import HARDWARE  # noqa: PLC0415
     from hopscope.probes.rights import require_rights  # noqa: PLC0415
 
     require_rights()
     files = Files(folded, flame, speedscope)
     if breakdown or files:
         hz = hz or _DEFAULT_HZ
-    options = CpuOptions(group_by=group_by, max_groups=max_groups, hz=hz or 0, ways=selection.ways(ways))
+    options = CpuOptions(
+        group_by=group_by,
+        max_groups=max_groups,
+        hz=hz or 0,
+        counters=HARDWARE if counters else {},
+        ways=selection.ways(ways),
+    )
     collector = CpuCollector(options)
     output = CpuOutput(
         "json" if as_json else "table",

@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from hopscope.analysis.cpu import CpuRow, CpuSnapshot, Part, added
+from hopscope.analysis.cpu import Counted, CpuRow, CpuSnapshot, Part, added
 from hopscope.analysis.parts import PARTS
 from hopscope.bpf.layout import HOP_GROUP_DTYPE, HopCpuPart
 from hopscope.collectors.attached import Attached
 from hopscope.collectors.cpu_options import GROUP_BY, CpuOptions
+from hopscope.collectors.cpu_pmu import NAMES, PmuCounters, PmuReading
 from hopscope.collectors.cpu_stacks import StackSampler
 from hopscope.collectors.energy import read_energy_uj
 from hopscope.collectors.labels import NOT_KNOWN, Labels
@@ -64,7 +65,7 @@ class _Reading:
     Attributes
     ----------
     figures
-        int64, shape (4, cpus, rows, parts): ns, runs, packets, bytes.
+        int64, shape (4, cpus, rows, parts): ns, runs, packets, bytes; with hardware counters, theirs follow.
     counts
         The counters by their names in the kernel side, over all CPUs.
     at_s, clock_ns
@@ -79,6 +80,7 @@ class _Reading:
     clock_ns: int
     energy_uj: int | None
     cost: CostReading
+    pmu: PmuReading | None
 
 
 class CpuCollector(Attached):
@@ -91,6 +93,7 @@ class CpuCollector(Attached):
     """
 
     _sampler: StackSampler | None = None
+    _pmu: PmuCounters | None = None
     _last: _Reading
 
     def __init__(self, options: CpuOptions) -> None:
@@ -150,6 +153,8 @@ class CpuCollector(Attached):
         busy = self._plan.chosen(POINTS["cpu.busy_poll"])
         bpf.set_const("cfg_busy_functions", int(bool(busy and busy.kind != "tp_btf")))
         bpf.maps["rows"].set_max_entries(possible_cpus() * options.rows)
+        if self._pmu:
+            self._pmu.configure(bpf, options.rows)
         bpf.maps["counters"].set_max_entries(possible_cpus())
         bpf.maps["groups"].set_max_entries(options.rows)
         bpf.maps["group_rows"].set_max_entries(options.rows)
@@ -158,6 +163,8 @@ class CpuCollector(Attached):
         bpf.maps["network_irqs"].set_max_entries(max(len(self._irqs), 1))
 
     def _open(self, stack: contextlib.ExitStack) -> None:
+        if self._options.counters:
+            self._pmu = stack.enter_context(PmuCounters(self._options.counters))
         self._session = stack.enter_context(self._started())
         bpf = self._session.bpf
         self._note_plan(bpf, self._options.ways)
@@ -165,6 +172,8 @@ class CpuCollector(Attached):
             bpf.maps["network_irqs"].update(struct.pack("=I", number), _device(interface))
         self._rows = bpf.maps["rows"].array().reshape(possible_cpus(), self._options.rows)
         self._counters = bpf.maps["counters"].array()
+        if self._pmu:
+            self._pmu.start(bpf, self._options.rows)
         if self._options.hz:
             self._sampler = StackSampler(bpf, self._options.hz)
             stack.callback(self._sampler.close)
@@ -174,13 +183,16 @@ class CpuCollector(Attached):
 
     def _read(self) -> _Reading:
         names = [name for name in self._counters.dtype.names or () if self._counters[name].ndim == 1]
+        pmu = self._pmu.read() if self._pmu else None
+        figures = [self._rows[name].astype(np.int64) for name in _FIELDS]
         return _Reading(
-            figures=np.stack([self._rows[name].astype(np.int64) for name in _FIELDS]),
+            figures=np.stack([*figures, *(pmu.counted if pmu else ())]),
             counts={name: int(self._counters[name].sum()) for name in names},
             at_s=time.monotonic(),
             clock_ns=time.time_ns(),
             energy_uj=read_energy_uj(),
             cost=self._cost.read(),
+            pmu=pmu,
         )
 
     def _snapshot(self, kind: Kind, before: _Reading, after: _Reading) -> CpuSnapshot:
@@ -203,7 +215,7 @@ class CpuCollector(Attached):
             lost=counts["lost"],
             energy_j=_energy_j(before, after),
             plan=self._plan.rows(),
-            notes=self._notes(counts),
+            notes=self._notes(counts) + self._pmu_notes(before, after),
         )
 
     def _group_names(self) -> dict[int, str]:
@@ -217,7 +229,7 @@ class CpuCollector(Attached):
         figures = (after.figures - before.figures)[:, :, 0]
         online = set(online_cpus())
         return [
-            CpuRow({"cpu": str(cpu)}, _parts(figures[:, cpu]))
+            CpuRow({"cpu": str(cpu)}, _parts(figures[:, cpu], after.pmu))
             for cpu in range(figures.shape[1])
             if cpu in online or figures[:, cpu].any()
         ]
@@ -225,8 +237,11 @@ class CpuCollector(Attached):
     def _rows_by(self, names: dict[int, str], before: _Reading, after: _Reading) -> list[CpuRow]:
         figures = (after.figures - before.figures).sum(axis=1)
         by = self._options.group_by
-        rows = [CpuRow({by: name}, _parts(figures[:, row])) for row, name in names.items()]
+        rows = [CpuRow({by: name}, _parts(figures[:, row], after.pmu)) for row, name in names.items()]
         return [row for row in rows if any(part.seen for part in row.parts.values())]
+
+    def _pmu_notes(self, before: _Reading, after: _Reading) -> list[str]:
+        return self._pmu.notes(before.pmu, after.pmu) if self._pmu and before.pmu and after.pmu else []
 
     def _notes(self, counts: dict[str, int]) -> list[str]:
         notes = []
@@ -252,13 +267,20 @@ def _only(forced: dict[str, str], name: str) -> dict[str, str]:
     return {name: forced[name]} if name in forced else {}
 
 
-def _parts(figures: Array) -> dict[str, Part]:
-    """Return the parts; shape (4, parts) as in the kernel side."""
-    numbers = figures.tolist()
-    return {
-        name: Part(*(column[part] for column in numbers))
-        for part, name in enumerate(PARTS, start=HopCpuPart.HOP_CPU_IRQ)
-    }
+def _parts(figures: Array, pmu: PmuReading | None) -> dict[str, Part]:
+    """Return the parts; figures as in :class:`_Reading`, of shape (4 or 7, parts)."""
+    parts = {}
+    for part, name in enumerate(PARTS, start=HopCpuPart.HOP_CPU_IRQ):
+        ns, runs, packets, len_bytes, *counted = figures[:, part].tolist()
+        parts[name] = Part(ns, runs, packets, len_bytes, _counted(counted, pmu))
+    return parts
+
+
+def _counted(numbers: list[int], pmu: PmuReading | None) -> Counted | None:
+    """Return the counters of a part, those that counted."""
+    if not pmu:
+        return None
+    return Counted(*(number if name in pmu.times else None for name, number in zip(NAMES, numbers, strict=True)))
 
 
 def _device(interface: str) -> bytes:

@@ -11,6 +11,8 @@ from hopscope.bpf.layout import HopGroupBy
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from hopscope.libbpf.perf_event import CounterEvent
+
 GROUP_BY: Final = {
     # Every CPU has its own rows anyway.
     "cpu": HopGroupBy.HOP_GROUP_NONE,
@@ -32,6 +34,9 @@ class CpuOptions:
         Groups that get a row of their own.
     hz
         How often a second the stack of each CPU is looked at; 0: never.
+    counters
+        Counters that are read at each change of part: name (of :data:`~hopscope.collectors.cpu_pmu.NAMES`) → what it
+        counts.
     ways
         Probe point → the only way to use.
     """
@@ -39,6 +44,7 @@ class CpuOptions:
     group_by: str = "cpu"
     max_groups: int = 256
     hz: int = 0
+    counters: Mapping[str, CounterEvent] = field(default_factory=dict)
     ways: Mapping[str, str] = field(default_factory=dict)
 
     @property

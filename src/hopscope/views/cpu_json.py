@@ -9,7 +9,7 @@ from hopscope.views.json_lines import VERSION, Json, iso, overhead_to_json, plan
 
 if TYPE_CHECKING:
     from hopscope.analysis.breakdown import Share
-    from hopscope.analysis.cpu import CpuRow, CpuSnapshot, Part
+    from hopscope.analysis.cpu import Counted, CpuRow, CpuSnapshot, Part
 
 
 def cpu_to_json(snapshot: CpuSnapshot) -> Json:
@@ -49,6 +49,15 @@ def _part(snapshot: CpuSnapshot, name: str, part: Part) -> Json:
         "runs": part.runs,
         "packets": part.packets,
         "bytes": part.len_bytes,
+        "counters": None if part.counted is None else _counted(part.counted),
+    }
+
+
+def _counted(counted: Counted) -> Json:
+    return {
+        "cycles": counted.cycles,
+        "instructions": counted.instructions,
+        "cache_misses": counted.cache_misses,
     }
 
 

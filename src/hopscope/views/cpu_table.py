@@ -42,6 +42,7 @@ def render_cpu(snapshot: CpuSnapshot, terminal: Terminal, *, top: int, breakdown
     seen = [name for name in PARTS if snapshot.total.parts[name].seen]
     if seen:
         lines += ["", *_by_part(snapshot, seen, terminal)]
+        lines += _by_counter(snapshot, seen, terminal)
     else:
         lines += terminal.fold("No CPU did anything for networking: is there traffic?")
     if breakdown:
@@ -103,6 +104,28 @@ def _by_part(snapshot: CpuSnapshot, names: Sequence[str], terminal: Terminal) ->
         Column("bytes/core s", [per_core(part, part.len_bytes) for part in parts], rank=7),
     ]
     return render_grid(table, terminal)
+
+
+def _by_counter(snapshot: CpuSnapshot, names: Sequence[str], terminal: Terminal) -> list[str]:
+    """Return what hardware counters say of each part, after a blank line; nothing where they were not asked for."""
+    parts = [(part, part.counted) for part in map(snapshot.total.parts.__getitem__, names) if part.counted]
+    if not parts:
+        return []
+
+    def ratio(number: int | None, of: int | None) -> str:
+        return fmt.MISSING if number is None or not of else fmt.rate(number / of)
+
+    table = [
+        Column("part", names, left=True),
+        Column("cycles/ns", [ratio(counted.cycles, part.ns) for part, counted in parts], rank=5),
+        Column("instr/cycle", [ratio(counted.instructions, counted.cycles) for _, counted in parts]),
+        Column("cycles/packet", [ratio(counted.cycles, part.packets) for part, counted in parts], rank=1),
+        Column("misses/packet", [ratio(counted.cache_misses, part.packets) for part, counted in parts], rank=3),
+        Column("cycles/run", [ratio(counted.cycles, part.runs) for part, counted in parts]),
+        Column("misses/run", [ratio(counted.cache_misses, part.runs) for part, counted in parts], rank=2),
+        Column("cycles/byte", [ratio(counted.cycles, part.len_bytes) for part, counted in parts], rank=4),
+    ]
+    return ["", *render_grid(table, terminal)]
 
 
 def _by_category(snapshot: CpuSnapshot, terminal: Terminal) -> list[str]:
