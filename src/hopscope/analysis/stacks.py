@@ -28,7 +28,7 @@ _ENTRIES: Final[Mapping[str, tuple[str, ...]]] = {
     "net_tx": _SOFTIRQ,
     "ksoftirqd": ("run_ksoftirqd",),
     "napi_thread": ("napi_threaded_poll",),
-    "busy_poll": ("napi_busy_loop", "napi_busy_loop_rcu", "__napi_busy_loop"),
+    "busy_poll": ("napi_busy_loop", "napi_busy_loop_rcu"),
     "send": _SYSCALL,
     "receive": _SYSCALL,
     "io_uring": ("io_wq_worker", "io_sq_thread", *_SYSCALL),

@@ -200,7 +200,7 @@ class CpuCollector(Attached):
         rows = self._cpu_rows(before, after) if self._options.group_by == "cpu" else self._rows_by(names, before, after)
         stacks = []
         if self._sampler:
-            stacks = self._sampler.interval(names) if kind == "interval" else self._sampler.total(names)
+            stacks = self._sampler.interval(names) if kind == "interval" else self._sampler.total()
         counts = {name: after.counts[name] - before.counts[name] for name in after.counts}
         return CpuSnapshot(
             kind=kind,

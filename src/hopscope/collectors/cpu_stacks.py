@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -26,7 +27,6 @@ _LEAST_BYTES: Final = 1 << 18
 _SLOT_BYTES: Final = 1024
 # What each of a call's samples that the kernel side could not decide on is known by.
 _DECIDERS: Final = (
-    ("napi_busy_loop", "busy_poll"),
     ("sock_sendmsg", "send"),
     ("inet_sendmsg", "send"),
     ("inet6_sendmsg", "send"),
@@ -35,6 +35,7 @@ _DECIDERS: Final = (
     ("inet6_recvmsg", "receive"),
 )
 
+_BUSY_POLLS: Final = {"napi_busy_loop", "napi_busy_loop_rcu"}
 _SOFTIRQS: Final = {"handle_softirqs", "__do_softirq"}
 _UNDECIDED: Final = "undecided"
 _PARTS: Final = dict(enumerate(PARTS, start=HopCpuPart.HOP_CPU_IRQ)) | {int(HopCpuPart.HOP_CPU_UNDECIDED): _UNDECIDED}
@@ -70,7 +71,8 @@ class StackSampler:
     def __init__(self, bpf: BpfObject, hz: int) -> None:
         needed = max(hz * _SLOT_BYTES // 2, _LEAST_BYTES)
         self._reader = RingReader.per_cpu(bpf.maps["rings"], HOP_CPU_SAMPLE_DTYPE, 1 << (needed - 1).bit_length())
-        self._total: Counter[RawStack] = Counter()
+        # Under their names: an address may be another function's later.
+        self._total: Counter[Stack] = Counter()
         self._recent: Counter[RawStack] = Counter()
         self._symbols = KernelSymbols()
         attach_clock(bpf.programs["cpu_sample"], hz)
@@ -84,12 +86,14 @@ class StackSampler:
         """Return what came since the last call; `groups` names the rows."""
         self.drain()
         recent, self._recent = self._recent, Counter()
-        self._total.update(recent)
-        return self._named(recent, groups)
+        named = self._named(recent, groups)
+        for stack in named:
+            self._total[replace(stack, samples=0)] += stack.samples
+        return named
 
-    def total(self, groups: Mapping[int, str]) -> list[Stack]:
+    def total(self) -> list[Stack]:
         """Return what came since the start, as of the last :meth:`interval`."""
-        return self._named(self._total, groups)
+        return merge(replace(stack, samples=samples) for stack, samples in self._total.items())
 
     def close(self) -> None:
         """Unmap the rings, and forget the kernel's symbols."""
@@ -134,7 +138,7 @@ def _counted(records: Array) -> Iterator[tuple[RawStack, int]]:
 
 
 def _decided(stack: Stack) -> str:
-    """Return the part of a stack, found by its functions where the kernel side could not tell; empty for none.
+    """Return the part of a stack, found by its functions where the kernel side could not tell yet; empty for none.
 
     None is what an interrupt does between its end and the softirqs that it runs then: the thread that it interrupts
     has not got on yet. The clock comes there more often than such moments are long, for it waited until then.
@@ -142,6 +146,8 @@ def _decided(stack: Stack) -> str:
     seen = set(stack.frames)
     if stack.part in _OF_THREADS and not seen.isdisjoint(_SOFTIRQS):
         return ""
+    if stack.part in _OF_THREADS and not seen.isdisjoint(_BUSY_POLLS):
+        return "busy_poll"  # the kernel side may tell only when a poll ends
     if stack.part != _UNDECIDED:
         return stack.part
     return next((part for function, part in _DECIDERS if function in seen), "")
