@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import build_bpf
 from hopscope.analysis.cpu import NO_PART, PARTS, Part, added
@@ -159,7 +159,10 @@ class Burner:
         """What it took, by its own clock."""
         return int(self._data["burned_ns"])
 
-    def close(self) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         self._bpf.close()
 
 

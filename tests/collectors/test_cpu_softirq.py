@@ -3,19 +3,18 @@
 
 from __future__ import annotations
 
-import socket
-import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from collectors.cpu_measure import NOBODY, Burner, assert_sane, of_device, of_group, of_process, run, spin
-from collectors.measure import Way, udp_pair, way
+from collectors.measure import udp_pair, way
 from hopscope.lab import Lab
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Iterator
+    from pathlib import Path
 
     from hopscope.analysis.cpu import Part
 
@@ -35,9 +34,8 @@ def napi() -> Iterator[Lab]:
 
 @pytest.fixture(params=["burn_xdp", "burn_tc"])
 def burner(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Burner]:
-    made = Burner(tmp_path, request.param)
-    yield made
-    made.close()
+    with Burner(tmp_path, request.param) as made:
+        yield made
 
 
 def exchange(sender: socket.socket, receiver: socket.socket, packets: int) -> None:
@@ -99,7 +97,7 @@ def test_packets_of_devices_without_napi_are_the_backlogs(lab: Lab, name: str) -
     assert_sane(snapshot)
 
 
-def test_a_thread_that_only_computes_takes_nothing(lab: Lab) -> None:
+def test_a_thread_that_only_computes_takes_nothing() -> None:
     with run("process") as cpu:
         cpu.interval()
         spin(0.3)

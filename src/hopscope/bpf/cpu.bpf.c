@@ -145,6 +145,10 @@ int cpu_napi_poll(u64 *ctx)
 	part = cpu->softirq ? cpu->softirq - 1 : cpu->task.part;
 	if (cfg_group_by == HOP_GROUP_INTERFACE)
 		group = device_group(napi);
+	else if (part == HOP_CPU_NAPI_THREAD)
+		group = task_group();
+	if (part == HOP_CPU_NAPI_THREAD)
+		cpu->task.group = cpu->group = group; /* already of the poll that ends */
 	if (!cfg_busy_functions && part == HOP_CPU_RECEIVE) {
 		part = cpu->part = HOP_CPU_BUSY_POLL;
 		cpu->group = group;
@@ -157,7 +161,6 @@ int cpu_napi_poll(u64 *ctx)
 		settle_poll(cpu, group);
 		cpu->softirq_group = group;
 	} else if (part == HOP_CPU_NAPI_THREAD) {
-		cpu->task.group = group;
 		count_run(part, group);
 	} else if (!cfg_busy_functions && part == HOP_CPU_UNDECIDED) {
 		part = HOP_CPU_BUSY_POLL;
