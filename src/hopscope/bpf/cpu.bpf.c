@@ -6,9 +6,6 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 #define NET_TX_SOFTIRQ 2
 #define NET_RX_SOFTIRQ 3
-#define PF_EXITING 0x4
-#define PF_IO_WORKER 0x10
-#define PF_KTHREAD 0x200000
 
 const volatile bool cfg_busy_functions = 0; /* busy polling is seen by its functions */
 
@@ -88,7 +85,7 @@ OTHER_INTERRUPT(ipi)
 SEC("tp_btf/softirq_entry")
 int cpu_softirq_entry(u64 *ctx)
 {
-	struct cpu_now *cpu = this_cpu();
+	struct cpu_now *cpu = cpu_with_thread();
 	u32 vector = (u32)ctx[0], part = HOP_CPU_NOTHING, group = 0;
 
 	if (vector == NET_RX_SOFTIRQ || vector == NET_TX_SOFTIRQ) {
@@ -136,7 +133,7 @@ SEC("tp_btf/napi_poll")
 int cpu_napi_poll(u64 *ctx)
 {
 	struct napi_struct *napi = (void *)ctx[0];
-	struct cpu_now *cpu = this_cpu();
+	struct cpu_now *cpu = cpu_with_thread();
 	u32 part, group = cpu->group;
 	struct hop_cpu_row *row;
 
@@ -178,70 +175,6 @@ int cpu_napi_poll(u64 *ctx)
 
 /* ---- threads ---- */
 
-INLINE bool named(struct task_struct *task, u64 mask, u64 name)
-{
-	return (*(u64 *)task->comm & mask) == name;
-}
-
-#define MASK_5 0xffffffffffULL
-#define MASK_8 (~0ULL)
-/* The first letters, as a number of a machine with the lowest byte first. */
-#define NAME_NAPI 0x2f6970616eULL           /* "napi/" */
-#define NAME_BACKLOG 0x5f676f6c6b636162ULL  /* "backlog_" */
-#define NAME_KSOFTIRQ 0x71726974666f736bULL /* "ksoftirq" */
-
-/* A worker of io_uring does not have its name yet when it first comes to a CPU. A thread that exits is nothing any more, or
- * its place would be taken again after it was given back.
- */
-INLINE u32 kind_of(struct task_struct *task)
-{
-	if (likely(!(task->flags & (PF_IO_WORKER | PF_KTHREAD))) || task->flags & PF_EXITING)
-		return KIND_OTHER;
-	if (task->flags & PF_IO_WORKER)
-		return KIND_IO_WORKER;
-	if (named(task, MASK_5, NAME_NAPI) || named(task, MASK_8, NAME_BACKLOG))
-		return KIND_NAPI_THREAD;
-	return named(task, MASK_8, NAME_KSOFTIRQ) ? KIND_KSOFTIRQD : KIND_OTHER;
-}
-
-/* The running thread leaves its CPU. */
-INLINE void depart(struct cpu_now *cpu, u32 pid)
-{
-	struct hop_cpu_counters *counter;
-	struct task_part *left;
-
-	cpu->task.softirq = cpu->softirq;
-	if (likely(!cpu->task.part && !cpu->task.softirq && !cpu->task.calls))
-		return;
-	left = bpf_map_lookup_elem(&tasks, &pid);
-	if (left) {
-		*left = cpu->task;
-	} else if (bpf_map_update_elem(&tasks, &pid, &cpu->task, 0)) {
-		counter = count();
-		if (counter)
-			counter->no_memory++;
-	}
-}
-
-INLINE void arrive(struct cpu_now *cpu, struct task_struct *task)
-{
-	u32 pid = task->pid;
-	struct task_part *left = pid ? bpf_map_lookup_elem(&tasks, &pid) : NULL;
-
-	cpu->kind = kind_of(task);
-	if (left) {
-		cpu->task = *left;
-		left->part = left->softirq = left->calls = 0;
-	} else {
-		__builtin_memset(&cpu->task, 0, sizeof(cpu->task));
-	}
-	if (cpu->kind == KIND_NAPI_THREAD)
-		cpu->task.part = HOP_CPU_NAPI_THREAD;
-	else if (cpu->kind == KIND_IO_WORKER && !cpu->task.part)
-		cpu->task.part = HOP_CPU_UNDECIDED;
-	cpu->softirq = cpu->task.softirq;
-}
-
 SEC("tp_btf/sched_switch")
 int cpu_switch(u64 *ctx)
 {
@@ -250,7 +183,8 @@ int cpu_switch(u64 *ctx)
 
 	charge(cpu);
 	depart(cpu, prev->pid);
-	arrive(cpu, next);
+	arrive(cpu, next->pid, kind_of(next->flags, *(u64 *)next->comm));
+	cpu->softirq = cpu->task.softirq;
 	resume(cpu);
 	return 0;
 }
@@ -259,7 +193,7 @@ SEC("tp_btf/sched_process_exit")
 int cpu_exit(u64 *ctx)
 {
 	struct task_struct *task = (void *)ctx[0];
-	struct cpu_now *cpu = this_cpu();
+	struct cpu_now *cpu = cpu_with_thread();
 	u32 pid = task->pid;
 
 	charge(cpu);
@@ -286,14 +220,14 @@ int cpu_call_enter(u64 *ctx)
 		return 0;
 	part = call_part(kind, regs);
 	if (part)
-		call_begins(this_cpu(), part, kind == CALL_SEND_MESSAGES || kind == CALL_RECEIVE_MESSAGES);
+		call_begins(cpu_with_thread(), part, kind == CALL_SEND_MESSAGES || kind == CALL_RECEIVE_MESSAGES);
 	return 0;
 }
 
 SEC("tp_btf/sys_exit")
 int cpu_call_exit(u64 *ctx)
 {
-	struct cpu_now *cpu = this_cpu();
+	struct cpu_now *cpu = cpu_with_thread();
 
 	if (cpu->task.part)
 		call_ends(cpu, (s64)ctx[1]);
@@ -333,7 +267,7 @@ INLINE void uring_call_ends(struct cpu_now *cpu, u32 part, s32 len_bytes)
 INLINE int message_ends(u64 *ctx, u32 part)
 {
 	struct sock *sk = (void *)ctx[0];
-	struct cpu_now *cpu = this_cpu();
+	struct cpu_now *cpu = cpu_with_thread();
 	struct hop_cpu_counters *counter;
 
 	if (likely(cpu->task.part != HOP_CPU_UNDECIDED && cpu->task.part && !cpu->task.counts_messages))
@@ -368,7 +302,7 @@ int cpu_received(u64 *ctx)
 /* The next request begins. */
 INLINE int uring_turns(void)
 {
-	struct cpu_now *cpu = this_cpu();
+	struct cpu_now *cpu = cpu_with_thread();
 
 	if (cpu->task.part != HOP_CPU_UNDECIDED || cpu->softirq || cpu->irq)
 		return 0;

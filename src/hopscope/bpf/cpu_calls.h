@@ -2,7 +2,7 @@
 /* CPU cost: socket calls, found by the system call and the file being a socket, or by the functions of the sockets. */
 #pragma once
 
-#include "cpu_state.h"
+#include "cpu_threads.h"
 
 #define S_IFMT 0170000
 #define S_IFSOCK 0140000
@@ -157,7 +157,7 @@ INLINE void decide(struct cpu_now *cpu, u32 part, u32 group)
 /* A function of the sockets begins; of calls that nest the outermost counts. */
 INLINE int function_begins(u32 part)
 {
-	struct cpu_now *cpu = this_cpu();
+	struct cpu_now *cpu = cpu_with_thread();
 
 	if (cpu->irq || cpu->softirq || cpu->task.calls++)
 		return 0;
@@ -167,7 +167,7 @@ INLINE int function_begins(u32 part)
 
 INLINE int function_ends(s64 result)
 {
-	struct cpu_now *cpu = this_cpu();
+	struct cpu_now *cpu = cpu_with_thread();
 
 	/* A call that began before we were attached is not known. */
 	if (cpu->irq || cpu->softirq || !cpu->task.calls || --cpu->task.calls)
@@ -179,7 +179,7 @@ INLINE int function_ends(s64 result)
 /* A system call begins or ends to poll a device busily. */
 INLINE int polling(bool begins)
 {
-	struct cpu_now *cpu = this_cpu();
+	struct cpu_now *cpu = cpu_with_thread();
 
 	if (cpu->irq || cpu->softirq || (cpu->task.part == HOP_CPU_BUSY_POLL) == begins)
 		return 0;

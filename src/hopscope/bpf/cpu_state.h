@@ -58,7 +58,7 @@ struct cpu_now {
 	u32 kind;    /* of the running thread */
 	u32 irq_group;
 	u32 softirq_group;
-	u32 pad;
+	u32 pid;       /* the running thread */
 	u64 polled_ns; /* of the softirq, whose device is known when the poll ends */
 	struct task_part task;
 } __attribute__((aligned(128)));
@@ -155,19 +155,21 @@ static __attribute__((noinline)) void charge(struct cpu_now *cpu)
 		add_ns(cpu->part, cpu->group, ns);
 }
 
+/* In one store: of two, an interrupt in between would charge the one's time to the group of the other. */
+INLINE void set_now(struct cpu_now *cpu, u32 part, u32 group)
+{
+	*(volatile u64 *)&cpu->part = part | (u64)group << 32;
+}
+
 /* Open the next interval, with what is innermost now. */
 INLINE void resume(struct cpu_now *cpu)
 {
-	if (cpu->irq) {
-		cpu->part = cpu->irq - 1;
-		cpu->group = cpu->irq_group;
-	} else if (cpu->softirq) {
-		cpu->part = cpu->softirq - 1;
-		cpu->group = cpu->softirq_group;
-	} else {
-		cpu->part = cpu->task.part;
-		cpu->group = cpu->task.group;
-	}
+	if (cpu->irq)
+		set_now(cpu, cpu->irq - 1, cpu->irq_group);
+	else if (cpu->softirq)
+		set_now(cpu, cpu->softirq - 1, cpu->softirq_group);
+	else
+		set_now(cpu, cpu->task.part, cpu->task.group);
 }
 
 /* The softirq's time since the last poll. */
