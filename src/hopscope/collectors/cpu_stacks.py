@@ -36,6 +36,7 @@ _DECIDERS: Final = (
 )
 
 _BUSY_POLLS: Final = {"napi_busy_loop", "napi_busy_loop_rcu"}
+_WORKERS: Final = {"io_wq_worker", "io_wqe_worker", "io_sq_thread"}
 _SOFTIRQS: Final = {"handle_softirqs", "__do_softirq"}
 _UNDECIDED: Final = "undecided"
 _PARTS: Final = dict(enumerate(PARTS, start=HopCpuPart.HOP_CPU_IRQ)) | {int(HopCpuPart.HOP_CPU_UNDECIDED): _UNDECIDED}
@@ -150,4 +151,5 @@ def _decided(stack: Stack) -> str:
         return "busy_poll"  # the kernel side may tell only when a poll ends
     if stack.part != _UNDECIDED:
         return stack.part
-    return next((part for function, part in _DECIDERS if function in seen), "")
+    part = next((part for function, part in _DECIDERS if function in seen), "")
+    return "io_uring" if part and not seen.isdisjoint(_WORKERS) else part
