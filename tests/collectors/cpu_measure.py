@@ -18,6 +18,7 @@ import build_bpf
 from hopscope.analysis.cpu import NO_PART, PARTS, Part, added
 from hopscope.collectors.cpu import CpuCollector
 from hopscope.collectors.cpu_options import CpuOptions
+from hopscope.lab._libc import Iovec, Mmsghdr
 from hopscope.libbpf import BpfObject
 from hopscope.probes import netns
 
@@ -95,6 +96,17 @@ def tell(child: subprocess.Popen[str], words: str) -> None:
     assert child.stdin is not None
     child.stdin.write(words + "\n")
     child.stdin.flush()
+
+
+def batch(len_bytes: int, messages: int) -> ctypes.Array[Mmsghdr]:
+    """Return headers of messages that share a buffer."""
+    buffer = ctypes.create_string_buffer(len_bytes)
+    headers = (Mmsghdr * messages)()
+    for header in headers:
+        header.hdr.iov = ctypes.pointer(Iovec(ctypes.addressof(buffer), len_bytes))
+        header.hdr.iovlen = 1
+    headers.buffer = buffer
+    return headers
 
 
 @contextlib.contextmanager

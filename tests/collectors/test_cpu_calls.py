@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from collectors.cpu_measure import calls, of_process, run
+from collectors.cpu_measure import batch, calls, of_process, run
 from collectors.measure import tcp_pair, udp_pair, way
 from hopscope.lab import Lab
-from hopscope.lab._libc import Iovec, Mmsghdr, libc
+from hopscope.lab._libc import libc
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -64,17 +64,6 @@ def setting() -> Iterator[Setting]:
         yield Setting(stack.enter_context(run()), lab, flows)
 
 
-def batch(len_bytes: int) -> ctypes.Array[Mmsghdr]:
-    """Return headers of messages that share a buffer."""
-    buffer = ctypes.create_string_buffer(len_bytes)
-    headers = (Mmsghdr * BATCH)()
-    for header in headers:
-        header.hdr.iov = ctypes.pointer(Iovec(ctypes.addressof(buffer), len_bytes))
-        header.hdr.iovlen = 1
-    headers.buffer = buffer
-    return headers
-
-
 SENDS: dict[str, Callable[[socket.socket], object]] = {
     "send": lambda sock: sock.send(PAYLOAD),
     "sendto": lambda sock: sock.sendto(PAYLOAD, sock.getpeername()),
@@ -114,7 +103,7 @@ def test_each_call_that_receives_is_a_run_with_its_bytes(setting: Setting, call:
 @pytest.mark.parametrize("flow", ["udp-4", "udp-6"])
 def test_a_call_for_many_messages_is_one_run_with_all_their_bytes(setting: Setting, flow: str) -> None:
     sender, receiver = setting.flows[flow]
-    sent, received = batch(SIZE), batch(2 * SIZE)
+    sent, received = batch(SIZE, BATCH), batch(2 * SIZE, BATCH)
     whole = [(COUNT, COUNT * BATCH * SIZE)]
     assert setting.counted(lambda: libc.sendmmsg(sender.fileno(), sent, BATCH, 0)) == [*whole, NOTHING]
     assert [header.len for header in sent] == [SIZE] * BATCH

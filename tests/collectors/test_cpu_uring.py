@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import threading
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -141,3 +143,23 @@ def test_unix_sockets_are_not_counted(ring: Uring) -> None:
         receive_all(ring, other)
         receive_all(ring, other, by_worker=True)
         assert_counted(cpu.interval(), NOTHING, NOTHING, NOTHING)
+
+
+def flood(ring: Uring, sender: socket.socket, receiver: socket.socket, *, by_worker: bool) -> None:
+    end_s = time.monotonic() + 0.5
+    while time.monotonic() < end_s:
+        for opcode, sock in ((SEND, sender), (RECV, receiver)):
+            ring.submit(opcode, sock, SIZE, by_worker=by_worker)
+            assert ring.result() == SIZE
+
+
+@pytest.mark.parametrize(("by_worker", "expected"), [(False, {"send", "receive"}), (True, {"io_uring"})])
+def test_stacks_are_in_the_part_that_is_charged(ring: Uring, veth: Way, *, by_worker: bool, expected: set[str]) -> None:
+    with udp_pair(veth) as flow, run(hz=5000) as cpu:
+        flood(ring, *flow, by_worker=by_worker)
+        snapshot = cpu.interval()
+    parts = of_process(snapshot)
+    assert {name for name in PARTS if parts[name].ns} == expected
+    seen = {stack.part for stack in snapshot.stacks if stack.group.endswith(f"({os.getpid()})")}
+    assert seen
+    assert seen <= expected
