@@ -186,18 +186,20 @@ def alive(thread: int) -> bool:
 
 def test_starts_and_stops_in_the_midst_of_traffic(veth: Way) -> None:
     with udp_pair(veth) as (sender, receiver):
-        stop = threading.Event()
+        stop, rounds = threading.Event(), [0]
 
         def flood() -> None:
             while not stop.is_set():
                 exchange(sender, receiver, 20)
+                rounds[0] += 1
 
         with in_thread(flood):
             for _ in range(5):
                 with run("cpu") as cpu:
-                    time.sleep(0.05)
+                    before = rounds[0]
+                    until(lambda before=before: rounds[0] > before + 1)
                     snapshot = cpu.interval()
-                assert snapshot.total.parts["send"].runs > 0
+                assert snapshot.total.parts["send"].runs >= 20
                 assert_sane(snapshot)
             stop.set()
 

@@ -102,7 +102,7 @@ def test_a_receiver_that_sleeps_is_not_charged(veth: Way) -> None:
                 receiver.recv(100)
             waited_ns = time.monotonic_ns() - began_ns
         parts = of_process(cpu.interval())
-    assert waited_ns >= 50 * MS * waits
+    assert waited_ns >= 45 * MS * waits  # the other thread begins to sleep first
     assert parts["receive"].runs == waits
     assert 0 < parts["receive"].ns < 0.1 * waited_ns
 
@@ -139,7 +139,8 @@ def test_a_long_call_is_in_each_interval_that_it_spans(veth: Way) -> None:
         found, total = big_send(cpu, veth)
     assert len(found) >= 3
     # It is counted when it ends, and charged as it goes.
-    assert [runs for runs, _, _ in found] == [0] * (len(found) - 1) + [1]
+    runs = [runs for runs, _, _ in found]
+    assert sum(runs) == sum(runs[-2:]) == 1  # an interval may end between the call's end and our being told
     assert sum(ns > 0 for _, _, ns in found) >= len(found) - 1
     assert tuple(map(sum, zip(*found, strict=True))) == total
 
