@@ -9,9 +9,12 @@ import pytest
 
 from collectors.measure import PATH_NAMES, Way, way
 from hopscope.lab import Lab
+from hopscope.probes.trial import try_everything
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from hopscope.analysis.snapshot import PointStatus
 
 
 @pytest.fixture
@@ -35,3 +38,9 @@ def either(request: pytest.FixtureRequest, lab: Lab) -> Way:
 @pytest.fixture
 def veth(lab: Lab) -> Way:
     return way(lab, "veth-4")
+
+
+@pytest.fixture(scope="session")
+def points() -> dict[str, PointStatus]:
+    """What `hopscope probes` says of this kernel."""
+    return {point.point: point for point in try_everything()}

@@ -14,7 +14,6 @@ import pytest
 from collectors.measure import TCP_DATA_HOPS, UDP_DATA_HOPS, assert_each, counts, ping, run, tcp_pair, udp_pair, way
 from hopscope.probes.catalogue import RX
 from hopscope.probes.grants import GRANTED
-from hopscope.probes.trial import try_everything
 
 if TYPE_CHECKING:
     from hopscope.analysis.snapshot import PointStatus
@@ -24,11 +23,6 @@ pytestmark = pytest.mark.root
 WAYS = [(point.name, each.name) for point in RX if len(point.ways) > 1 for each in point.ways]
 _MESSAGES = 23
 _DATAGRAMS = 101
-
-
-@pytest.fixture(scope="module")
-def points() -> dict[str, PointStatus]:
-    return {point.point: point for point in try_everything()}
 
 
 def test_every_point_has_a_way(points: dict[str, PointStatus]) -> None:

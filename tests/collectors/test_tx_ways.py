@@ -17,6 +17,7 @@ from hopscope.probes.grants import GRANTED
 from hopscope.probes.resolve import Resolver
 
 if TYPE_CHECKING:
+    from hopscope.analysis.snapshot import PointStatus
     from hopscope.lab import Lab
     from hopscope.probes.point import Way
 
@@ -31,6 +32,12 @@ _DATAGRAMS = 101
 @pytest.fixture(scope="module")
 def resolver() -> Resolver:
     return Resolver()
+
+
+def test_probes_says_of_each_way_what_a_run_finds(points: dict[str, PointStatus], resolver: Resolver) -> None:
+    said = {(name, way.way): way.granted for name, status in points.items() for way in status.ways}
+    found = {(point.name, way.name): resolver.judge(way).granted for point in TX for way in point.ways}
+    assert {key: said[key] for key in found} == found
 
 
 @pytest.mark.parametrize("path_name", ["veth-4", "veth-6"])

@@ -15,6 +15,8 @@ from hopscope.probes.grants import GRANTED, Grant, lacks_socket_storage, refusal
 from hopscope.probes.resolve import Resolver
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from hopscope.probes.point import Point, Way
 
 
@@ -49,21 +51,23 @@ def _try_way(resolver: Resolver, way: Way, tried: dict[tuple[str, ...], Grant]) 
     if not verdict.granted:
         return verdict
     if way.programs not in tried:
-        tried[way.programs] = _try_programs(way, socket_storage=True)
+        # As a run loads them: without time stamps it traces, and reads nothing that came to the kernel with them.
+        stamped = resolver.judge(POINTS["tx.tcp"].ways[0]).granted
+        tried[way.programs] = _try_programs(way, {"rx": {"cfg_socket_storage": 1}, "tx": {"cfg_stamped": int(stamped)}})
     return tried[way.programs]
 
 
-def _try_programs(way: Way, *, socket_storage: bool) -> Grant:
+def _try_programs(way: Way, constants: Mapping[str, Mapping[str, int]]) -> Grant:
     try:
-        _load_and_attach(way, socket_storage=socket_storage)
+        _load_and_attach(way, constants)
     except KernelError as error:
-        if socket_storage and isinstance(error, LoadError) and lacks_socket_storage(error):
-            return _try_programs(way, socket_storage=False)
+        if constants["rx"]["cfg_socket_storage"] and isinstance(error, LoadError) and lacks_socket_storage(error):
+            return _try_programs(way, {**constants, "rx": {"cfg_socket_storage": 0}})
         return refusal(error)
     return GRANTED
 
 
-def _load_and_attach(way: Way, *, socket_storage: bool) -> None:
+def _load_and_attach(way: Way, constants: Mapping[str, Mapping[str, int]]) -> None:
     name = PROGRAM_OBJECTS[way.programs[0]]
     own = (*way.programs, *way.returns)
     with BpfObject.open(object_path(name)) as bpf:
@@ -71,8 +75,8 @@ def _load_and_attach(way: Way, *, socket_storage: bool) -> None:
             program.autoload = program.name in own
         for program_name in own:
             prepare(bpf.programs[program_name], PROGRAM_KINDS[program_name])
-        if name == "rx":
-            bpf.set_const("cfg_socket_storage", int(socket_storage))
+        for constant, value in constants.get(name, {}).items():
+            bpf.set_const(constant, value)
         bpf.load()
         for program_name in own:
             attach(bpf.programs[program_name], PROGRAM_KINDS[program_name])
