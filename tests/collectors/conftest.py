@@ -23,6 +23,13 @@ def lab() -> Iterator[Lab]:
         yield made
 
 
+@pytest.fixture(scope="module")
+def kept_lab() -> Iterator[Lab]:
+    """One network for a module's tests: under emulation each takes seconds to make and to remove."""
+    with Lab() as made:
+        yield made
+
+
 @pytest.fixture(params=PATH_NAMES)
 def path(request: pytest.FixtureRequest, lab: Lab) -> Way:
     """Each way that packets can go in the lab: veth and lo, IPv4 and IPv6."""

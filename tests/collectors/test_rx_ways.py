@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 from typing import TYPE_CHECKING
 
@@ -41,34 +42,34 @@ def skip_unless_granted(points: dict[str, PointStatus], point: str, name: str) -
         pytest.skip(f"{point} by {name}: {status.reason}")
 
 
-@pytest.mark.parametrize("path_name", ["veth-4", "veth-6"])
 @pytest.mark.parametrize(("point", "name"), WAYS)
-def test_each_way_counts_the_same(
-    lab: Lab, points: dict[str, PointStatus], point: str, name: str, path_name: str
-) -> None:
+def test_each_way_counts_the_same(kept_lab: Lab, points: dict[str, PointStatus], point: str, name: str) -> None:
     skip_unless_granted(points, point, name)
-    path = way(lab, path_name)
-    with udp_pair(path) as (udp_sender, udp_reader), tcp_pair(path) as (tcp_sender, tcp_reader):
-        ports = [udp_reader.getsockname()[1], tcp_reader.getsockname()[1]]
-        with run(lab, ways={point: name}, ports=ports) as rx:
-            assert ping(udp_sender, udp_reader, _DATAGRAMS) == _DATAGRAMS
-            assert ping(tcp_sender, tcp_reader, _MESSAGES) == _MESSAGES
-            snapshot = rx.interval()
-    assert_each(snapshot, UDP_DATA_HOPS, _DATAGRAMS)
-    assert_each(snapshot, TCP_DATA_HOPS, _MESSAGES)
-    # Of TCP only the segments with data are known to be wanted: the socket says so when it takes them.
-    assert counts(snapshot)["rx.tcp"] == _MESSAGES
-    assert counts(snapshot)["rx.core"] == counts(snapshot)["rx.ip"] == _MESSAGES + _DATAGRAMS
+    with contextlib.ExitStack() as flows:
+        # To load the programs takes long under emulation: one run sees both versions of IP.
+        paths = [way(kept_lab, path_name) for path_name in ("veth-4", "veth-6")]
+        pairs = [(flows.enter_context(udp_pair(path)), flows.enter_context(tcp_pair(path))) for path in paths]
+        ports = [receiver.getsockname()[1] for both in pairs for _, receiver in both]
+        with run(kept_lab, ways={point: name}, ports=ports) as rx:
+            for udp, tcp in pairs:
+                assert ping(*udp, _DATAGRAMS) == _DATAGRAMS
+                assert ping(*tcp, _MESSAGES) == _MESSAGES
+                snapshot = rx.interval()
+                assert_each(snapshot, UDP_DATA_HOPS, _DATAGRAMS)
+                assert_each(snapshot, TCP_DATA_HOPS, _MESSAGES)
+                # Of TCP only the segments with data are known to be wanted: the socket says so when it takes them.
+                assert counts(snapshot)["rx.tcp"] == _MESSAGES
+                assert counts(snapshot)["rx.core"] == counts(snapshot)["rx.ip"] == _MESSAGES + _DATAGRAMS
     attached = {row.point: row.way for row in snapshot.plan if row.status == "attached"}
     assert attached[point] == name
 
 
 @pytest.mark.parametrize(("point", "name"), [each for each in WAYS if each[0] == "rx.udp_queue"])
 def test_each_way_sees_the_same_length_of_the_queue(
-    lab: Lab, points: dict[str, PointStatus], point: str, name: str
+    kept_lab: Lab, points: dict[str, PointStatus], point: str, name: str
 ) -> None:
     skip_unless_granted(points, point, name)
-    with udp_pair(way(lab, "veth-4")) as (sender, receiver), run(lab, ways={point: name}, min_queue=4) as rx:
+    with udp_pair(way(kept_lab, "veth-4")) as (sender, receiver), run(kept_lab, ways={point: name}, min_queue=4) as rx:
         for _ in range(10):
             sender.send(bytes(100))
         for _ in range(10):
@@ -78,9 +79,11 @@ def test_each_way_sees_the_same_length_of_the_queue(
 
 
 @pytest.mark.parametrize(("point", "name"), [each for each in WAYS if each[0] == "rx.tcp_closing"])
-def test_each_way_sees_data_after_our_own_fin(lab: Lab, points: dict[str, PointStatus], point: str, name: str) -> None:
+def test_each_way_sees_data_after_our_own_fin(
+    kept_lab: Lab, points: dict[str, PointStatus], point: str, name: str
+) -> None:
     skip_unless_granted(points, point, name)
-    with tcp_pair(way(lab, "veth-4")) as (sender, receiver), run(lab, ways={point: name}) as rx:
+    with tcp_pair(way(kept_lab, "veth-4")) as (sender, receiver), run(kept_lab, ways={point: name}) as rx:
         receiver.shutdown(socket.SHUT_WR)
         assert sender.recv(10) == b""
         assert ping(sender, receiver, _MESSAGES) == _MESSAGES
