@@ -6,10 +6,13 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+import leftovers
 from collectors.measure import counts, ping, tcp_pair, udp_pair, way
 from collectors.tx_measure import UDP_HOPS, assert_seen, run_tx, total_when
 from hopscope.probes.catalogue_tx import TX
@@ -31,6 +34,9 @@ WAYS = [
 ]
 STAMPED_HOPS = ("tx.tcp", "tx.sched", "tx.qdisc", "tx.driver", "tx.ack", "tx.total")
 TRACED_HOPS = ("tx.sched", "tx.qdisc", "tx.ack", "tx.total")
+# Instructions that the verifier looks at, path by path: it ends at a million (BPF_COMPLEXITY_LIMIT_INSNS), and no two
+# kernels' look at equally many.
+_MOST_VERIFIED = 900_000
 _MESSAGES = 23
 _DATAGRAMS = 101
 
@@ -64,3 +70,12 @@ def test_each_way_counts_the_same(kept_lab: Lab, resolver: Resolver, point: str,
     attached = {row.point: row.way for row in snapshot.plan if row.status == "attached"}
     assert attached[point] == wanted.name
     assert [row for row in snapshot.plan if row.point not in attached] == []
+
+
+def test_the_verifiers_limit_is_not_near(kept_lab: Lab) -> None:
+    with run_tx(kept_lab, events=True):
+        told = "".join(leftovers.read_all(Path("/proc/self/fdinfo")))
+    verified = [int(count) for count in re.findall(r"^verified_insns:\s*(\d+)", told, re.MULTILINE)]
+    if not verified:
+        pytest.skip("this kernel does not tell (before 5.16)")
+    assert max(verified) < _MOST_VERIFIED

@@ -107,15 +107,26 @@ INLINE struct pass_set *pass_set(u64 head)
 	return &pass_sets[index & (HOP_PASSES / PASS_WAYS - 1)];
 }
 
-INLINE struct pass *pass_find(u64 head)
+/* Where a packet is in its set; PASS_WAYS: nowhere. Not static: the verifier then follows what is done with the packet once,
+ * and not once for each place.
+ */
+__attribute__((noinline)) u32 pass_where(u64 head)
 {
 	struct pass_set *set = pass_set(head);
 
 #pragma unroll
 	for (u32 i = 0; i < PASS_WAYS; i++)
 		if (set->head[i] == head)
-			return &set->pass[i];
-	return NULL;
+			return i;
+	return PASS_WAYS;
+}
+
+INLINE struct pass *pass_find(u64 head)
+{
+	u32 place = pass_where(head);
+
+	opaque(place);
+	return place < PASS_WAYS ? &pass_set(head)->pass[place] : NULL;
 }
 
 INLINE void pass_forget(u64 head)

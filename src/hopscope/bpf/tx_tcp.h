@@ -112,11 +112,12 @@ INLINE void message_unseen(struct message *message, u32 why)
 }
 
 /* The end of a message leaves TCP in a packet, to its first device. */
-static __attribute__((noinline)) void message_leaves(struct message *message, struct pass *pass, u32 cause)
+static __attribute__((noinline)) void message_leaves(struct message *message, struct pass *pass)
 {
+	u32 cause = message->cause;
+
 	message->sched_ns = pass->sched_ns;
 	message->carrier = pass->key;
-	message->cause = cause;
 	message->devices = 1;
 	message->device[0] = pass->device[0];
 	record(HOP_TX_SCHED, message->group, message->handed_ns, message->sched_ns);
@@ -136,7 +137,9 @@ static __attribute__((noinline)) void tcp_leave(struct tx_state *state, struct s
 		if (before(pass->first_seq, message->end_seq)) {
 			bool youngest = state->next_sched == state->produced;
 
-			message_leaves(message, pass, tcp_verdict(message, sk, pass, youngest));
+			/* Read back from memory: the verifier then knows one cause instead of each. */
+			message->cause = tcp_verdict(message, sk, pass, youngest);
+			message_leaves(message, pass);
 		} else {
 			message_unseen(message, UNSEEN_SPLIT);
 		}
