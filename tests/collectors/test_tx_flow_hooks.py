@@ -11,11 +11,9 @@ import pytest
 
 import leftovers
 from collectors.measure import counts, ping, tcp_pair, udp_pair
-from collectors.tx_measure import run_tx, total_when
+from collectors.tx_measure import require_stamps, run_tx, total_when
 from hopscope.errors import HopscopeError
 from hopscope.libbpf import enable_stats
-from hopscope.probes.catalogue import POINTS
-from hopscope.probes.resolve import Resolver
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,9 +28,7 @@ pytestmark = pytest.mark.root
 
 @pytest.fixture(autouse=True)
 def _stamps() -> None:
-    verdict = Resolver().judge(POINTS["tx.tcp"].ways[0])
-    if not verdict.granted:
-        pytest.skip(f"no BPF time stamps here: {verdict.reason}")
+    require_stamps()
 
 
 def held(kind: str) -> set[int]:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,8 @@ import pytest
 from collectors.measure import TIMEOUT_S, Way, all_discarded, counts, ping, udp_pair
 from hopscope.collectors.tx import TxCollector
 from hopscope.collectors.tx_options import TxOptions
+from hopscope.probes.catalogue import POINTS
+from hopscope.probes.resolve import Resolver
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from hopscope.analysis.message import Message
     from hopscope.analysis.snapshot import Snapshot
     from hopscope.lab import Lab, Namespace
+    from hopscope.probes.grants import Grant
 
 UDP_HOPS = ("tx.udp", "tx.udp_qdisc", "tx.udp_driver", "tx.udp_total")
 
@@ -33,6 +37,17 @@ def run_tx(lab: Lab, **options: Any) -> TxCollector:  # noqa: ANN401 - whatever 
 def run_udp(lab: Lab, **options: Any) -> TxCollector:  # noqa: ANN401 - as above
     """Return one that sees what is not TCP."""
     return run_tx(lab, protocol="udp", **options)
+
+
+@functools.cache
+def _stamps() -> Grant:
+    return Resolver().judge(POINTS["tx.tcp"].ways[0])
+
+
+def require_stamps() -> None:
+    """Skip the test where the kernel has no BPF time stamps."""
+    if not _stamps().granted:
+        pytest.skip(f"no BPF time stamps here: {_stamps().reason}")
 
 
 def until(condition: Callable[[], bool]) -> None:
