@@ -108,12 +108,12 @@ def test_a_pacing_rate(lab: Lab, either: Way) -> None:
         sender.setsockopt(socket.SOL_SOCKET, _SO_MAX_PACING_RATE, 1_000_000)
         sender.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, 8 << 20)
         with in_thread(lambda: read_all(receiver, 300_000)):
-            for _ in range(100):
-                sender.send(bytes(3000), socket.MSG_EOR)
-        snapshot = done(tx, 100)
+            for _ in range(60):
+                sender.send(bytes(5000), socket.MSG_EOR)
+        snapshot = done(tx, 60)
         messages = events(tx)
-    assert_accounted(snapshot, "stamped", 100)
-    assert held(snapshot)["pacing"] >= 70
+    assert_accounted(snapshot, "stamped", 60)
+    assert held(snapshot)["pacing"] >= 42
     # 0.3 MB at 1 MB/s.
     assert max(message.hops()["tx.sched"] or 0 for message in messages) >= 150 * MS
 

@@ -202,7 +202,7 @@ enum hop_tx_flags {
 };
 
 enum hop_tx_limits {
-	HOP_MESSAGES = 128, /* that are on the way in one TCP socket, a power of two */
+	HOP_MESSAGES = 64,  /* that are on the way in one TCP socket, a power of two */
 	HOP_PASSES = 32768, /* packets below TCP and UDP that are remembered, a power of two */
 	HOP_DEVICES = 4,    /* stacked devices that are told apart */
 };

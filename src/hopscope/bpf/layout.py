@@ -202,7 +202,7 @@ class HopTxHop(IntEnum):
 class HopTxLimits(IntEnum):
     """``enum hop_tx_limits``."""
 
-    HOP_MESSAGES = 128
+    HOP_MESSAGES = 64
     HOP_PASSES = 32768
     HOP_DEVICES = 4
 

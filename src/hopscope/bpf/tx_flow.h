@@ -66,6 +66,12 @@ struct tx_state {
 	struct message messages[HOP_MESSAGES];
 };
 
+/* Linux 7.2 makes socket storage by kmalloc_nolock, which gives no more than two pages (6.18 still does it otherwise). A larger
+ * map can be had there, too, but no socket gets any of it.
+ */
+#define STORAGE_HEAD 128 /* no less than struct bpf_local_storage_elem without the value */
+_Static_assert(sizeof(struct tx_state) + STORAGE_HEAD <= 8192, "socket storage is too large");
+
 struct {
 	MAP_UINT(type, BPF_MAP_TYPE_SK_STORAGE);
 	MAP_UINT(map_flags, BPF_F_NO_PREALLOC);

@@ -24,7 +24,7 @@ INLINE u64 stamped_id(u64 sk, u32 key)
 	return sk ^ (u64)key << 32 ^ key;
 }
 
-u64 sockets_followed; /* that have a state, some 16 KiB each */
+u64 sockets_followed; /* that have a state, some 8 KiB each */
 
 /* `sk` is a socket, however the program knows it. */
 INLINE struct tx_state *stamped_create(void *sk)

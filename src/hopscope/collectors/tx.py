@@ -46,7 +46,7 @@ _SENDS: Final = 16384
 # Flows of datagrams, where their rate is limited.
 _FLOWS_PACED: Final = 65536
 _TRACED_SOCKETS: Final = 1024
-# At 16 KiB of kernel memory each.
+# At 8 KiB of kernel memory each.
 _STAMPED_SOCKETS: Final = 8192
 # Which of them exist where TCP is stamped by the kernel, and where it is traced.
 _STAMPED_ONLY: Final = ("tx.tcp", "tx.sockets", "tx.driver", "tx.nic")
