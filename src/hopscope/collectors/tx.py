@@ -103,7 +103,11 @@ class TxCollector(Attached):
         self._plan = self._new_plan()
 
     def _lacks_stamps(self) -> bool:
-        return self._stamped and self._wants("tcp") and not self._plan.chosen(POINTS["tx.tcp"])
+        """Whether TCP cannot be stamped after all: a kprobe at the send call has no access to a socket's storage."""
+        if not self._stamped or not self._wants("tcp"):
+            return False
+        send = self._plan.chosen(POINTS["tx.send"]) if self._has("tx.send") else None
+        return not self._plan.chosen(POINTS["tx.tcp"]) or (send is not None and send.kind == "kprobe")
 
     def _wants(self, protocol: str) -> bool:
         return any(hop.protocol == protocol for hop in self._hops)
