@@ -24,9 +24,17 @@ if TYPE_CHECKING:
     from hopscope.probes.point import Way
 
 pytestmark = pytest.mark.root
-WAYS = [pytest.param(point.name, each, id=f"{point.name}={each.name}") for point in CPU for each in point.ways]
+# What has one way alone is attached in each of these runs; `cpu.sample` on top, for it is not wanted by itself.
+WAYS = [
+    pytest.param(point.name, each, id=f"{point.name}={each.name}")
+    for point in CPU
+    if len(point.ways) > 1 or point.name == "cpu.sample"
+    for each in point.ways
+]
 _MESSAGES = 23
 _DATAGRAMS = 101
+# What some kernels or machines do not have: functions of old kernels or of modules, interrupts of another architecture.
+_NOT_EVERYWHERE = {"cpu.timer", "cpu.ipi", "cpu.packet", "cpu.sendpage", "cpu.uring", "cpu.busy_poll"}
 
 
 @pytest.fixture(scope="module")
@@ -42,27 +50,30 @@ def with_calls(point: str, wanted: Way) -> dict[str, str]:
     return {point: wanted.name} | ({"cpu.call": kin} if follows_calls else {})
 
 
-@pytest.mark.parametrize("path_name", ["veth-4", "veth-6"])
 @pytest.mark.parametrize(("point", "wanted"), WAYS)
-def test_each_way_gives_the_same_account(lab: Lab, resolver: Resolver, point: str, wanted: Way, path_name: str) -> None:
+def test_each_way_gives_the_same_account(kept_lab: Lab, resolver: Resolver, point: str, wanted: Way) -> None:
     verdict = resolver.judge(wanted)
     if verdict != GRANTED:
         pytest.skip(f"{point} by {wanted.name}: {verdict.reason}")
-    path = way(lab, path_name)
     options = CpuOptions(group_by="process", hz=999 if point == "cpu.sample" else 0, ways=with_calls(point, wanted))
-    with CpuCollector(options) as cpu, udp_pair(path) as udp, tcp_pair(path) as tcp:
-        cpu.interval()
-        started_ns = time.monotonic_ns()
-        assert ping(*udp, _DATAGRAMS) == _DATAGRAMS
-        assert ping(*tcp, _MESSAGES) == _MESSAGES
-        elapsed_ns = time.monotonic_ns() - started_ns
-        snapshot = cpu.interval()
+    with CpuCollector(options) as cpu:
+        # To load the programs takes long under emulation: one run sees both versions of IP.
+        for path_name in ("veth-4", "veth-6"):
+            path = way(kept_lab, path_name)
+            with udp_pair(path) as udp, tcp_pair(path) as tcp:
+                cpu.interval()
+                started_ns = time.monotonic_ns()
+                assert ping(*udp, _DATAGRAMS) == _DATAGRAMS
+                assert ping(*tcp, _MESSAGES) == _MESSAGES
+                elapsed_ns = time.monotonic_ns() - started_ns
+                snapshot = cpu.interval()
+            (own,) = [row for row in snapshot.rows if f"({os.getpid()})" in row.group["process"]]
+            assert own.parts["send"].runs == own.parts["receive"].runs == _DATAGRAMS + _MESSAGES
+            assert own.parts["send"].len_bytes == own.parts["receive"].len_bytes > 0
+            assert 0 < own.parts["send"].ns + own.parts["receive"].ns < elapsed_ns
+            softirqs = [snapshot.total.parts[name] for name in ("net_rx", "ksoftirqd", "napi_thread")]
+            assert sum(part.packets for part in softirqs) >= _DATAGRAMS + _MESSAGES
+            assert sum(part.ns for part in softirqs) > 0
     attached = {row.point: row.way for row in snapshot.plan if row.status == "attached"}
     assert attached[point] == wanted.name
-    (own,) = [row for row in snapshot.rows if f"({os.getpid()})" in row.group["process"]]
-    assert own.parts["send"].runs == own.parts["receive"].runs == _DATAGRAMS + _MESSAGES
-    assert own.parts["send"].len_bytes == own.parts["receive"].len_bytes > 0
-    assert 0 < own.parts["send"].ns + own.parts["receive"].ns < elapsed_ns
-    softirqs = [snapshot.total.parts[name] for name in ("net_rx", "ksoftirqd", "napi_thread")]
-    assert sum(part.packets for part in softirqs) >= _DATAGRAMS + _MESSAGES
-    assert sum(part.ns for part in softirqs) > 0
+    assert {row.point for row in snapshot.plan} - attached.keys() <= _NOT_EVERYWHERE
