@@ -25,6 +25,7 @@ TESTS: Final = (
     "tests/collectors/test_tx_ways.py",
     "tests/collectors/test_tx_counts.py::test_so_many_sends_are_so_many_messages",
     "tests/collectors/test_cpu_ways.py",
+    "tests/collectors/test_cpu_hotplug.py",
 )
 # What needs a NIC with a hardware clock.
 NIC_TESTS: Final = ("tests/collectors/test_rx_nic_stamps.py",)

@@ -5,7 +5,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from hopscope.probes.point import Point, Way
+from hopscope.probes.point import RETURN_KINDS, Point, Way
+
+
+_FEW_RETURNS: Final = (
+    "the kernel watches a few returns at a time: where more calls than that sleep at once, those beyond them are charged "
+    "on after their end"
+)
 
 
 # Ends are attached before beginnings: what begins between the two would never end.
@@ -17,12 +23,13 @@ def _pair(*names: str) -> Way:
 
 def _functions(kind: str, *names: str) -> Way:
     """Return the way by the entry and the return of functions."""
-    after = {"fentry": "fexit", "kprobe": "kretprobe"}[kind]
+    after = RETURN_KINDS[kind]
     return Way(
         kind,
         names,
         tuple(f"cpu_{name}_{kind}" for name in names),
         returns=tuple(f"cpu_{name}_{after}" for name in names),
+        differs=_FEW_RETURNS if kind == "kprobe" else "",
     )
 
 
