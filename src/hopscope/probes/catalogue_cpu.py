@@ -7,10 +7,9 @@ from typing import Final
 
 from hopscope.probes.point import RETURN_KINDS, Point, Way
 
-
 _FEW_RETURNS: Final = (
-    "the kernel watches a few returns at a time: where more calls than that sleep at once, those beyond them are charged "
-    "on after their end"
+    "the kernel watches a few returns at a time: where more calls than that sleep at once, those beyond them are "
+    "charged on after their end"
 )
 
 
