@@ -111,12 +111,7 @@ class StackSampler:
             list(stacks.values()),
             self._symbols.names,
         )
-        if not any(stack.part == _UNDECIDED for stack in named):
-            return named
-        decided = ((stack, _decided(stack)) for stack in named)
-        return merge(
-            Stack(part, trimmed(part, stack.frames), stack.samples, stack.group) for stack, part in decided if part
-        )
+        return decided(named)
 
 
 def _counted(records: Array) -> Iterator[tuple[RawStack, int]]:
@@ -136,6 +131,18 @@ def _counted(records: Array) -> Iterator[tuple[RawStack, int]]:
     for index, count in zip(first.tolist(), counts.tolist(), strict=True):
         content = frames[index, : depth[index]].tobytes()
         yield RawStack(int(records["part"][index]), int(records["group"][index]), content), count
+
+
+def decided(stacks: list[Stack]) -> list[Stack]:
+    """Return the kernel side's stacks, each in the part that it is of; those that are of none are left out."""
+    parts = [_decided(stack) for stack in stacks]
+    if all(part == stack.part for stack, part in zip(stacks, parts, strict=True)):
+        return stacks
+    return merge(
+        Stack(part, trimmed(part, stack.frames), stack.samples, stack.group)
+        for stack, part in zip(stacks, parts, strict=True)
+        if part
+    )
 
 
 def _decided(stack: Stack) -> str:
