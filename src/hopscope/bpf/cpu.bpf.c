@@ -325,11 +325,17 @@ int cpu_uring_complete(u64 *ctx)
 
 /* ---- socket calls, by the functions of the sockets ---- */
 
-#define SOCKET_FUNCTION(function, part)                                                                                \
+/* `result`: where fexit finds what the function returned, which is after its arguments. */
+#define SOCKET_FUNCTION(function, part, result)                                                                        \
 	SEC("fentry/" #function)                                                                                       \
 	int cpu_##function##_fentry(u64 *ctx)                                                                          \
 	{                                                                                                              \
 		return function_begins(part);                                                                          \
+	}                                                                                                              \
+	SEC("fexit/" #function)                                                                                        \
+	int cpu_##function##_fexit(u64 *ctx)                                                                           \
+	{                                                                                                              \
+		return function_ends((s32)ctx[result]);                                                                \
 	}                                                                                                              \
 	SEC("kprobe/" #function)                                                                                       \
 	int cpu_##function##_kprobe(struct pt_regs *ctx)                                                               \
@@ -340,57 +346,16 @@ int cpu_uring_complete(u64 *ctx)
 	int cpu_##function##_kretprobe(struct pt_regs *ctx)                                                            \
 	{                                                                                                              \
 		return function_ends((s32)RETURNED(ctx));                                                              \
-	}                                                                                                              \
-	SEC("fexit/" #function)
+	}
 
-SOCKET_FUNCTION(inet_sendmsg, HOP_CPU_SEND)
-int cpu_inet_sendmsg_fexit(u64 *ctx)
-{
-	return function_ends((s32)ctx[3]);
-}
-
-SOCKET_FUNCTION(inet6_sendmsg, HOP_CPU_SEND)
-int cpu_inet6_sendmsg_fexit(u64 *ctx)
-{
-	return function_ends((s32)ctx[3]);
-}
-
-SOCKET_FUNCTION(inet_recvmsg, HOP_CPU_RECEIVE)
-int cpu_inet_recvmsg_fexit(u64 *ctx)
-{
-	return function_ends((s32)ctx[4]);
-}
-
-SOCKET_FUNCTION(inet6_recvmsg, HOP_CPU_RECEIVE)
-int cpu_inet6_recvmsg_fexit(u64 *ctx)
-{
-	return function_ends((s32)ctx[4]);
-}
-
-SOCKET_FUNCTION(tcp_splice_read, HOP_CPU_RECEIVE)
-int cpu_tcp_splice_read_fexit(u64 *ctx)
-{
-	return function_ends((s32)ctx[5]);
-}
-
-/* Until 6.5 (dc97391e6610). */
-SOCKET_FUNCTION(inet_sendpage, HOP_CPU_SEND)
-int cpu_inet_sendpage_fexit(u64 *ctx)
-{
-	return function_ends((s32)ctx[5]);
-}
-
-SOCKET_FUNCTION(packet_sendmsg, HOP_CPU_SEND)
-int cpu_packet_sendmsg_fexit(u64 *ctx)
-{
-	return function_ends((s32)ctx[3]);
-}
-
-SOCKET_FUNCTION(packet_recvmsg, HOP_CPU_RECEIVE)
-int cpu_packet_recvmsg_fexit(u64 *ctx)
-{
-	return function_ends((s32)ctx[4]);
-}
+SOCKET_FUNCTION(inet_sendmsg, HOP_CPU_SEND, 3)
+SOCKET_FUNCTION(inet6_sendmsg, HOP_CPU_SEND, 3)
+SOCKET_FUNCTION(inet_recvmsg, HOP_CPU_RECEIVE, 4)
+SOCKET_FUNCTION(inet6_recvmsg, HOP_CPU_RECEIVE, 4)
+SOCKET_FUNCTION(tcp_splice_read, HOP_CPU_RECEIVE, 5)
+SOCKET_FUNCTION(inet_sendpage, HOP_CPU_SEND, 5) /* until 6.5 (dc97391e6610) */
+SOCKET_FUNCTION(packet_sendmsg, HOP_CPU_SEND, 3)
+SOCKET_FUNCTION(packet_recvmsg, HOP_CPU_RECEIVE, 4)
 
 SEC("fentry/napi_busy_loop")
 int cpu_busy_fentry(u64 *ctx)
