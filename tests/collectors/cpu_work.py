@@ -10,9 +10,11 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from collectors.measure import limit, ping, tcp_pair, udp_pair, way
+from hopscope.lab.veth import SERVER_IPV4
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -49,8 +51,8 @@ def sink(receiver: socket.socket) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def datagrams(lab: Lab, len_bytes: int = 200) -> Iterator[Act]:
-    with udp_pair(way(lab, "veth-4")) as (sender, receiver):
+def datagrams(lab: Lab, len_bytes: int = 200, host: str = SERVER_IPV4) -> Iterator[Act]:
+    with udp_pair(replace(way(lab, "veth-4"), host=host)) as (sender, receiver):
         yield lambda: ping(sender, receiver, 100, len_bytes)
 
 

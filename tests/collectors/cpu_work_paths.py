@@ -163,13 +163,8 @@ def vxlan(_: Path) -> Iterator[Act]:
                 f"ip addr add 10.79.0.{own}/24 dev vx0",
                 "ip link set vx0 up",
             )
-        receiver = lab.server.call(socket.socket, type=socket.SOCK_DGRAM)
-        sender = lab.client.call(socket.socket, type=socket.SOCK_DGRAM)
-        with receiver, sender:
-            receiver.bind(("10.79.0.2", 5000))
-            sender.connect(("10.79.0.2", 5000))
-            limit(receiver)
-            yield lambda: ping(sender, receiver, 100)
+        with datagrams(lab, host="10.79.0.2") as act:
+            yield act
 
 
 @contextlib.contextmanager
@@ -183,13 +178,8 @@ def macvlan(_: Path) -> Iterator[Act]:
                 f"ip addr add 10.80.0.{own}/24 dev mv0",
                 "ip link set mv0 up",
             )
-        receiver = lab.server.call(socket.socket, type=socket.SOCK_DGRAM)
-        sender = lab.client.call(socket.socket, type=socket.SOCK_DGRAM)
-        with receiver, sender:
-            receiver.bind(("10.80.0.2", 5000))
-            sender.connect(("10.80.0.2", 5000))
-            limit(receiver)
-            yield lambda: ping(sender, receiver, 100)
+        with datagrams(lab, host="10.80.0.2") as act:
+            yield act
 
 
 @contextlib.contextmanager

@@ -4,15 +4,20 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import signal
 import socket
 import subprocess
+import sys
 import threading
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+import hopscope
+import leftovers
 from hopscope.collectors.rx import RxCollector
 from hopscope.collectors.rx_options import RxOptions
 
@@ -213,3 +218,31 @@ def _udp_in_datagrams(family: socket.AddressFamily) -> int:
         return int(values["Udp6InDatagrams"])
     names, numbers = (line.split() for line in (folder / "snmp").read_text().splitlines() if line.startswith("Udp:"))
     return int(numbers[names.index("InDatagrams")])
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Wait for what the kernel does in its own time."""
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while not condition():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.01)
+
+
+def assert_killed_leaves_nothing(script: str) -> None:
+    """Run a script that prints ``attached`` and holds programs, and kill it: the kernel must have freed them all.
+
+    Parameters
+    ----------
+    script
+        Of Python; it stays until it is killed.
+    """
+    environment = {**os.environ, "PYTHONPATH": str(Path(hopscope.__file__).parents[1])}
+    argv = [sys.executable, "-c", script]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, env=environment) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"attached\n"
+        text = "".join(leftovers.read_all(Path(f"/proc/{holder.pid}/fdinfo")))
+        held = {(kind, int(number)) for kind, number in leftovers.FDINFO_ID.findall(text)}
+        assert {kind for kind, _ in held} == {"prog", "link"}
+        holder.send_signal(signal.SIGKILL)
+    until(lambda: not held & {(kind, number) for kind in ("prog", "link") for number in leftovers.bpf_ids(kind)})

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -16,10 +15,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import hopscope
-import leftovers
 from collectors.cpu_measure import assert_sane, calls, of_process, run
-from collectors.measure import in_thread, udp_pair
+from collectors.measure import assert_killed_leaves_nothing, in_thread, udp_pair
 from collectors.test_cpu_softirq import exchange
 from collectors.tx_measure import until
 from collectors.uring import SEND, Uring
@@ -229,14 +226,4 @@ def test_two_at_once_agree(veth: Way) -> None:
 
 
 def test_a_killed_run_leaves_nothing_attached() -> None:
-    environment = {**os.environ, "PYTHONPATH": str(Path(hopscope.__file__).parents[1])}
-    argv = [sys.executable, "-c", HOLDER]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, env=environment) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == b"attached\n"
-        text = "".join(leftovers.read_all(Path(f"/proc/{holder.pid}/fdinfo")))
-        held = {(kind, int(number)) for kind, number in leftovers.FDINFO_ID.findall(text)}
-        assert {kind for kind, _ in held} == {"prog", "link"}
-        holder.send_signal(signal.SIGKILL)
-    until(lambda: not held & {(kind, number) for kind in ("prog", "link") for number in leftovers.bpf_ids(kind)})
-    assert not held & {(kind, number) for kind in ("prog", "link") for number in leftovers.bpf_ids(kind)}
+    assert_killed_leaves_nothing(HOLDER)

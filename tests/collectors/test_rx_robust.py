@@ -4,32 +4,25 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
 import socket
-import subprocess
-import sys
-import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-import hopscope
-import leftovers
 from collectors.measure import (
     TCP_DATA_HOPS,
-    TIMEOUT_S,
     UDP_DATA_HOPS,
     Tcpdump,
     Way,
     assert_each,
+    assert_killed_leaves_nothing,
     counts,
     discarded,
     ping,
     run,
     tcp_pair,
     udp_pair,
+    until,
     way,
 )
 from hopscope.collectors.rx import RxCollector
@@ -51,14 +44,6 @@ with RxCollector(RxOptions()):
 """
 
 
-def until(condition: Callable[[], bool]) -> None:
-    """Wait for what the kernel does in its own time."""
-    deadline_s = time.monotonic() + TIMEOUT_S
-    while not condition():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.01)
-
-
 def test_two_collectors_at_once_both_see_everything(lab: Lab, either: Way) -> None:
     with udp_pair(either) as udp, tcp_pair(either) as tcp, run(lab) as first, run(lab, protocol="udp") as second:
         assert ping(*udp, 200) + ping(*tcp, 23) == 223
@@ -68,16 +53,7 @@ def test_two_collectors_at_once_both_see_everything(lab: Lab, either: Way) -> No
 
 
 def test_a_killed_run_leaves_nothing_attached() -> None:
-    environment = {**os.environ, "PYTHONPATH": str(Path(hopscope.__file__).parents[1])}
-    argv = [sys.executable, "-c", HOLDER]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, env=environment) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == b"attached\n"
-        text = "".join(leftovers.read_all(Path(f"/proc/{holder.pid}/fdinfo")))
-        held = {(kind, int(number)) for kind, number in leftovers.FDINFO_ID.findall(text)}
-        assert {kind for kind, _ in held} == {"prog", "link"}
-        holder.send_signal(signal.SIGKILL)
-    until(lambda: not held & {(kind, number) for kind in ("prog", "link") for number in leftovers.bpf_ids(kind)})
+    assert_killed_leaves_nothing(HOLDER)
 
 
 def test_a_namespace_that_is_made_during_the_run_is_seen() -> None:
