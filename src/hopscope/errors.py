@@ -8,7 +8,8 @@
     ├── PrivilegeError          a right is missing; exit 77
     ├── KernelError             the kernel refuses or lacks something
     │   └── LoadError           libbpf could not open, load or attach; carries errno and libbpf's log
-    └── FormatError             bytes that are not laid out as they say (BTF, ring, record)
+    ├── DiskFullError           there is no room for more of a recording
+    └── FormatError             bytes that are not laid out as they say (BTF, ring, record, trace)
 """
 
 from __future__ import annotations
@@ -85,6 +86,10 @@ class LoadError(KernelError):
             return self.what
         name = os.strerror(self.errno)
         return f"errno {self.errno} ({name})"
+
+
+class DiskFullError(HopscopeError):
+    """There is no room for more of a recording, or the disk fails; what was written before is complete."""
 
 
 class FormatError(HopscopeError):

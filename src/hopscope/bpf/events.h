@@ -324,3 +324,147 @@ struct hop_cpu_counters {
 	u64 unseen;    /* socket calls that nobody saw begin: before the start, or repeated by io_uring */
 	u64 pad[3];
 };
+
+/* ---- recording ---- */
+
+/* Where a record was made. User space shows rx.driver for RX_DRIVER. 32 to a struct. */
+enum hop_point {
+	/* struct hop_packet */
+	HOP_POINT_RX_DRIVER = 1,    /* the driver hands the packet over */
+	HOP_POINT_RX_CORE = 2,      /* netif_receive_skb */
+	HOP_POINT_RX_IP = 3,        /* IP begins */
+	HOP_POINT_RX_L4 = 4,        /* TCP or UDP begins; or, where only cgroup_skb is granted, its socket is found */
+	HOP_POINT_RX_TCP_QUEUE = 5, /* the socket processes the segment, out of the backlog */
+	HOP_POINT_RX_COPY = 6,      /* its bytes are copied to the reader */
+	HOP_POINT_SKB_FREE = 7,     /* done with it */
+	HOP_POINT_SKB_DROP = 8,     /* dropped; struct hop_drop follows */
+	HOP_POINT_TX_QUEUE = 9,     /* comes to a device */
+	HOP_POINT_TX_ENQUEUE = 10,  /* into a queueing discipline */
+	HOP_POINT_TX_DEQUEUE = 11,  /* out of it */
+	HOP_POINT_TX_START = 12,    /* the driver's function is called */
+	HOP_POINT_TX_DRIVER = 13,   /* it has returned */
+	HOP_POINT_TCP_RETRANSMIT = 14,
+	/* struct hop_socket */
+	HOP_POINT_CALL_ENTER = 32,  /* a system call that may be a socket's is entered */
+	HOP_POINT_TX_SEND = 33,     /* a send call has the TCP socket to itself */
+	HOP_POINT_TX_SENT = 34,     /* a send call is done */
+	HOP_POINT_RX_READY = 35,    /* the reader is told */
+	HOP_POINT_RX_READ = 36,     /* TCP: bytes were read */
+	HOP_POINT_RX_RECEIVED = 37, /* a receive call is done */
+	HOP_POINT_TCP_STATE = 38,
+	HOP_POINT_RX_FULL = 39, /* the receive buffer is full */
+	/* struct hop_work */
+	HOP_POINT_IRQ_ENTER = 64,
+	HOP_POINT_IRQ_EXIT = 65,
+	HOP_POINT_SOFTIRQ_RAISE = 66,
+	HOP_POINT_SOFTIRQ_ENTER = 67,
+	HOP_POINT_SOFTIRQ_EXIT = 68,
+	HOP_POINT_NAPI_POLL = 69, /* at its end */
+	HOP_POINT_SCHED_SWITCH = 70,
+	HOP_POINT_SCHED_WAKE = 71,
+	HOP_POINT_XDP_EXCEPTION = 72,
+	HOP_POINT_XDP_REDIRECT = 73,
+	/* a struct of its own each: what the numbers in the others mean */
+	HOP_POINT_DROP = 96,
+	HOP_POINT_FLOW = 97,
+	HOP_POINT_THREAD = 98,
+	HOP_POINT_DEVICE = 99,
+};
+
+/* All records begin alike and have one size. Columns of the same names are in hopscope/store/schema.py. */
+struct hop_packet {
+	u64 time_ns;
+	u8 point;
+	u8 tcp_flags;
+	u16 header_bytes;
+	u32 tid;
+	u64 skb;
+	u64 head;
+	u64 flow;
+	u32 len_bytes;
+	u32 seq;
+	u32 ifindex;
+	u32 netns;
+};
+
+struct hop_socket {
+	u64 time_ns;
+	u8 point;
+	u8 protocol;
+	u16 pad;
+	u32 tid;
+	u64 sock;
+	u64 flow;
+	s64 value;
+	u32 seq;
+	s32 len_bytes;
+	u32 netns;
+	u32 pad_2;
+};
+
+struct hop_work {
+	u64 time_ns;
+	u8 point;
+	u8 pad[3];
+	u32 tid;
+	u64 subject;
+	s64 value;
+	s32 extra;
+	u32 ifindex;
+	u32 netns;
+	u32 pad_2[3];
+};
+
+struct hop_drop {
+	u64 time_ns;
+	u8 point;
+	u8 pad[3];
+	u32 tid;
+	u64 skb;
+	u64 sock;
+	u64 location;
+	u32 reason;
+	s32 stack;
+	u64 pad_2;
+};
+
+/* Addresses as in struct hop_prefix, ports in network order. */
+struct hop_flow {
+	u64 time_ns;
+	u8 point;
+	u8 protocol;
+	u8 pad[2];
+	u16 port[2]; /* source, destination */
+	u64 flow;
+	u32 source[4];
+	u32 destination[4];
+};
+
+struct hop_thread {
+	u64 time_ns;
+	u8 point;
+	u8 pad[3];
+	u32 tid;
+	u32 pid;
+	u32 pad_2;
+	u64 cgroup;
+	char comm[16];
+	u64 pad_3;
+};
+
+struct hop_device {
+	u64 time_ns;
+	u8 point;
+	u8 pad[3];
+	u32 ifindex;
+	u32 netns;
+	char name[16];
+	u32 pad_2[5];
+};
+
+/* Counters of one CPU. */
+struct hop_record_counters {
+	u64 events;
+	u64 lost; /* for which the ring had no room */
+	u64 pad[6];
+};

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tables of a trace, as data: each column's type, unit and meaning.
+
+Integers are signed, as Spark reads unsigned 64-bit ones as decimals. Times are CLOCK_MONOTONIC of the recording host.
+A number that is not known is 0, except where the meaning says otherwise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
+VERSION: Final = 1
+
+TEXT: Final = "object"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: a NumPy type (:data:`TEXT` for text) and what it says."""
+
+    name: str
+    dtype: DTypeLike
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One table: a folder of Parquet files.
+
+    Parameters
+    ----------
+    name
+        Of the folder, and of the view in SQL.
+    meaning
+        What a row is.
+    columns
+        In the order of the files.
+    once
+        Columns that together say which rows mean the same thing: of several, the first is right.
+    """
+
+    name: str
+    meaning: str
+    columns: tuple[Column, ...]
+    once: tuple[str, ...] = ()
+
+
+_EVENT: Final = (
+    Column("time_ns", np.int64, "when, CLOCK_MONOTONIC"),
+    Column("cpu", np.int16, "where"),
+    Column("point", np.int16, "which probe point: `points` has the name"),
+    Column("tid", np.int32, "the thread that ran; in a softirq the one that was interrupted, 0 for the idle task"),
+)
+_DEVICE: Final = (
+    Column("ifindex", np.int32, "number of the device in its namespace"),
+    Column("netns", np.int64, "inode of the network namespace"),
+)
+
+TABLES: Final = (
+    Table(
+        "packets",
+        "a packet passes a probe point",
+        (
+            *_EVENT,
+            Column("skb", np.int64, "address of the packet's struct sk_buff; used again when the packet is gone"),
+            Column("head", np.int64, "address of its data, which clones share"),
+            Column("flow", np.int64, "of the outermost IP header, sender to receiver: `flows` has the addresses"),
+            Column("len_bytes", np.int32, "of the packet, as the kernel has it at that point (skb->len)"),
+            Column("header_bytes", np.int32, "of them before TCP's or UDP's payload"),
+            Column("seq", np.int64, "TCP: sequence number of its first byte; else the IP identification"),
+            Column("tcp_flags", np.int16, "FIN 1, SYN 2, RST 4, PSH 8, ACK 16; 0: not TCP"),
+            *_DEVICE,
+        ),
+    ),
+    Table(
+        "sockets",
+        "something happens to a socket, or in a call on one",
+        (
+            *_EVENT,
+            Column("sock", np.int64, "address of the struct sock; used again when the socket is gone"),
+            Column("flow", np.int64, "in the direction of the data: tx.* from here, rx.* to here"),
+            Column("seq", np.int64, "TCP: the next byte to be written (tx.*), to be read (rx.*)"),
+            Column(
+                "len_bytes",
+                np.int32,
+                "tx.send: asked for; tx.sent, rx.received: done, or below 0 the errno",
+            ),
+            Column("value", np.int64, "tcp.state: old state * 256 + new state; rx.received: flags; call.enter: number"),
+            Column("protocol", np.int16, "6 TCP, 17 UDP"),
+            Column("netns", np.int64, "inode of the network namespace"),
+        ),
+    ),
+    Table(
+        "cpu",
+        "interrupts, softirqs, polls, the scheduler, XDP",
+        (
+            *_EVENT,
+            Column("subject", np.int64, "number of the interrupt or softirq; address of the NAPI instance; thread"),
+            Column(
+                "value",
+                np.int64,
+                "irq.exit: handled; napi.poll: packets; sched.switch: state; sched.wake: CPU",
+            ),
+            Column("extra", np.int32, "napi.poll: budget; xdp.*: -errno"),
+            *_DEVICE,
+        ),
+    ),
+    Table(
+        "drops",
+        "why a packet was dropped; `packets` has the same time_ns, cpu and skb",
+        (
+            *_EVENT,
+            Column("skb", np.int64, "address of the struct sk_buff"),
+            Column("sock", np.int64, "address of the socket that it was for, if the kernel says"),
+            Column("location", np.int64, "address of the instruction that dropped it: `symbols` has the name"),
+            Column("reason", np.int32, "`reasons` has the name"),
+            Column("stack", np.int32, "`stacks` has the frames; below 0: none"),
+        ),
+    ),
+    Table(
+        "losses",
+        "events that are missing, because the ring was full or the disk too slow",
+        (
+            Column("from_ns", np.int64, "not before"),
+            Column("until_ns", np.int64, "not after"),
+            Column("cpu", np.int16, "where"),
+            Column("lost", np.int64, "how many"),
+        ),
+    ),
+    Table(
+        "flows",
+        "whose packets a flow has",
+        (
+            Column("flow", np.int64, "hash of what follows"),
+            Column("source", TEXT, "address"),
+            Column("source_port", np.int32, "0: none"),
+            Column("destination", TEXT, "address"),
+            Column("destination_port", np.int32, "0: none"),
+            Column("protocol", np.int16, "of IP: 6 TCP, 17 UDP"),
+        ),
+        once=("flow",),
+    ),
+    Table(
+        "threads",
+        "a thread's name, from that time on",
+        (
+            Column("time_ns", np.int64, "since when"),
+            Column("tid", np.int32, "thread"),
+            Column("pid", np.int32, "its process"),
+            Column("comm", TEXT, "its name"),
+            Column("cgroup", np.int64, "inode of its cgroup"),
+        ),
+        once=("tid", "time_ns"),
+    ),
+    Table(
+        "devices",
+        "a device's name",
+        (*_DEVICE, Column("name", TEXT, "such as eth0")),
+        once=("netns", "ifindex", "name"),
+    ),
+    Table(
+        "stacks",
+        "frames of stacks",
+        (
+            Column("stack", np.int32, "number"),
+            Column("depth", np.int16, "0: the innermost"),
+            Column("address", np.int64, "`symbols` has the name"),
+        ),
+        once=("stack", "depth"),
+    ),
+    Table(
+        "symbols",
+        "names of addresses in the kernel",
+        (Column("address", np.int64, "as in `stacks` and `drops`"), Column("name", TEXT, "function+offset")),
+        once=("address",),
+    ),
+)
+BY_NAME: Final = {table.name: table for table in TABLES}

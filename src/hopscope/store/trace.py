@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Open a trace: its tables as SQL views, whatever state its recorder left it in.
+
+This module is the seam to the engine: what it offers (a query in, columns out) another engine offers over the same
+files, and the queries keep to SQL that engines share.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import duckdb
+import numpy as np
+
+from hopscope.errors import FormatError, UsageError
+from hopscope.store.meta import Metadata
+from hopscope.store.schema import TABLES
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import TracebackType
+
+    from numpy.typing import NDArray
+
+    from hopscope.store.schema import Column, Table
+
+_MAGIC: Final = b"PAR1"
+_FOOTER: Final = struct.Struct("<I4s")
+_SQL_TYPES: Final = {"int16": "SMALLINT", "int32": "INTEGER", "int64": "BIGINT", "object": "VARCHAR"}
+# What queries may need of memory before they go to the disk.
+MEMORY: Final = "3GB"
+
+
+class Trace:
+    """An open trace; a context manager.
+
+    Each table of :mod:`hopscope.store.schema` is a view of its name, with the columns as they are there. Besides them
+    there are ``points`` (``point``, ``name``) and ``reasons`` (``reason``, ``name``).
+
+    Parameters
+    ----------
+    folder
+        That was recorded into.
+
+    Attributes
+    ----------
+    metadata : Metadata
+        What the trace says of itself.
+    warnings : list of str
+        Sentences on what is missing: files that are cut off, a recorder that was killed.
+
+    Raises
+    ------
+    FormatError
+        It is no trace, or not of a version that can be read.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.metadata = Metadata.read(folder)
+        self.warnings: list[str] = []
+        if self.metadata.state == "recording":
+            self.warnings.append("the recorder was killed, or is still at work: the trace ends with its last full file")
+        elif self.metadata.state != "complete":
+            self.warnings.append(f"recording {self.metadata.state}")
+        self._engine = duckdb.connect(config={"memory_limit": MEMORY, "preserve_insertion_order": False})
+        for table in TABLES:
+            self._make_view(table)
+        self._make_names("points", "point", self.metadata.points)
+        self._make_names("reasons", "reason", self.metadata.reasons)
+
+    def columns(self, query: str) -> dict[str, NDArray[Any]]:
+        """Run a query.
+
+        Returns
+        -------
+        dict of str to ndarray, each of shape (rows,)
+            Column by column; where there are NULLs, a masked array.
+
+        Raises
+        ------
+        UsageError
+            The query is wrong.
+        """
+        return self._run(query).fetchnumpy()
+
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        """Run a query and return its rows; for small results.
+
+        Raises
+        ------
+        UsageError
+            The query is wrong.
+        """
+        return self._run(query).fetchall()
+
+    def names(self, query: str) -> list[str]:
+        """Return the names of the columns that a query gives."""
+        return [each[0] for each in self._run(f"SELECT * FROM ({query}) LIMIT 0").description or []]
+
+    def execute(self, statement: str) -> None:
+        """Run a statement that gives nothing, such as the making of a temporary view or table.
+
+        Raises
+        ------
+        UsageError
+            It is wrong.
+        """
+        self._run(statement)
+
+    def close(self) -> None:
+        """Close the engine."""
+        self._engine.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _run(self, statement: str) -> duckdb.DuckDBPyConnection:
+        try:
+            return self._engine.execute(statement)
+        except duckdb.IOException as error:
+            raise FormatError(
+                f"{self.folder} cannot be read: {_first_line(error)}", "Restore it from a copy"
+            ) from error
+        except duckdb.Error as error:
+            raise UsageError(_first_line(error), "docs/trace.md has the tables") from error
+
+    def _make_view(self, table: Table) -> None:
+        files = self._complete(table)
+        if files:
+            listed = ", ".join(f"'{_quoted(file)}'" for file in files)
+            source = f"SELECT {', '.join(map(_cast, table.columns))} FROM read_parquet([{listed}], union_by_name=true)"
+        else:
+            source = f"SELECT {', '.join(map(_none, table.columns))} WHERE false"
+        if table.once:
+            source = f"SELECT DISTINCT * FROM ({source})"
+        self.execute(f"CREATE VIEW {table.name} AS {source}")
+
+    def _complete(self, table: Table) -> list[Path]:
+        """Return the table's files that are whole."""
+        files = sorted((self.folder / table.name).glob("*.parquet"))
+        whole = [file for file in files if _is_whole(file)]
+        if len(whole) < len(files):
+            self.warnings.append(
+                f"{len(files) - len(whole)} of {len(files)} files of {table.name} are cut off: left out"
+            )
+        return whole
+
+    def _make_names(self, view: str, number: str, names: dict[int, str]) -> None:
+        listed = ", ".join(f"({each}, '{name.replace(chr(39), chr(39) * 2)}')" for each, name in names.items())
+        values = f"(VALUES {listed})" if listed else "(SELECT 0, '' WHERE false)"
+        self.execute(f"CREATE VIEW {view} AS SELECT * FROM {values} AS names({number}, name)")
+
+
+def _is_whole(file: Path) -> bool:
+    """Whether a Parquet file has its footer, without which nothing of it can be read."""
+    size = file.stat().st_size
+    if size < 2 * len(_MAGIC) + _FOOTER.size:
+        return False
+    with file.open("rb") as opened:
+        starts = opened.read(len(_MAGIC))
+        opened.seek(-_FOOTER.size, 2)
+        length, ends = _FOOTER.unpack(opened.read(_FOOTER.size))
+    return bool(starts == ends == _MAGIC and length <= size)
+
+
+def _sql_type(column: Column) -> str:
+    return _SQL_TYPES[np.dtype(column.dtype).name]
+
+
+def _cast(column: Column) -> str:
+    return f"CAST({column.name} AS {_sql_type(column)}) AS {column.name}"
+
+
+def _none(column: Column) -> str:
+    return f"CAST(NULL AS {_sql_type(column)}) AS {column.name}"
+
+
+def _quoted(path: Path) -> str:
+    return str(path).replace("'", "''")
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0].rstrip(".")

@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Write a trace while it is being recorded: columns in, rotated Parquet files out, with bounded memory.
+
+A file is written under a name that readers overlook and gets its own when it is complete, so that whatever kills the
+recorder costs at most what was not in a complete file yet.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
+
+import duckdb
+import numpy as np
+
+from hopscope.errors import DiskFullError, UsageError
+from hopscope.store.schema import BY_NAME
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from concurrent.futures import Future
+    from pathlib import Path
+    from types import TracebackType
+
+    from numpy.typing import NDArray
+
+    from hopscope.store.meta import Metadata, State
+    from hopscope.store.schema import Table
+
+Columns: TypeAlias = "Mapping[str, NDArray[Any]]"
+
+# Rows of a table that make a file, and how long they wait for more.
+FILE_ROWS: Final = 1 << 20
+FILE_S: Final = 5.0
+# Files that may wait for the disk: with the rows that become the next one, what a recording needs of memory.
+_WAITING: Final = 2
+# The quickest compression is the best buy; version 2 has delta encoding, which times and sequence numbers need.
+_FORMAT: Final = "FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1, PARQUET_VERSION v2"
+
+
+class TraceWriter:
+    """Writes one trace; a context manager that completes it.
+
+    Parameters
+    ----------
+    folder
+        Made, or empty.
+    metadata
+        Written at once, and again at the end.
+    file_rows, file_s
+        A table's file is begun after so many rows, or so much time.
+
+    Attributes
+    ----------
+    bytes_written : int
+        Of complete files.
+
+    Raises
+    ------
+    UsageError
+        The folder has something in it, or cannot be made.
+    """
+
+    def __init__(self, folder: Path, metadata: Metadata, *, file_rows: int = FILE_ROWS, file_s: float = FILE_S) -> None:
+        _make(folder)
+        self.folder = folder
+        self.metadata = metadata
+        self.bytes_written = 0
+        self._file_rows = file_rows
+        self._file_s = file_s
+        self._tables = {name: _Rows(table) for name, table in BY_NAME.items()}
+        self._engine = duckdb.connect(config={"threads": 1})
+        self._worker: ThreadPoolExecutor | None = ThreadPoolExecutor(1, thread_name_prefix="hopscope-writer")
+        self._pending: deque[Future[int]] = deque()
+        metadata.write(folder)
+
+    def append(self, table: str, columns: Columns) -> None:
+        """Add rows: the columns of the table as the schema has them, of one length; they must not change later.
+
+        Waits where the disk is slower than the rows come.
+
+        Raises
+        ------
+        DiskFullError
+            There is no room.
+        """
+        rows = self._tables[table]
+        rows.add(columns)
+        if rows.count >= self._file_rows or rows.age_s() >= self._file_s:
+            self._begin(rows)
+
+    def flush(self) -> None:
+        """Write what waits, and wait until its files are complete.
+
+        Raises
+        ------
+        DiskFullError
+            There is no room.
+        """
+        for rows in self._tables.values():
+            if rows.count:
+                self._begin(rows)
+        self._collect(0)
+
+    def close(self, state: State = "complete", ended_ns: int | None = None) -> None:
+        """Complete the trace; again is allowed.
+
+        Raises
+        ------
+        DiskFullError
+            There is no room for what still waited; the files that are there are complete.
+        """
+        if self._worker is None:
+            return
+        try:
+            self.flush()
+        except DiskFullError:
+            state = "stopped: the disk is full"
+            raise
+        finally:
+            self._worker.shutdown()
+            self._worker = None
+            self._engine.close()
+            self.metadata.state = state
+            self.metadata.ended_ns = ended_ns or time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+            self.metadata.write(self.folder)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close("stopped: the disk is full" if isinstance(error, DiskFullError) else "complete")
+
+    def _begin(self, rows: _Rows) -> None:
+        self._collect(_WAITING - 1)
+        number, columns = rows.take()
+        path = self.folder / rows.table.name / f"{number:06}.parquet"
+        if self._worker:
+            self._pending.append(self._worker.submit(self._write, path, columns))
+
+    def _collect(self, left: int) -> None:
+        """Wait until no more than `left` files wait for the disk."""
+        while len(self._pending) > left or (self._pending and self._pending[0].done()):
+            self.bytes_written += self._pending.popleft().result()
+
+    def _write(self, path: Path, columns: Columns) -> int:
+        """Write one file, and say how large it is. Runs in the worker."""
+        path.parent.mkdir(exist_ok=True)
+        partial = path.with_name(f".{path.name}.partial")
+        self._engine.register("columns", columns)
+        try:
+            self._engine.execute(f"COPY (SELECT * FROM columns) TO '{_quoted(partial)}' ({_FORMAT})")
+            partial.rename(path)
+        except (duckdb.IOException, OSError) as error:
+            partial.unlink(missing_ok=True)
+            raise _unwritable(path, error) from error
+        finally:
+            self._engine.unregister("columns")
+        return path.stat().st_size
+
+
+class _Rows:
+    """The rows of a table that wait for their file."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        self.count = 0
+        self._parts: list[Columns] = []
+        self._since_s = 0.0
+        self._files = 0
+
+    def add(self, columns: Columns) -> None:
+        if not self.count:
+            self._since_s = time.monotonic()
+        self._parts.append(columns)
+        self.count += len(columns[self.table.columns[0].name])
+
+    def age_s(self) -> float:
+        return time.monotonic() - self._since_s if self.count else 0.0
+
+    def take(self) -> tuple[int, Columns]:
+        """Return the number of the file that they become, and the rows; there are none afterwards."""
+        columns = {
+            column.name: np.concatenate([part[column.name] for part in self._parts]).astype(column.dtype, copy=False)
+            for column in self.table.columns
+        }
+        self._files += 1
+        self._parts.clear()
+        self.count = 0
+        return self._files, columns
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        taken = any(folder.iterdir())
+    except OSError as error:
+        raise UsageError(f"{folder} cannot be made: {error.strerror}", "Give another folder with -o") from error
+    if taken:
+        raise UsageError(f"{folder} is not empty", "Give a new folder with -o")
+
+
+def _quoted(path: Path) -> str:
+    return str(path).replace("'", "''")
+
+
+def _unwritable(path: Path, error: Exception) -> DiskFullError:
+    return DiskFullError(
+        f"{path} cannot be written: {str(error).strip().splitlines()[-1]}",
+        "Make room; what was recorded up to there can be read",
+    )
