@@ -27,12 +27,27 @@ typedef u16 __attribute__((aligned(2))) be16;
 #define opaque(x) __asm__ volatile("" : "+r"(x))
 
 /* A compiler describes in BTF only what a variable or a function's argument has for its type: make it describe an enum
- * of which the programs only use the values.
+ * of which the programs only use the values, and a struct that is only written through pointers.
  */
 #define EXPORT_ENUM(name) const enum name *exported_##name
+#define EXPORT_STRUCT(name) const struct name *exported_##name
 
 /* Without the old value, which BPF returns only since 5.12: compilers keep to the old instruction for relaxed order. */
 #define atomic_add(where, value) ((void)__atomic_fetch_add(where, value, __ATOMIC_RELAXED))
+
+/* A kernel pointer as a number. From 6.17 on the verifier knows even a "char *" for a pointer, with which no arithmetic is
+ * allowed; its halves, moved by 32-bit instructions, are numbers. In assembler, for the compiler would join them again.
+ */
+INLINE u64 address(const void *pointer)
+{
+	u64 upper = (u64)pointer;
+	u32 high, low;
+
+	__asm__("%0 >>= 32" : "+r"(upper));
+	__asm__("%0 = %1" : "=w"(high) : "w"((u32)upper));
+	__asm__("%0 = %1" : "=w"(low) : "w"((u32)(u64)pointer));
+	return (u64)high << 32 | low;
+}
 
 /* Maps, in libbpf's BTF form. */
 #define MAP_UINT(name, value) int (*name)[value]
@@ -43,6 +58,7 @@ enum bpf_map_kind {
 	BPF_MAP_TYPE_ARRAY = 2,
 	BPF_MAP_TYPE_PERF_EVENT_ARRAY = 4,
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_STACK_TRACE = 7,
 	BPF_MAP_TYPE_LRU_HASH = 9,
 	BPF_MAP_TYPE_ARRAY_OF_MAPS = 12,
 	BPF_MAP_TYPE_SK_STORAGE = 24,
@@ -71,6 +87,7 @@ static u64 (*const bpf_get_socket_cookie)(void *ctx) UNUSED = (void *)46;
 static long (*const bpf_setsockopt)(void *ctx, int level, int name, void *value, int size) UNUSED = (void *)49;
 static long (*const bpf_getsockopt)(void *ctx, int level, int name, void *value, int size) UNUSED = (void *)57;
 static long (*const bpf_sock_ops_cb_flags_set)(struct bpf_sock_ops *ctx, int flags) UNUSED = (void *)59;
+static long (*const bpf_get_stackid)(void *ctx, void *map, u64 flags) UNUSED = (void *)27;
 static long (*const bpf_get_stack)(void *ctx, void *buffer, u32 size, u64 flags) UNUSED = (void *)67;
 static u64 (*const bpf_get_current_cgroup_id)(void) UNUSED = (void *)80;
 static void *(*const bpf_sk_storage_get)(void *map, void *sk, void *value, u64 flags) = (void *)107;

@@ -462,6 +462,10 @@ struct hop_device {
 	u32 pad_2[5];
 };
 
+enum hop_record_limits {
+	HOP_DROP_FRAMES = 32,
+};
+
 /* Counters of one CPU. */
 struct hop_record_counters {
 	u64 events;

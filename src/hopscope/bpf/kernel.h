@@ -59,6 +59,7 @@ struct refcount_struct {
 };
 
 struct sk_buff {
+	struct sk_buff *next;
 	struct rb_node rbnode;
 	struct net_device *dev;
 	struct sock *sk;
@@ -68,6 +69,7 @@ struct sk_buff {
 	u16 transport_header;
 	u16 network_header;
 	u8 encapsulation : 1;
+	be16 protocol;
 	int skb_iif;
 	u32 end; /* of the data, from head: there its shared part begins */
 	unsigned char *head;
@@ -240,6 +242,14 @@ struct msghdr {
 	struct iov_iter msg_iter;
 };
 
+struct bpf_prog_aux {
+	u32 id;
+};
+
+struct bpf_prog {
+	struct bpf_prog_aux *aux;
+};
+
 struct thread_info {
 	u32 status; /* x86 */
 };
@@ -247,12 +257,18 @@ struct thread_info {
 struct task_struct {
 	struct thread_info thread_info;
 	u32 flags;
+	u32 __state;
 	int pid;
 	int tgid;
 	char comm[16];
 	u64 nvcsw;
 	struct files_struct *files;
 	struct io_uring_task *io_uring;
+};
+
+/* Before 5.14 (2f064a59a11f, "sched: Change task_struct::state"). */
+struct task_struct___before_5_14 {
+	long state;
 };
 
 /* The values are looked up in the kernel's BTF. */
@@ -368,6 +384,7 @@ enum {
 /* Numbers of the kernel's ABI (include/uapi/linux, include/linux/socket.h). */
 enum {
 	AF_UNIX = 1,
+	AF_INET = 2,
 	AF_INET6 = 10,
 	AF_NETLINK = 16,
 	AF_PACKET = 17,

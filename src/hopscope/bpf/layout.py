@@ -70,11 +70,58 @@ class HopPmuCounter(IntEnum):
     HOP_PMU_COUNTERS = 3
 
 
+class HopPoint(IntEnum):
+    """``enum hop_point``."""
+
+    HOP_POINT_RX_DRIVER = 1
+    HOP_POINT_RX_CORE = 2
+    HOP_POINT_RX_IP = 3
+    HOP_POINT_RX_L4 = 4
+    HOP_POINT_RX_TCP_QUEUE = 5
+    HOP_POINT_RX_COPY = 6
+    HOP_POINT_SKB_FREE = 7
+    HOP_POINT_SKB_DROP = 8
+    HOP_POINT_TX_QUEUE = 9
+    HOP_POINT_TX_ENQUEUE = 10
+    HOP_POINT_TX_DEQUEUE = 11
+    HOP_POINT_TX_START = 12
+    HOP_POINT_TX_DRIVER = 13
+    HOP_POINT_TCP_RETRANSMIT = 14
+    HOP_POINT_CALL_ENTER = 32
+    HOP_POINT_TX_SEND = 33
+    HOP_POINT_TX_SENT = 34
+    HOP_POINT_RX_READY = 35
+    HOP_POINT_RX_READ = 36
+    HOP_POINT_RX_RECEIVED = 37
+    HOP_POINT_TCP_STATE = 38
+    HOP_POINT_RX_FULL = 39
+    HOP_POINT_IRQ_ENTER = 64
+    HOP_POINT_IRQ_EXIT = 65
+    HOP_POINT_SOFTIRQ_RAISE = 66
+    HOP_POINT_SOFTIRQ_ENTER = 67
+    HOP_POINT_SOFTIRQ_EXIT = 68
+    HOP_POINT_NAPI_POLL = 69
+    HOP_POINT_SCHED_SWITCH = 70
+    HOP_POINT_SCHED_WAKE = 71
+    HOP_POINT_XDP_EXCEPTION = 72
+    HOP_POINT_XDP_REDIRECT = 73
+    HOP_POINT_DROP = 96
+    HOP_POINT_FLOW = 97
+    HOP_POINT_THREAD = 98
+    HOP_POINT_DEVICE = 99
+
+
 class HopProtocolGroup(IntEnum):
     """``enum hop_protocol_group``."""
 
     HOP_GROUP_TCP = 1
     HOP_GROUP_UDP = 2
+
+
+class HopRecordLimits(IntEnum):
+    """``enum hop_record_limits``."""
+
+    HOP_DROP_FRAMES = 32
 
 
 class HopRxDiscard(IntEnum):
@@ -313,6 +360,120 @@ HOP_CPU_SAMPLE_DTYPE: Final = np.dtype(
     }
 )
 
+# struct hop_device
+HOP_DEVICE_DTYPE: Final = np.dtype(
+    {
+        "names": [
+            "time_ns",
+            "point",
+            "pad",
+            "ifindex",
+            "netns",
+            "name",
+            "pad_2",
+        ],
+        "formats": [
+            "<u8",
+            "|u1",
+            ("|u1", (3,)),
+            "<u4",
+            "<u4",
+            "|S16",
+            ("<u4", (5,)),
+        ],
+        "offsets": [
+            0,
+            8,
+            9,
+            12,
+            16,
+            20,
+            36,
+        ],
+        "itemsize": 56,
+    }
+)
+
+# struct hop_drop
+HOP_DROP_DTYPE: Final = np.dtype(
+    {
+        "names": [
+            "time_ns",
+            "point",
+            "pad",
+            "tid",
+            "skb",
+            "sock",
+            "location",
+            "reason",
+            "stack",
+            "pad_2",
+        ],
+        "formats": [
+            "<u8",
+            "|u1",
+            ("|u1", (3,)),
+            "<u4",
+            "<u8",
+            "<u8",
+            "<u8",
+            "<u4",
+            "<i4",
+            "<u8",
+        ],
+        "offsets": [
+            0,
+            8,
+            9,
+            12,
+            16,
+            24,
+            32,
+            40,
+            44,
+            48,
+        ],
+        "itemsize": 56,
+    }
+)
+
+# struct hop_flow
+HOP_FLOW_DTYPE: Final = np.dtype(
+    {
+        "names": [
+            "time_ns",
+            "point",
+            "protocol",
+            "pad",
+            "port",
+            "flow",
+            "source",
+            "destination",
+        ],
+        "formats": [
+            "<u8",
+            "|u1",
+            "|u1",
+            ("|u1", (2,)),
+            ("<u2", (2,)),
+            "<u8",
+            ("<u4", (4,)),
+            ("<u4", (4,)),
+        ],
+        "offsets": [
+            0,
+            8,
+            9,
+            10,
+            12,
+            16,
+            24,
+            40,
+        ],
+        "itemsize": 56,
+    }
+)
+
 # struct hop_group
 HOP_GROUP_DTYPE: Final = np.dtype(
     {
@@ -437,6 +598,55 @@ HOP_NIC_CLOCK_DTYPE: Final = np.dtype(
     }
 )
 
+# struct hop_packet
+HOP_PACKET_DTYPE: Final = np.dtype(
+    {
+        "names": [
+            "time_ns",
+            "point",
+            "tcp_flags",
+            "header_bytes",
+            "tid",
+            "skb",
+            "head",
+            "flow",
+            "len_bytes",
+            "seq",
+            "ifindex",
+            "netns",
+        ],
+        "formats": [
+            "<u8",
+            "|u1",
+            "|u1",
+            "<u2",
+            "<u4",
+            "<u8",
+            "<u8",
+            "<u8",
+            "<u4",
+            "<u4",
+            "<u4",
+            "<u4",
+        ],
+        "offsets": [
+            0,
+            8,
+            9,
+            10,
+            12,
+            16,
+            24,
+            32,
+            40,
+            44,
+            48,
+            52,
+        ],
+        "itemsize": 56,
+    }
+)
+
 # struct hop_pmu_row
 HOP_PMU_ROW_DTYPE: Final = np.dtype(
     {
@@ -472,6 +682,28 @@ HOP_PREFIX_DTYPE: Final = np.dtype(
     }
 )
 
+# struct hop_record_counters
+HOP_RECORD_COUNTERS_DTYPE: Final = np.dtype(
+    {
+        "names": [
+            "events",
+            "lost",
+            "pad",
+        ],
+        "formats": [
+            "<u8",
+            "<u8",
+            ("<u8", (6,)),
+        ],
+        "offsets": [
+            0,
+            8,
+            16,
+        ],
+        "itemsize": 64,
+    }
+)
+
 # struct hop_rx_counters
 HOP_RX_COUNTERS_DTYPE: Final = np.dtype(
     {
@@ -497,6 +729,95 @@ HOP_RX_COUNTERS_DTYPE: Final = np.dtype(
             1688,
         ],
         "itemsize": 1728,
+    }
+)
+
+# struct hop_socket
+HOP_SOCKET_DTYPE: Final = np.dtype(
+    {
+        "names": [
+            "time_ns",
+            "point",
+            "protocol",
+            "pad",
+            "tid",
+            "sock",
+            "flow",
+            "value",
+            "seq",
+            "len_bytes",
+            "netns",
+            "pad_2",
+        ],
+        "formats": [
+            "<u8",
+            "|u1",
+            "|u1",
+            "<u2",
+            "<u4",
+            "<u8",
+            "<u8",
+            "<i8",
+            "<u4",
+            "<i4",
+            "<u4",
+            "<u4",
+        ],
+        "offsets": [
+            0,
+            8,
+            9,
+            10,
+            12,
+            16,
+            24,
+            32,
+            40,
+            44,
+            48,
+            52,
+        ],
+        "itemsize": 56,
+    }
+)
+
+# struct hop_thread
+HOP_THREAD_DTYPE: Final = np.dtype(
+    {
+        "names": [
+            "time_ns",
+            "point",
+            "pad",
+            "tid",
+            "pid",
+            "pad_2",
+            "cgroup",
+            "comm",
+            "pad_3",
+        ],
+        "formats": [
+            "<u8",
+            "|u1",
+            ("|u1", (3,)),
+            "<u4",
+            "<u4",
+            "<u4",
+            "<u8",
+            "|S16",
+            "<u8",
+        ],
+        "offsets": [
+            0,
+            8,
+            9,
+            12,
+            16,
+            20,
+            24,
+            32,
+            48,
+        ],
+        "itemsize": 56,
     }
 )
 
@@ -677,5 +998,48 @@ HOP_TX_FLOW_DTYPE: Final = np.dtype(
             56,
         ],
         "itemsize": 72,
+    }
+)
+
+# struct hop_work
+HOP_WORK_DTYPE: Final = np.dtype(
+    {
+        "names": [
+            "time_ns",
+            "point",
+            "pad",
+            "tid",
+            "subject",
+            "value",
+            "extra",
+            "ifindex",
+            "netns",
+            "pad_2",
+        ],
+        "formats": [
+            "<u8",
+            "|u1",
+            ("|u1", (3,)),
+            "<u4",
+            "<u8",
+            "<i8",
+            "<i4",
+            "<u4",
+            "<u4",
+            ("<u4", (3,)),
+        ],
+        "offsets": [
+            0,
+            8,
+            9,
+            12,
+            16,
+            24,
+            32,
+            36,
+            40,
+            44,
+        ],
+        "itemsize": 56,
     }
 )

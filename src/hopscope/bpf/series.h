@@ -45,17 +45,3 @@ __attribute__((noinline)) int record(u32 hop, u32 group, u64 from_ns, u64 to_ns)
 		hist_add(row, to_ns - from_ns, SERIES_SHARED(hop));
 	return 0;
 }
-
-/* A kernel pointer as a number. From 6.17 on the verifier knows even a "char *" for a pointer, with which no arithmetic is
- * allowed; its halves, moved by 32-bit instructions, are numbers. In assembler, for the compiler would join them again.
- */
-INLINE u64 address(const void *pointer)
-{
-	u64 upper = (u64)pointer;
-	u32 high, low;
-
-	__asm__("%0 >>= 32" : "+r"(upper));
-	__asm__("%0 = %1" : "=w"(high) : "w"((u32)upper));
-	__asm__("%0 = %1" : "=w"(low) : "w"((u32)(u64)pointer));
-	return (u64)high << 32 | low;
-}

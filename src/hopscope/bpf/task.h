@@ -13,3 +13,13 @@ INLINE u32 current_pid(void)
 {
 	return bpf_get_current_pid_tgid() >> 32;
 }
+
+/* 0 where it would like to run. */
+INLINE u32 task_state(struct task_struct *task)
+{
+	struct task_struct___before_5_14 *old = (void *)task;
+
+	if (core_exists(task->__state))
+		return probe_field(task, __state);
+	return probe_field(old, state);
+}

@@ -3,18 +3,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import signal
-import subprocess
 import sys
-import threading
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Final, Generic, TextIO, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final, Generic, TypeVar
 
+from hopscope.cli.child import exit_code, running
 from hopscope.cli.stop import Stop, stop_on_signal
-from hopscope.errors import UsageError
 from hopscope.views.histogram import render_histograms
 from hopscope.views.json_lines import line, to_json
 from hopscope.views.plan import render_plan
@@ -22,7 +18,7 @@ from hopscope.views.table import render_table
 from hopscope.views.terminal import Terminal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from hopscope.analysis.snapshot import PlanRow, Snapshot
     from hopscope.collectors.contract import Collector
@@ -31,9 +27,6 @@ if TYPE_CHECKING:
 # The part of an interval in which the kernel measures our programs, and its limit.
 _COST_SHARE: Final = 0.05
 _COST_WINDOW_S: Final = 0.05
-# How long a command may take to end by itself, and when it is asked to.
-_MOMENT_S: Final = 1.0
-_GRACE_S: Final = 5.0
 
 SnapshotT = TypeVar("SnapshotT")
 
@@ -113,7 +106,7 @@ def run(
     """
     # What reads JSON from us must not find the command's words in it.
     command_output = sys.stderr if output.style == "json" else None
-    with stop_on_signal() as stop, collector, _running(command, stop, command_output) as child:
+    with stop_on_signal() as stop, collector, running(command, stop, command_output) as child:
         output.plan(collector.plan())
         reports = 0
         end_s = time.monotonic() + duration_s if duration_s else float("inf")
@@ -131,7 +124,7 @@ def run(
         if output.wants_total(reports):
             output.show(collector.total())
         time_is_over = not stopped and child is not None and child.poll() is None
-    return 0 if child is None or time_is_over else _as_a_shell_says(child.returncode)
+    return 0 if child is None or time_is_over else exit_code(child)
 
 
 def _wait(stop: Stop, until_s: float, output: Reports[SnapshotT]) -> bool:
@@ -141,37 +134,3 @@ def _wait(stop: Stop, until_s: float, output: Reports[SnapshotT]) -> bool:
             return True
         output.between()
     return stop.wait(max(until_s - time.monotonic(), 0))
-
-
-def _as_a_shell_says(code: int) -> int:
-    return 128 - code if code < 0 else code
-
-
-@contextlib.contextmanager
-def _running(command: Sequence[str], stop: Stop, output: TextIO | None) -> Iterator[subprocess.Popen[bytes] | None]:
-    """Start the command, set `stop` when it ends, and end it when we do."""
-    if not command:
-        yield None
-        return
-    try:
-        child = subprocess.Popen(command, stdout=output)
-    except OSError as error:
-        raise UsageError(
-            f"{command[0] or 'An empty name'} cannot be started: {error.strerror}", "Give a program and its arguments"
-        ) from error
-
-    def wait_and_stop() -> None:
-        child.wait()
-        stop.set()
-
-    waiter = threading.Thread(target=wait_and_stop, name="hopscope-command", daemon=True)
-    waiter.start()
-    try:
-        yield child
-    finally:
-        if stop.signal == signal.SIGINT:
-            waiter.join(_MOMENT_S)  # the terminal's Ctrl-C has reached the command, too
-        child.terminate()
-        waiter.join(_GRACE_S)
-        child.kill()
-        waiter.join()

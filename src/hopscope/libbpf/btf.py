@@ -132,6 +132,14 @@ class Btf(TypeTable):
         """Tell whether a BTF-enabled raw tracepoint (``tp_btf/name``) exists in the kernel proper."""
         return self.find(f"btf_trace_{name}", Kind.TYPEDEF) is not None
 
+    def tracepoint_arguments(self, name: str) -> int:
+        """Return how many arguments a tracepoint gives to its programs; 0 where there is no such tracepoint."""
+        found = self.find(f"btf_trace_{name}", Kind.TYPEDEF)
+        if found is None:
+            return 0
+        prototype = self.resolve(self.resolve(found).ref)
+        return prototype.vlen - 1  # the first is the tracepoint's own
+
 
 @functools.cache
 def _kernel() -> Btf:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from hopscope.probes.catalogue_cpu import CPU
+from hopscope.probes.catalogue_record import RECORD
 from hopscope.probes.catalogue_tx import TX
 from hopscope.probes.point import RETURN_KINDS, Point, Way
 
@@ -176,7 +177,7 @@ RX: Final = (
     ),
 )
 
-POINTS: Final = {point.name: point for point in (*RX, *TX, *CPU)}
+POINTS: Final = {point.name: point for point in (*RX, *TX, *CPU, *RECORD)}
 # By program: what it must be loaded and attached as.
 PROGRAM_KINDS: Final = {
     program: kind

@@ -58,7 +58,7 @@ _EVENT: Final = (
     Column("tid", np.int32, "the thread that ran; in a softirq the one that was interrupted, 0 for the idle task"),
 )
 _DEVICE: Final = (
-    Column("ifindex", np.int32, "number of the device in its namespace"),
+    Column("ifindex", np.int32, "number of the device in its namespace; 0 where the packet is at none"),
     Column("netns", np.int64, "inode of the network namespace"),
 )
 
@@ -70,7 +70,11 @@ TABLES: Final = (
             *_EVENT,
             Column("skb", np.int64, "address of the packet's struct sk_buff; used again when the packet is gone"),
             Column("head", np.int64, "address of its data, which clones share"),
-            Column("flow", np.int64, "of the outermost IP header, sender to receiver: `flows` has the addresses"),
+            Column(
+                "flow",
+                np.int64,
+                "of the outermost IP header, sender to receiver (`flows`); 0 where it was not looked at",
+            ),
             Column("len_bytes", np.int32, "of the packet, as the kernel has it at that point (skb->len)"),
             Column("header_bytes", np.int32, "of them before TCP's or UDP's payload"),
             Column("seq", np.int64, "TCP: sequence number of its first byte; else the IP identification"),
@@ -105,7 +109,7 @@ TABLES: Final = (
             Column(
                 "value",
                 np.int64,
-                "irq.exit: handled; napi.poll: packets; sched.switch: state; sched.wake: CPU",
+                "irq.exit: handled; napi.poll: packets; sched.switch: state",
             ),
             Column("extra", np.int32, "napi.poll: budget; xdp.*: -errno"),
             *_DEVICE,

@@ -74,6 +74,8 @@ class TraceWriter:
         self._engine = duckdb.connect(config={"threads": 1})
         self._worker: ThreadPoolExecutor | None = ThreadPoolExecutor(1, thread_name_prefix="hopscope-writer")
         self._pending: deque[Future[int]] = deque()
+        # The thread begins now, with the priority of now: its caller may take a higher one for itself.
+        self._worker.submit(int).result()
         metadata.write(folder)
 
     def append(self, table: str, columns: Columns) -> None:

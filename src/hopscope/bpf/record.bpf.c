@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* Recording: the hooks, each of which makes a record (hopscope.probes.catalogue_record has the table). */
+#include "record_work.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+const volatile u32 cfg_drop_arguments = 3; /* that this kernel's kfree_skb tracepoint has */
+const volatile bool cfg_drop_stacks = 0;
+
+/* ---- packets ---- */
+
+/* At a device. */
+INLINE int passes(struct sk_buff *skb, u32 point, bool named)
+{
+	struct passing passing = {};
+
+	passing_of(&passing, skb, point);
+	if (skb->dev)
+		passing_at_device(&passing, skb->dev);
+	passing.named = named;
+	passing.tid = this_thread();
+	record_packet(&passing);
+	return 0;
+}
+
+/* From a device: IP's header is where the data begins; its offset is not set yet. */
+INLINE int arrives(struct sk_buff *skb, u32 point, bool named)
+{
+	struct passing passing = {};
+
+	passing_of(&passing, skb, point);
+	if (skb->dev)
+		passing_at_device(&passing, skb->dev);
+	passing.network = passing.data;
+	passing.named = named;
+	passing.tid = this_thread();
+	record_packet(&passing);
+	return 0;
+}
+
+/* At a socket, or anywhere. What local sockets send to each other (AF_UNIX, netlink) has no protocol. */
+INLINE int elsewhere(struct sk_buff *skb, u32 point, bool named, u32 len_bytes)
+{
+	struct passing passing = {};
+
+	if (!skb->protocol)
+		return 0;
+	passing_of(&passing, skb, point);
+	passing.len_bytes = len_bytes;
+	passing.named = named;
+	passing.tid = this_thread();
+	record_packet(&passing);
+	return 0;
+}
+
+#define ARRIVAL(name, hook)                                                                                            \
+	SEC("tp_btf/" #hook)                                                                                           \
+	int record_##name(u64 *ctx)                                                                                    \
+	{                                                                                                              \
+		return arrives((void *)ctx[0], HOP_POINT_RX_DRIVER, true);                                             \
+	}
+
+ARRIVAL(netif_rx, netif_rx)
+ARRIVAL(gro_receive, napi_gro_receive_entry)
+ARRIVAL(gro_frags, napi_gro_frags_entry)
+ARRIVAL(receive, netif_receive_skb_entry)
+ARRIVAL(receive_list, netif_receive_skb_list_entry)
+
+SEC("tp_btf/netif_receive_skb")
+int record_core(u64 *ctx)
+{
+	return arrives((void *)ctx[0], HOP_POINT_RX_CORE, false);
+}
+
+#define IP_BEGINS(name)                                                                                                \
+	SEC("fentry/" #name)                                                                                           \
+	int record_##name##_fentry(u64 *ctx)                                                                           \
+	{                                                                                                              \
+		return arrives((void *)ctx[0], HOP_POINT_RX_IP, false);                                                \
+	}
+
+IP_BEGINS(ip_rcv_core)
+IP_BEGINS(ip6_rcv_core)
+
+#define L4_BEGINS(name)                                                                                                \
+	SEC("fentry/" #name)                                                                                           \
+	int record_##name##_fentry(u64 *ctx)                                                                           \
+	{                                                                                                              \
+		return passes((void *)ctx[0], HOP_POINT_RX_L4, false);                                                 \
+	}
+
+L4_BEGINS(tcp_v4_rcv)
+L4_BEGINS(tcp_v6_rcv)
+L4_BEGINS(udp_rcv)
+L4_BEGINS(udpv6_rcv)
+
+/* This kind of program has no helper for the running thread. */
+SEC("cgroup_skb/ingress")
+int record_l4_cgroup(struct __sk_buff *ctx)
+{
+	struct sk_buff *skb = bpf_cast_to_kern_ctx(ctx);
+	struct passing passing = {};
+
+	passing_of(&passing, skb, HOP_POINT_RX_L4);
+	if (skb->dev)
+		passing_at_device(&passing, skb->dev);
+	passing.tid = probe_field(current_task(), pid);
+	record_packet(&passing);
+	return 1;
+}
+
+SEC("tp_btf/tcp_probe")
+int record_tcp_queue(u64 *ctx)
+{
+	struct sk_buff *skb = (void *)ctx[1];
+
+	return elsewhere(skb, HOP_POINT_RX_TCP_QUEUE, true, skb->len);
+}
+
+SEC("tp_btf/skb_copy_datagram_iovec")
+int record_copy(u64 *ctx)
+{
+	return elsewhere((void *)ctx[0], HOP_POINT_RX_COPY, false, ctx[1]);
+}
+
+SEC("tp_btf/consume_skb")
+int record_free(u64 *ctx)
+{
+	struct sk_buff *skb = (void *)ctx[0];
+
+	return elsewhere(skb, HOP_POINT_SKB_FREE, false, skb->len);
+}
+
+/* ---- drops ---- */
+
+struct {
+	MAP_UINT(type, BPF_MAP_TYPE_STACK_TRACE);
+	MAP_UINT(max_entries, 1); /* set before load */
+	MAP_UINT(key_size, 4);
+	MAP_UINT(value_size, 8 * HOP_DROP_FRAMES);
+} stacks SEC(".maps");
+
+SEC("tp_btf/kfree_skb")
+int record_drop(u64 *ctx)
+{
+	struct sk_buff *skb = (void *)ctx[0];
+	struct passing passing = {};
+	struct hop_drop *record;
+	s32 stack = -1;
+
+	if (!skb->protocol)
+		return 0;
+	passing_of(&passing, skb, HOP_POINT_SKB_DROP);
+	passing_somewhere(&passing, skb->dev);
+	passing.named = true;
+	passing.tid = this_thread();
+	if (!record_packet(&passing))
+		return 0;
+	if (cfg_drop_stacks)
+		stack = bpf_get_stackid(ctx, &stacks, 0);
+	record = reserve();
+	if (!record)
+		return 0;
+	*record = (struct hop_drop){
+		.time_ns = passing.time_ns,
+		.point = HOP_POINT_DROP,
+		.tid = passing.tid,
+		.skb = passing.skb,
+		.location = ctx[1],
+		.reason = cfg_drop_arguments > 2 ? (u32)ctx[2] : 0,
+		.sock = cfg_drop_arguments > 3 ? ctx[3] : 0,
+		.stack = stack,
+	};
+	submit(record);
+	return 0;
+}
+
+/* ---- transmit ---- */
+
+SEC("tp_btf/net_dev_queue")
+int record_queue(u64 *ctx)
+{
+	return passes((void *)ctx[0], HOP_POINT_TX_QUEUE, true);
+}
+
+SEC("tp_btf/qdisc_enqueue")
+int record_enqueue(u64 *ctx)
+{
+	return passes((void *)ctx[2], HOP_POINT_TX_ENQUEUE, false);
+}
+
+/* Several at once hang together by their pointers. */
+#define MOST_AT_ONCE 64
+
+SEC("tp_btf/qdisc_dequeue")
+int record_dequeue(u64 *ctx)
+{
+	struct sk_buff *skb = (void *)ctx[3];
+
+	for (u32 i = 0; i < MOST_AT_ONCE && i < (s32)ctx[2] && skb; i++) {
+		passes(skb, HOP_POINT_TX_DEQUEUE, false);
+		skb = skb->next;
+	}
+	return 0;
+}
+
+/* The wanted packets that drivers' functions of this CPU have in hand. */
+struct started {
+	u64 skbs[4];
+} __attribute__((aligned(64)));
+
+struct started starts[HOP_CPUS];
+
+INLINE u64 *start_of(u64 skb)
+{
+	u32 cpu = bpf_get_smp_processor_id(), index = skb >> 8;
+
+	opaque(cpu);
+	opaque(index);
+	return &starts[cpu & (HOP_CPUS - 1)].skbs[index & 3];
+}
+
+SEC("tp_btf/net_dev_start_xmit")
+int record_start(u64 *ctx)
+{
+	struct passing passing = {};
+
+	passing_of(&passing, (void *)ctx[0], HOP_POINT_TX_START);
+	passing_at_device(&passing, (void *)ctx[1]);
+	passing.tid = this_thread();
+	if (record_packet(&passing) && cfg_by_headers)
+		*start_of(passing.skb) = passing.skb;
+	return 0;
+}
+
+/* Above it the driver did not take the packet (include/linux/netdevice.h). */
+#define NET_XMIT_MASK 0x0f
+
+/* The packet may be gone: nothing of it can be looked at but its address. */
+SEC("tp_btf/net_dev_xmit")
+int record_xmit(u64 *ctx)
+{
+	struct net_device *dev = (void *)ctx[2];
+	struct passing passing = {
+		.skb = ctx[0],
+		.len_bytes = ctx[3],
+		.ifindex = dev->ifindex,
+		.netns = dev->nd_net.net->ns.inum,
+		.point = HOP_POINT_TX_DRIVER,
+	};
+
+	if ((s32)ctx[1] > NET_XMIT_MASK)
+		return 0;
+	if (cfg_by_headers) {
+		u64 *start = start_of(passing.skb);
+
+		if (*start != passing.skb)
+			return 0;
+		*start = 0;
+		passing.judged = true;
+	}
+	passing.tid = this_thread();
+	record_packet(&passing);
+	return 0;
+}

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* Recording: a packet's headers, whether it is wanted, and its record. */
+#pragma once
+
+#include "record_state.h"
+
+/* Packets are filtered: what they are wanted for is in their headers, or it is their flow that is wanted. */
+const volatile bool cfg_by_headers = 0;
+/* Packets are wanted whose flow is that of a wanted process's socket. */
+const volatile bool cfg_by_process = 0;
+const volatile u32 cfg_interfaces = 0;
+const volatile struct hop_interface cfg_interface[HOP_FILTERS] = {};
+
+struct headers {
+	struct flow_key key;
+	u64 flow;
+	u64 payload; /* address */
+	u32 seq;
+	u8 tcp_flags;
+};
+
+struct ip4_header {
+	u8 version_ihl;
+	u8 tos;
+	u16 total_bytes;
+	u16 id;
+	u16 fragment;
+	u8 ttl;
+	u8 protocol;
+	u16 checksum;
+	u32 source;
+	u32 destination;
+};
+
+struct ip6_header {
+	u32 version_class_label;
+	u16 payload_bytes;
+	u8 next_header;
+	u8 hop_limit;
+	u32 source[4];
+	u32 destination[4];
+};
+
+struct tcp_header {
+	u16 port[2];
+	u32 seq;
+	u32 ack;
+	u8 data_offset;
+	u8 flags;
+	u16 window;
+};
+
+#define UDP_HEADER_BYTES 8
+#define FRAGMENT_OFFSET 0x1fff
+
+/* TCP's or UDP's header, at `l4`. */
+INLINE void parse_l4(struct headers *found, u64 l4)
+{
+	struct tcp_header tcp = {};
+
+	found->payload = l4;
+	if (found->key.protocol != IPPROTO_TCP && found->key.protocol != IPPROTO_UDP)
+		return;
+	bpf_probe_read_kernel(&tcp, sizeof(tcp), (void *)l4);
+	found->key.ends.port[0] = tcp.port[0];
+	found->key.ends.port[1] = tcp.port[1];
+	if (found->key.protocol == IPPROTO_UDP) {
+		found->payload = l4 + UDP_HEADER_BYTES;
+		return;
+	}
+	found->seq = __builtin_bswap32(tcp.seq);
+	found->tcp_flags = tcp.flags;
+	found->payload = l4 + (tcp.data_offset >> 4) * 4;
+}
+
+/* The headers of a packet that begin at `network`; without a flow where it is no IP. */
+static __attribute__((noinline)) bool parse(struct headers *found, u64 network)
+{
+	struct ip6_header ip6 = {};
+	struct ip4_header *ip4 = (void *)&ip6;
+	u64 l4;
+
+	if (bpf_probe_read_kernel(&ip6, sizeof(ip6), (void *)network))
+		return false;
+	if (ip4->version_ihl >> 4 == 4) {
+		found->key.ends.address[0][2] = found->key.ends.address[1][2] = __builtin_bswap32(0xffff);
+		found->key.ends.address[0][3] = ip4->source;
+		found->key.ends.address[1][3] = ip4->destination;
+		found->key.protocol = ip4->protocol;
+		found->seq = __builtin_bswap16(ip4->id);
+		l4 = network + (ip4->version_ihl & 15) * 4;
+		/* A later fragment has no ports: its flow is that of the addresses. */
+		if (__builtin_bswap16(ip4->fragment) & FRAGMENT_OFFSET)
+			found->payload = l4;
+		else
+			parse_l4(found, l4);
+	} else if (ip4->version_ihl >> 4 == 6) {
+		__builtin_memcpy(found->key.ends.address, ip6.source, 2 * sizeof(ip6.source));
+		found->key.protocol = ip6.next_header;
+		parse_l4(found, network + sizeof(ip6));
+	} else {
+		return false;
+	}
+	found->flow = flow_of(&found->key);
+	return true;
+}
+
+INLINE bool interface_wanted(u32 ifindex, u32 netns)
+{
+	for (u32 i = 0; i < HOP_FILTERS && i < cfg_interfaces; i++)
+		if (cfg_interface[i].ifindex == ifindex && cfg_interface[i].netns == netns)
+			return true;
+	return !cfg_interfaces;
+}
+
+/* What a hook knows of a packet. */
+struct passing {
+	u64 time_ns; /* is set when it is recorded */
+	u64 skb;
+	u64 head;
+	u64 data;    /* where skb->len begins */
+	u64 network; /* where IP's header begins; 0: not looked at, unless a filter needs it */
+	u32 len_bytes;
+	u32 ifindex;
+	u32 netns;
+	u32 tid;
+	u8 point;
+	bool named;  /* its flow is asked for at this point */
+	bool judged; /* it is wanted, as was seen before: there are no headers to look at */
+};
+
+INLINE void passing_of(struct passing *passing, struct sk_buff *skb, u32 point)
+{
+	passing->skb = (u64)skb;
+	passing->head = address(skb->head);
+	passing->data = address(skb->data);
+	passing->network = passing->head + skb->network_header;
+	passing->len_bytes = skb->len;
+	passing->point = point;
+}
+
+/* While a packet is at a device. In a socket, and in TCP's queues, something else is in the place of its device. */
+INLINE void passing_at_device(struct passing *passing, const struct net_device *dev)
+{
+	passing->ifindex = dev->ifindex;
+	passing->netns = dev->nd_net.net->ns.inum;
+	know_device(passing->ifindex, passing->netns, dev->name);
+}
+
+/* Wherever it is: what may be its device is, if it is a device that another packet was at. */
+INLINE void passing_somewhere(struct passing *passing, struct net_device *dev)
+{
+	u32 ifindex = probe_field(dev, ifindex), netns;
+	struct net *net = probe_field(dev, nd_net.net);
+
+	netns = probe_field(net, ns.inum);
+	if (ifindex && device_is_known(ifindex, netns)) {
+		passing->ifindex = ifindex;
+		passing->netns = netns;
+	}
+}
+
+/* By its device where it is at one; elsewhere by its flow, which was wanted at a device. */
+INLINE bool place_wanted(const struct passing *passing, u64 flow)
+{
+	u64 *place = flow_place(&wanted_flows, flow);
+
+	if (!passing->netns)
+		return *place == flow;
+	if (!interface_wanted(passing->ifindex, passing->netns) || !namespace_wanted(passing->netns))
+		return false;
+	*place = flow;
+	return true;
+}
+
+INLINE bool headers_wanted(const struct passing *passing, const struct headers *found)
+{
+	if (cfg_by_process && *flow_place(&wanted_flows, found->flow) != found->flow)
+		return false;
+	if (!port_wanted(&found->key.ends) || !address_wanted(&found->key.ends))
+		return false;
+	return !(cfg_interfaces || cfg_namespaces) || place_wanted(passing, found->flow);
+}
+
+/* Returns whether it was wanted. */
+static __attribute__((noinline)) bool record_packet(struct passing *passing)
+{
+	struct headers found = {};
+	struct hop_packet *record;
+
+	if (passing->named || (cfg_by_headers && !passing->judged))
+		if (parse(&found, passing->network) && passing->named)
+			know_flow(found.flow, &found.key);
+	if (cfg_by_headers && !passing->judged && !headers_wanted(passing, &found))
+		return false;
+	record = reserve();
+	if (!record)
+		return true;
+	record->time_ns = passing->time_ns = bpf_ktime_get_ns();
+	record->point = passing->point;
+	record->tcp_flags = found.tcp_flags;
+	record->header_bytes = found.flow ? found.payload - passing->data : 0;
+	record->tid = passing->tid;
+	record->skb = passing->skb;
+	record->head = passing->head;
+	record->flow = found.flow;
+	record->len_bytes = passing->len_bytes;
+	record->seq = found.seq;
+	record->ifindex = passing->ifindex;
+	record->netns = passing->netns;
+	submit(record);
+	return true;
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* Recording: what happens to sockets, and in calls on them. */
+#pragma once
+
+#include "record_packet.h"
+
+INLINE u64 socket_flow(struct sock *sk, bool receives, struct flow_key *key)
+{
+	struct endpoints ends = {};
+
+	socket_endpoints(sk, &ends);
+	if (receives) {
+		__builtin_memcpy(key->ends.address[0], ends.address[1], sizeof(ends.address[0]));
+		__builtin_memcpy(key->ends.address[1], ends.address[0], sizeof(ends.address[0]));
+		key->ends.port[0] = ends.port[1];
+		key->ends.port[1] = ends.port[0];
+	} else {
+		key->ends = ends;
+	}
+	key->protocol = probe_field(sk, sk_protocol);
+	return flow_of(key);
+}
+
+/* The flows of a socket of a wanted process, in both directions, are wanted from now on. */
+static __attribute__((noinline)) bool socket_of_process(struct sock *sk, u64 flow, bool receives)
+{
+	struct flow_key back = {};
+	u64 other;
+
+	if (*flow_place(&wanted_flows, flow) == flow)
+		return true;
+	if (!process_wanted() || (cfg_cgroups && !cgroup_wanted(socket_cgroup(sk))))
+		return false;
+	other = socket_flow(sk, !receives, &back);
+	*flow_place(&wanted_flows, flow) = flow;
+	*flow_place(&wanted_flows, other) = other;
+	return true;
+}
+
+struct socket_event {
+	s64 value;
+	s32 len_bytes;
+	u8 point;
+	bool receives;
+	bool in_call; /* the running thread uses the socket */
+};
+
+static __attribute__((noinline)) int record_socket(struct sock *sk, const struct socket_event *event)
+{
+	struct hop_socket *record;
+	struct flow_key key = {};
+	u32 protocol, netns = socket_netns(sk), tid, seq = 0;
+	u16 family = probe_field(sk, __sk_common.skc_family);
+	u64 flow;
+
+	if ((family != AF_INET && family != AF_INET6) || !namespace_wanted(netns))
+		return 0;
+	flow = socket_flow(sk, event->receives, &key);
+	if (!port_wanted(&key.ends) || !address_wanted(&key.ends))
+		return 0;
+	if (cfg_by_process && !socket_of_process(sk, flow, event->receives))
+		return 0;
+	know_flow(flow, &key);
+	tid = this_thread();
+	if (event->in_call && !thread_in(&socket_threads, tid))
+		thread_add(&socket_threads, tid);
+	protocol = key.protocol;
+	if (protocol == IPPROTO_TCP)
+		seq = event->receives ? probe_field((struct tcp_sock *)sk, copied_seq)
+				      : probe_field((struct tcp_sock *)sk, write_seq);
+	record = reserve();
+	if (!record)
+		return 0;
+	record->time_ns = bpf_ktime_get_ns();
+	record->point = event->point;
+	record->protocol = protocol;
+	record->pad = 0;
+	record->tid = tid;
+	record->sock = (u64)sk;
+	record->flow = flow;
+	record->value = event->value;
+	record->seq = seq;
+	record->len_bytes = event->len_bytes;
+	record->netns = netns;
+	record->pad_2 = 0;
+	submit(record);
+	return 0;
+}
+
+/* ---- send calls of TCP ----
+ *
+ * The tracepoint comes at each look of TCP at what is left of the call. In a further look the call has as much less as TCP has
+ * more, or nothing changed while it slept for room.
+ */
+#define LOOKS 4096
+
+struct look {
+	u64 message;
+	u64 left;
+	u32 tid;
+	u32 write_seq;
+};
+
+struct look looks[LOOKS];
+
+INLINE bool first_look(struct sock *sk, struct msghdr *msg, u64 *left_bytes)
+{
+	u32 tid = current_tid(), write_seq = probe_field((struct tcp_sock *)sk, write_seq), index = tid, moved;
+	u64 left = probe_field(msg, msg_iter.count);
+	struct look *look;
+	bool same;
+
+	opaque(index);
+	look = &looks[index & (LOOKS - 1)];
+	moved = write_seq - look->write_seq;
+	same = look->tid == tid && look->message == (u64)msg && left <= look->left && moved == (u32)(look->left - left);
+	if (same && !moved)
+		same = !(probe_field(msg, msg_flags) & MSG_DONTWAIT);
+	look->tid = tid;
+	look->message = (u64)msg;
+	look->left = left;
+	look->write_seq = write_seq;
+	*left_bytes = left;
+	return !same;
+}

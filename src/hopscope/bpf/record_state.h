@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* Recording: the rings, what is lost, and what user space has been told of numbers in the records. */
+#pragma once
+
+#include "events.h"
+#include "ring.h"
+#include "select.h"
+
+EXPORT_ENUM(hop_point);
+EXPORT_ENUM(hop_record_limits);
+EXPORT_STRUCT(hop_packet);
+EXPORT_STRUCT(hop_socket);
+EXPORT_STRUCT(hop_work);
+EXPORT_STRUCT(hop_drop);
+EXPORT_STRUCT(hop_flow);
+EXPORT_STRUCT(hop_thread);
+EXPORT_STRUCT(hop_device);
+
+/* A section of its own, so that user space has the array and nothing else. */
+struct hop_record_counters record_counters[HOP_CPUS] SEC(".bss.counts");
+
+INLINE u32 current_tid(void)
+{
+	return bpf_get_current_pid_tgid();
+}
+
+/* All records have one size: whichever struct it is. */
+#define RECORD_BYTES sizeof(struct hop_packet)
+_Static_assert(sizeof(struct hop_socket) == RECORD_BYTES, "one size");
+_Static_assert(sizeof(struct hop_work) == RECORD_BYTES, "one size");
+_Static_assert(sizeof(struct hop_drop) == RECORD_BYTES, "one size");
+_Static_assert(sizeof(struct hop_flow) == RECORD_BYTES, "one size");
+_Static_assert(sizeof(struct hop_thread) == RECORD_BYTES, "one size");
+_Static_assert(sizeof(struct hop_device) == RECORD_BYTES, "one size");
+
+/* Room for a record, or NULL, counted. */
+INLINE void *reserve(void)
+{
+	u32 cpu = bpf_get_smp_processor_id();
+	void *ring = bpf_map_lookup_elem(&rings, &cpu), *record;
+
+	record = ring ? bpf_ringbuf_reserve(ring, RECORD_BYTES, 0) : NULL;
+	if (unlikely(!record)) {
+		opaque(cpu);
+		atomic_add(&record_counters[cpu & (HOP_CPUS - 1)].lost, 1);
+	}
+	return record;
+}
+
+INLINE void submit(void *record)
+{
+	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+}
+
+/* ---- numbers that user space knows the meaning of ---- */
+
+/* PID_MAX_LIMIT of 64-bit kernels (include/linux/threads.h). */
+#define THREADS (4 << 20)
+
+struct thread_set {
+	u64 words[THREADS / 64];
+};
+
+struct thread_set known_threads SEC(".bss.threads");
+/* Threads that use sockets: the scheduler's events are recorded of these alone. */
+struct thread_set socket_threads SEC(".bss.users");
+
+INLINE u64 *thread_word(struct thread_set *set, u32 tid)
+{
+	u32 index = tid / 64;
+
+	opaque(index);
+	return &set->words[index & (THREADS / 64 - 1)];
+}
+
+INLINE bool thread_in(struct thread_set *set, u32 tid)
+{
+	return *thread_word(set, tid) >> (tid & 63) & 1;
+}
+
+/* Another CPU's bit may go down in the word: then its thread is made known a second time. */
+INLINE void thread_add(struct thread_set *set, u32 tid)
+{
+	*thread_word(set, tid) |= 1ULL << (tid & 63);
+}
+
+INLINE void thread_remove(struct thread_set *set, u32 tid)
+{
+	*thread_word(set, tid) &= ~(1ULL << (tid & 63));
+}
+
+static __attribute__((noinline)) int tell_thread(u32 tid)
+{
+	struct task_struct *task = current_task();
+	struct hop_thread *record = reserve();
+
+	if (!record)
+		return 0;
+	*record = (struct hop_thread){
+		.time_ns = bpf_ktime_get_ns(),
+		.point = HOP_POINT_THREAD,
+		.tid = tid,
+		.pid = current_pid(),
+		.cgroup = bpf_get_current_cgroup_id(),
+	};
+	bpf_probe_read_kernel(record->comm, sizeof(record->comm), &task->comm);
+	submit(record);
+	thread_add(&known_threads, tid);
+	return 0;
+}
+
+/* The running thread; user space knows it now. */
+INLINE u32 this_thread(void)
+{
+	u32 tid = current_tid();
+
+	if (unlikely(tid && !thread_in(&known_threads, tid)))
+		tell_thread(tid);
+	return tid;
+}
+
+#define DEVICES 1024
+
+u64 known_devices[DEVICES];
+
+static __attribute__((noinline)) int tell_device(u32 ifindex, u32 netns, const void *name)
+{
+	u32 index = (ifindex ^ netns * 31) & (DEVICES - 1);
+	struct hop_device *record = reserve();
+
+	if (!record)
+		return 0;
+	*record = (struct hop_device){
+		.time_ns = bpf_ktime_get_ns(),
+		.point = HOP_POINT_DEVICE,
+		.ifindex = ifindex,
+		.netns = netns,
+	};
+	bpf_probe_read_kernel(record->name, sizeof(record->name), name);
+	submit(record);
+	known_devices[index] = (u64)netns << 32 | ifindex;
+	return 0;
+}
+
+INLINE bool device_is_known(u32 ifindex, u32 netns)
+{
+	return known_devices[(ifindex ^ netns * 31) & (DEVICES - 1)] == ((u64)netns << 32 | ifindex);
+}
+
+INLINE void know_device(u32 ifindex, u32 netns, const void *name)
+{
+	if (unlikely(!device_is_known(ifindex, netns)))
+		tell_device(ifindex, netns, name);
+}
+
+/* ---- flows ---- */
+
+/* A power of two. */
+#define FLOWS 65536
+
+struct flow_table {
+	u64 flows[FLOWS];
+};
+
+struct flow_table known_flows SEC(".bss.flows");
+/* Of sockets of the processes that are asked for, or seen at the devices that are. */
+struct flow_table wanted_flows SEC(".bss.wanted");
+
+INLINE u64 *flow_place(struct flow_table *table, u64 flow)
+{
+	u32 index = flow;
+
+	opaque(index);
+	return &table->flows[index & (FLOWS - 1)];
+}
+
+/* The same on every host: the packet has all of it. */
+struct flow_key {
+	struct endpoints ends;
+	u32 protocol;
+};
+
+INLINE u64 flow_mix(u64 hash, u64 word)
+{
+	hash = (hash ^ word) * 0x9e3779b97f4a7c15ULL;
+	return hash ^ hash >> 29;
+}
+
+INLINE u64 flow_of(const struct flow_key *key)
+{
+	u64 hash = key->protocol;
+
+	for (u32 end = 0; end < 2; end++) {
+		hash = flow_mix(hash, (u64)key->ends.address[end][0] << 32 | key->ends.address[end][1]);
+		hash = flow_mix(hash, (u64)key->ends.address[end][2] << 32 | key->ends.address[end][3]);
+	}
+	hash = flow_mix(hash, (u64)key->ends.port[0] << 16 | key->ends.port[1]);
+	return hash ^ hash >> 32;
+}
+
+static __attribute__((noinline)) int tell_flow(u64 flow, const struct flow_key *key)
+{
+	struct hop_flow *record;
+
+	if (!key)
+		return 0;
+	record = reserve();
+	if (!record)
+		return 0;
+	record->time_ns = bpf_ktime_get_ns();
+	record->point = HOP_POINT_FLOW;
+	record->protocol = key->protocol;
+	record->pad[0] = record->pad[1] = 0;
+	record->port[0] = key->ends.port[0];
+	record->port[1] = key->ends.port[1];
+	record->flow = flow;
+	__builtin_memcpy(record->source, key->ends.address[0], sizeof(record->source));
+	__builtin_memcpy(record->destination, key->ends.address[1], sizeof(record->destination));
+	submit(record);
+	*flow_place(&known_flows, flow) = flow;
+	return 0;
+}
+
+INLINE void know_flow(u64 flow, const struct flow_key *key)
+{
+	if (unlikely(*flow_place(&known_flows, flow) != flow))
+		tell_flow(flow, key);
+}

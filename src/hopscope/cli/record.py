@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``hopscope record``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from hopscope.cli.options import socket_options
+from hopscope.cli.seconds import Seconds
+
+_PROFILES = ("messages", "packets", "rx", "tx", "cpu", "drops", "all")
+_YEAR_S = 365 * 86_400
+_MIB = 1 << 20
+
+
+# The first word that is no option is the command, and what follows is the command's.
+@click.command(
+    "record",
+    context_settings={"allow_interspersed_args": False},
+    short_help="Record every packet and message into a trace, for `report`.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="The trace: a folder that is new or empty (hopscope-trace-DATE-TIME).",
+)
+@click.option("-d", "--duration", type=Seconds(0.1, _YEAR_S), help="Stop after this time.")
+@click.option("--max-size", type=click.IntRange(1), metavar="MIB", help="Stop when the trace has this size.")
+@click.option(
+    "-P",
+    "--profile",
+    "profiles",
+    type=click.Choice(_PROFILES),
+    multiple=True,
+    default=("messages",),
+    show_default=True,
+    help="Which probe points; may be repeated.",
+)
+@click.option("--point", "points", metavar="POINT", multiple=True, help="A probe point more, such as call.enter.")
+@click.option("--stacks", is_flag=True, help="Take the kernel's stack at each drop.")
+@click.option(
+    "--interface", "interfaces", metavar="NAME[@NETNS]", multiple=True, help="Only packets on this interface."
+)
+@socket_options("use", "packets")
+@click.option(
+    "--buffer",
+    type=click.Choice(("1", "2", "4", "8", "16", "32", "64", "128", "256")),
+    default="16",
+    show_default=True,
+    metavar="MIB",
+    help="Memory of each CPU's ring.",
+)
+@click.option(
+    "--way", "ways", multiple=True, metavar="POINT=WAY", help="Attach a point this way (hopscope probes, record.*)."
+)
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
+def command(  # noqa: PLR0913 # one parameter an option
+    *,
+    output: Path | None,
+    duration: float | None,
+    max_size: int | None,
+    profiles: tuple[str, ...],
+    points: tuple[str, ...],
+    stacks: bool,
+    interfaces: tuple[str, ...],
+    pids: tuple[int, ...],
+    comms: tuple[str, ...],
+    cgroups: tuple[str, ...],
+    namespaces: tuple[str, ...],
+    addresses: tuple[str, ...],
+    ports: tuple[int, ...],
+    buffer: str,
+    ways: tuple[str, ...],
+    command: tuple[str, ...],
+) -> int:
+    """Record what packets, messages and CPUs do, each event, into a trace.
+
+    Without options: all namespaces, until Ctrl-C. With a COMMAND for as long as it runs; the exit code is then the
+    command's. `hopscope report` and `hopscope sql` read the trace, on any machine.
+
+    \b
+    messages  from the send call to the read: packets, sockets, wake-ups
+    packets   packets alone: driver, core, queues, copy, free
+    rx, tx    one direction, with its sockets
+    cpu       interrupts, softirqs, NAPI, the scheduler
+    drops     drops with their reasons, full sockets, retransmissions
+    all       every probe point (`hopscope probes` lists them: record.*)
+    """  # noqa: D301 # the backspace tells click to leave the lines as they are
+    import time  # noqa: PLC0415 # numpy and libbpf only when they are needed
+
+    from hopscope.cli import selection  # noqa: PLC0415
+    from hopscope.cli.record_run import Limits, record  # noqa: PLC0415
+    from hopscope.collectors.record import Recorder  # noqa: PLC0415
+    from hopscope.collectors.record_options import RecordOptions  # noqa: PLC0415
+    from hopscope.probes.rights import require_rights  # noqa: PLC0415
+
+    require_rights()
+    shown = selection.shown(
+        {
+            "interface": interfaces,
+            "pid": pids,
+            "comm": comms,
+            "cgroup": cgroups,
+            "netns": namespaces,
+            "address": addresses,
+            "port": ports,
+        }
+    )
+    options = RecordOptions(
+        **selection.sockets(
+            namespaces=namespaces, cgroups=cgroups, pids=pids, comms=comms, ports=ports, addresses=addresses
+        ),
+        shown=shown,
+        profiles=profiles,
+        points=points,
+        interfaces=selection.interfaces(interfaces),
+        stacks=stacks,
+        ring_bytes=int(buffer) * _MIB,
+        ways=selection.ways(ways),
+    )
+    folder = output or Path(time.strftime("hopscope-trace-%Y%m%d-%H%M%S"))
+    limits = Limits(duration, max_size * _MIB if max_size else None)
+    return record(Recorder(options), folder, limits, command)

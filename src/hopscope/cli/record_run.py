@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Record until it is enough: move rows from the collector to the trace, and say how it goes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from hopscope.cli.child import exit_code, running
+from hopscope.cli.stop import stop_on_signal
+from hopscope.store.writer import TraceWriter
+from hopscope.views.recording import Recording, render_end, render_progress
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from hopscope.cli.stop import Stop
+    from hopscope.collectors.record import Recorder
+
+EVENT_TABLES: Final = frozenset({"packets", "sockets", "cpu"})
+# How long to let the rings fill: so long that a reading is worth its price, so short that they stay half empty.
+_MOST_S: Final = 0.1
+_LEAST_S: Final = 0.002
+_FULL: Final = 0.25
+_PROGRESS_S: Final = 1.0
+# As of nice(1).
+_PRIORITY: Final = -15
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When to stop by itself; None: never."""
+
+    duration_s: float | None = None
+    size_bytes: int | None = None
+
+
+def record(recorder: Recorder, folder: Path, limits: Limits, command: Sequence[str]) -> int:
+    """Record until the command ends, a limit is reached or a signal comes.
+
+    Returns
+    -------
+    int
+        The exit code: that of the command, as a shell gives it, unless the command was ended before its time.
+
+    Raises
+    ------
+    DiskFullError
+        There is no room for more; what was recorded can be read.
+    UsageError
+        The folder cannot be used, or the command not be started.
+    """
+    with stop_on_signal() as stop, recorder, TraceWriter(folder, recorder.metadata()) as writer:
+        work = _Recording(recorder, writer)
+        with running(command, stop, None) as child, _prior():
+            ended = work.run(stop, limits)
+        work.drain()
+        writer.close(ended_ns=time.clock_gettime_ns(time.CLOCK_MONOTONIC))
+        work.finish()
+    return 0 if child is None or not ended else exit_code(child)
+
+
+@contextlib.contextmanager
+def _prior() -> Iterator[None]:
+    """Let this thread, and no other, go before those that it watches: it needs little, but in time."""
+    thread = threading.get_native_id()
+    before = os.getpriority(os.PRIO_PROCESS, thread)
+    with contextlib.suppress(PermissionError):  # without CAP_SYS_NICE
+        os.setpriority(os.PRIO_PROCESS, thread, _PRIORITY)
+    try:
+        yield
+    finally:
+        os.setpriority(os.PRIO_PROCESS, thread, before)
+
+
+class _Recording:
+    """The state of one recording."""
+
+    def __init__(self, recorder: Recorder, writer: TraceWriter) -> None:
+        self._recorder = recorder
+        self._writer = writer
+        self._events = 0
+        self._started_s = time.monotonic()
+        self._shown_s, self._shown_events = self._started_s, 0
+        self._live = sys.stderr.isatty()
+
+    def run(self, stop: Stop, limits: Limits) -> bool:
+        """Record; say whether something asked to stop, rather than a limit."""
+        end_s = self._started_s + limits.duration_s if limits.duration_s else float("inf")
+        pause_s = _LEAST_S
+        while not stop.wait(min(pause_s, max(end_s - time.monotonic(), 0))):
+            self.drain()
+            fullest = max(self._recorder.fullest, _FULL * _LEAST_S / _MOST_S)
+            pause_s = min(max(pause_s * _FULL / fullest, _LEAST_S), _MOST_S)
+            if time.monotonic() >= end_s or self._writer.bytes_written >= (limits.size_bytes or float("inf")):
+                return False
+            if self._live and time.monotonic() - self._shown_s >= _PROGRESS_S:
+                self._show()
+        return True
+
+    def drain(self) -> None:
+        """Move what is in the rings to the trace."""
+        for table, columns in self._recorder.read():
+            self._writer.append(table, columns)
+            if table in EVENT_TABLES:
+                self._events += len(columns["time_ns"])
+
+    def finish(self) -> None:
+        """Say what there is."""
+        if self._live:
+            sys.stderr.write("\r\x1b[K")
+        sys.stderr.write(render_end(self._now(), str(self._writer.folder)) + "\n")
+
+    def _show(self) -> None:
+        sys.stderr.write(f"\r\x1b[K{render_progress(self._now())}")
+        sys.stderr.flush()
+        self._shown_s, self._shown_events = time.monotonic(), self._events
+
+    def _now(self) -> Recording:
+        now_s = time.monotonic()
+        return Recording(
+            elapsed_s=now_s - self._started_s,
+            events=self._events,
+            lost=self._recorder.lost,
+            per_s=(self._events - self._shown_events) / max(now_s - self._shown_s, 1e-9),
+            size_bytes=self._writer.bytes_written,
+        )

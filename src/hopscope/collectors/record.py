@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Record what passes the probe points: records out of the rings, into the tables of a trace.
+
+The kernel side makes a record at each hook and keeps nothing in mind (``bpf/record.bpf.c``): what belongs together is
+found in analysis. All times are CLOCK_MONOTONIC, taken in the kernel.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from hopscope import __version__
+from hopscope.bpf.layout import HOP_INTERFACE_DTYPE, HOP_PACKET_DTYPE
+from hopscope.collectors.attached import Attached
+from hopscope.collectors.record_options import PREFIX, RecordOptions
+from hopscope.collectors.record_symbols import STACKS, DropPlaces
+from hopscope.collectors.record_tables import Tables, point_names
+from hopscope.collectors.selection import set_list
+from hopscope.collectors.session import Session
+from hopscope.errors import FormatError
+from hopscope.libbpf import Btf, RingReader, possible_cpus
+from hopscope.probes.catalogue import POINTS
+from hopscope.probes.resolve import Plan, Resolver
+from hopscope.store.meta import Metadata
+
+if TYPE_CHECKING:
+    import contextlib
+    from collections.abc import Iterator
+
+    from hopscope.libbpf import BpfObject
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+_REASON: Final = "SKB_DROP_REASON_"
+
+
+class Recorder(Attached):
+    """Runs the recording programs and reads what they say.
+
+    Parameters
+    ----------
+    options
+        What is asked for.
+
+    Attributes
+    ----------
+    lost : int
+        Records for which a ring had no room.
+    fullest : float
+        Of the last reading: how full the fullest ring was, 0 to 1.
+
+    Raises
+    ------
+    UsageError
+        A point is not known.
+    """
+
+    def __init__(self, options: RecordOptions) -> None:
+        self._options = options
+        self._plan = Plan(
+            Resolver(),
+            [POINTS[name] for name in options.names()],
+            {f"{PREFIX}{name}": way for name, way in options.ways.items()},
+        )
+        self.lost = 0
+        self.fullest = 0.0
+
+    def _configure(self, bpf: BpfObject) -> None:
+        options = self._options
+        options.configure(bpf)
+        set_list(bpf, "interface", np.array(list(options.interfaces), HOP_INTERFACE_DTYPE))
+        by_process = bool(options.pids or options.comms or options.cgroups)
+        bpf.set_const("cfg_by_process", int(by_process))
+        bpf.set_const("cfg_by_headers", int(options.selects or bool(options.interfaces)))
+        bpf.set_const("cfg_drop_arguments", Btf.kernel().tracepoint_arguments("kfree_skb"))
+        bpf.set_const("cfg_drop_stacks", int(options.stacks))
+        bpf.maps["stacks"].set_max_entries(STACKS if options.stacks else 1)
+        bpf.maps["rings"].set_max_entries(possible_cpus())
+
+    def _open(self, stack: contextlib.ExitStack) -> None:
+        self._session = stack.enter_context(Session("record", self._plan, self._configure))
+        bpf = self._session.bpf
+        self._note_plan(bpf, {f"{PREFIX}{name}": way for name, way in self._options.ways.items()})
+        self._counters = bpf.data(".bss.counts")["record_counters"]["lost"]
+        self._lost = np.zeros(len(self._counters), np.uint64)
+        self.started_ns = self._read_ns = _now_ns()
+        # From here on there are rings; what came before this is no loss, and nobody asked for it.
+        self._reader = RingReader.per_cpu(bpf.maps["rings"], HOP_PACKET_DTYPE, self._options.ring_bytes)
+        stack.callback(self._reader.close)
+        self._lost[:] = self._counters
+        self._tables = Tables()
+        self._places = DropPlaces(bpf.maps["stacks"])
+        stack.callback(self._places.close)
+
+    def metadata(self) -> Metadata:
+        """Return what a trace says of itself, at its start."""
+        return Metadata(
+            hopscope=__version__,
+            started_ns=self.started_ns,
+            realtime_ns=time.time_ns() - _now_ns() + self.started_ns,
+            points=point_names(),
+            reasons=_drop_reasons(),
+            host={
+                "name": platform.node(),
+                "release": platform.release(),
+                "machine": platform.machine(),
+                "boot": _BOOT_ID.read_text().strip(),
+                "cpus": str(os.cpu_count()),
+            },
+            plan=[
+                {name: str(value) for name, value in asdict(row).items()} | {"point": row.point.removeprefix(PREFIX)}
+                for row in self._plan.rows()
+            ],
+            options={
+                "profiles": list(self._options.profiles),
+                "points": list(self._options.points),
+                "filters": dict(self._options.shown),
+            },
+        )
+
+    def read(self) -> Iterator[tuple[str, dict[str, Array]]]:
+        """Yield the rows that came since the last call: a table's name and its columns.
+
+        A ring that holds bytes that are no record is skipped there and counted as lost.
+        """
+        self.fullest = 0.0
+        for cpu in self._reader.cpus:
+            try:
+                records = self._reader.read_cpu(cpu)
+            except FormatError:
+                self.lost += 1
+                continue
+            if not len(records):
+                continue
+            taken = len(records) * (HOP_PACKET_DTYPE.itemsize + 8)
+            self.fullest = max(self.fullest, taken / self._options.ring_bytes)
+            for table, columns in self._tables.rows(records, cpu):
+                yield table, columns
+                if table == "drops":
+                    yield from self._places.rows(columns)
+        yield from self._losses()
+
+    def _losses(self) -> Iterator[tuple[str, dict[str, Array]]]:
+        now_ns, lost = _now_ns(), self._counters.copy()
+        more = lost - self._lost
+        cpus = np.flatnonzero(more)
+        if len(cpus):
+            self.lost += int(more.sum())
+            yield (
+                "losses",
+                {
+                    "from_ns": np.full(len(cpus), self._read_ns, np.int64),
+                    "until_ns": np.full(len(cpus), now_ns, np.int64),
+                    "cpu": cpus.astype(np.int16),
+                    "lost": more[cpus].astype(np.int64),
+                },
+            )
+        self._lost, self._read_ns = lost, now_ns
+
+
+def _drop_reasons() -> dict[int, str]:
+    """Return this kernel's reasons: the numbers are another kernel's own."""
+    try:
+        names = Btf.kernel().enum_values("skb_drop_reason")
+    except FormatError:
+        return {}  # before 5.17
+    return {number: name.removeprefix(_REASON) for name, number in names.items() if name.startswith(_REASON)}
+
+
+def _now_ns() -> int:
+    return time.clock_gettime_ns(time.CLOCK_MONOTONIC)

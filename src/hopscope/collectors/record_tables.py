@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Records of the rings become columns of the trace's tables: as arrays, whatever their number."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from hopscope.bpf.layout import (
+    HOP_DEVICE_DTYPE,
+    HOP_DROP_DTYPE,
+    HOP_FLOW_DTYPE,
+    HOP_PACKET_DTYPE,
+    HOP_SOCKET_DTYPE,
+    HOP_THREAD_DTYPE,
+    HOP_WORK_DTYPE,
+    HopPoint,
+)
+from hopscope.store.schema import BY_NAME
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from hopscope.store.schema import Table
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Columns = dict[str, Array]
+
+# How many points share a struct (enum hop_point).
+_CLASS_BITS: Final = 5
+_EVENTS: Final = ((0, "packets", HOP_PACKET_DTYPE), (1, "sockets", HOP_SOCKET_DTYPE), (2, "cpu", HOP_WORK_DTYPE))
+_DEFINITIONS: Final = 3
+_POINT_PREFIX: Final = "HOP_POINT_"
+
+
+def point_names() -> dict[int, str]:
+    """Return the number of each probe point → its name: ``rx.core`` for ``HOP_POINT_RX_CORE``."""
+    return {
+        int(point): point.name.removeprefix(_POINT_PREFIX).lower().replace("_", ".", 1)
+        for point in HopPoint
+        if point >> _CLASS_BITS < _DEFINITIONS
+    }
+
+
+class Tables:
+    """Takes records, gives rows; knows what it gave before of flows."""
+
+    def __init__(self) -> None:
+        self._flows: set[int] = set()
+
+    def rows(self, records: NDArray[np.void], cpu: int) -> Iterator[tuple[str, Columns]]:
+        """Yield each table's name and rows.
+
+        Parameters
+        ----------
+        records : ndarray of ``struct hop_packet`` or another of its size, shape (n,)
+            Of one CPU.
+        cpu
+            Which.
+        """
+        points = records["point"]
+        kinds = points >> _CLASS_BITS
+        for kind, table, dtype in _EVENTS:
+            chosen = _where(records, kinds == kind)
+            if len(chosen):
+                yield table, _events(BY_NAME[table], chosen.view(dtype), cpu)
+        told = kinds == _DEFINITIONS
+        if told.any():
+            yield from self._told(records[told], points[told], cpu)
+
+    def _told(self, records: Array, points: Array, cpu: int) -> Iterator[tuple[str, Columns]]:
+        drops = records[points == HopPoint.HOP_POINT_DROP].view(HOP_DROP_DTYPE)
+        if len(drops):
+            columns = _events(BY_NAME["drops"], drops, cpu)
+            columns["point"][:] = HopPoint.HOP_POINT_SKB_DROP
+            yield "drops", columns
+        threads = records[points == HopPoint.HOP_POINT_THREAD].view(HOP_THREAD_DTYPE)
+        if len(threads):
+            yield "threads", _events(BY_NAME["threads"], threads, cpu) | {"comm": _texts(threads["comm"])}
+        devices = records[points == HopPoint.HOP_POINT_DEVICE].view(HOP_DEVICE_DTYPE)
+        if len(devices):
+            yield "devices", _events(BY_NAME["devices"], devices, cpu) | {"name": _texts(devices["name"])}
+        flows = records[points == HopPoint.HOP_POINT_FLOW].view(HOP_FLOW_DTYPE)
+        fresh = [flow for flow in flows if int(flow["flow"]) not in self._flows]
+        if fresh:
+            self._flows.update(int(flow["flow"]) for flow in fresh)
+            yield "flows", _flow_rows(np.array(fresh, HOP_FLOW_DTYPE))
+
+
+def _where(records: Array, mask: NDArray[np.bool_]) -> Array:
+    return records if mask.all() else records[mask]
+
+
+def _events(table: Table, records: Array, cpu: int) -> Columns:
+    """Return the columns that records of a struct have under the same names, and the CPU."""
+    columns: Columns = {}
+    for column in table.columns:
+        if column.name == "cpu":
+            columns["cpu"] = np.full(len(records), cpu, column.dtype)
+        elif column.dtype != object:
+            columns[column.name] = records[column.name].astype(column.dtype)
+    return columns
+
+
+def _flow_rows(flows: Array) -> Columns:
+    ports = flows["port"].byteswap()
+    return {
+        "flow": flows["flow"].astype(np.int64),
+        "source": _addresses(flows["source"]),
+        "source_port": ports[:, 0].astype(np.int32),
+        "destination": _addresses(flows["destination"]),
+        "destination_port": ports[:, 1].astype(np.int32),
+        "protocol": flows["protocol"].astype(np.int16),
+    }
+
+
+def _addresses(words: Array) -> Array:
+    return np.array([_address(each.tobytes()) for each in words], object)
+
+
+def _address(packed: bytes) -> str:
+    address = ipaddress.IPv6Address(packed)
+    return str(address.ipv4_mapped or address)
+
+
+def _texts(values: Array) -> Array:
+    return np.array([value.decode(errors="replace") for value in values], object)
