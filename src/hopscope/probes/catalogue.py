@@ -12,7 +12,7 @@ from typing import Final
 from hopscope.probes.catalogue_cpu import CPU
 from hopscope.probes.catalogue_record import RECORD
 from hopscope.probes.catalogue_tx import TX
-from hopscope.probes.point import RETURN_KINDS, Point, Way
+from hopscope.probes.point import HAND_OVER, RETURN_KINDS, Point, Way
 
 RX: Final = (
     Point(
@@ -31,13 +31,7 @@ RX: Final = (
         (
             Way(
                 "tp_btf",
-                (
-                    "netif_rx",
-                    "napi_gro_receive_entry",
-                    "napi_gro_frags_entry",
-                    "netif_receive_skb_entry",
-                    "netif_receive_skb_list_entry",
-                ),
+                HAND_OVER,
                 (
                     "rx_netif_rx",
                     "rx_napi_gro_receive",

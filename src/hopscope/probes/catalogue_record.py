@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from hopscope.probes.point import Point, Way
+from hopscope.probes.point import HAND_OVER, Point, Way
 
 _PREFIX: Final = "record."
 
@@ -24,13 +24,7 @@ RECORD: Final = (
         "the driver hands a packet over, before GRO or the backlog queue",
         Way(
             "tp_btf",
-            (
-                "netif_rx",
-                "napi_gro_receive_entry",
-                "napi_gro_frags_entry",
-                "netif_receive_skb_entry",
-                "netif_receive_skb_list_entry",
-            ),
+            HAND_OVER,
             (
                 "record_netif_rx",
                 "record_gro_receive",

@@ -9,6 +9,15 @@ from typing import Final
 # By the kind of a program at a function's entry: that of one at its return.
 RETURN_KINDS: Final = {"fentry": "fexit", "kprobe": "kretprobe"}
 
+# The tracepoints at which drivers hand packets over to the core: one of them, each packet.
+HAND_OVER: Final = (
+    "netif_rx",
+    "napi_gro_receive_entry",
+    "napi_gro_frags_entry",
+    "netif_receive_skb_entry",
+    "netif_receive_skb_list_entry",
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Way:
