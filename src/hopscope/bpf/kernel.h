@@ -119,7 +119,9 @@ struct sock_cgroup_data___before_5_16 {
 };
 
 struct in6_addr {
-	u32 word[4];
+	union {
+		u32 u6_addr32[4];
+	} in6_u;
 };
 
 struct sock_common {

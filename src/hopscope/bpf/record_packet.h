@@ -53,51 +53,63 @@ struct tcp_header {
 #define UDP_HEADER_BYTES 8
 #define FRAGMENT_OFFSET 0x1fff
 
-/* TCP's or UDP's header, at `l4`. */
-INLINE void parse_l4(struct headers *found, u64 l4)
-{
-	struct tcp_header tcp = {};
+/* One read has all of the headers, unless IP's has options: it costs more than anything else here. */
+#define FIRST_BYTES (sizeof(struct ip6_header) + sizeof(struct tcp_header))
 
+/* TCP's or UDP's header, which is at `l4` in the packet. */
+INLINE void parse_l4(struct headers *found, const struct tcp_header *tcp, u64 l4)
+{
 	found->payload = l4;
 	if (found->key.protocol != IPPROTO_TCP && found->key.protocol != IPPROTO_UDP)
 		return;
-	bpf_probe_read_kernel(&tcp, sizeof(tcp), (void *)l4);
-	found->key.ends.port[0] = tcp.port[0];
-	found->key.ends.port[1] = tcp.port[1];
+	found->key.ends.port[0] = tcp->port[0];
+	found->key.ends.port[1] = tcp->port[1];
 	if (found->key.protocol == IPPROTO_UDP) {
 		found->payload = l4 + UDP_HEADER_BYTES;
 		return;
 	}
-	found->seq = __builtin_bswap32(tcp.seq);
-	found->tcp_flags = tcp.flags;
-	found->payload = l4 + (tcp.data_offset >> 4) * 4;
+	found->seq = __builtin_bswap32(tcp->seq);
+	found->tcp_flags = tcp->flags;
+	found->payload = l4 + (tcp->data_offset >> 4) * 4;
+}
+
+INLINE void parse_ip4(struct headers *found, u64 network, const struct ip4_header *ip4)
+{
+	u64 l4 = network + (ip4->version_ihl & 15) * 4;
+	struct tcp_header behind_options = {};
+
+	found->key.ends.address[0][2] = found->key.ends.address[1][2] = __builtin_bswap32(0xffff);
+	found->key.ends.address[0][3] = ip4->source;
+	found->key.ends.address[1][3] = ip4->destination;
+	found->key.protocol = ip4->protocol;
+	found->seq = __builtin_bswap16(ip4->id);
+	found->payload = l4;
+	/* A later fragment has no ports: its flow is that of the addresses. */
+	if (__builtin_bswap16(ip4->fragment) & FRAGMENT_OFFSET)
+		return;
+	if (likely(l4 == network + sizeof(*ip4))) {
+		parse_l4(found, (void *)(ip4 + 1), l4);
+	} else {
+		bpf_probe_read_kernel(&behind_options, sizeof(behind_options), (void *)l4);
+		parse_l4(found, &behind_options, l4);
+	}
 }
 
 /* The headers of a packet that begin at `network`; without a flow where it is no IP. */
 static __attribute__((noinline)) bool parse(struct headers *found, u64 network)
 {
-	struct ip6_header ip6 = {};
-	struct ip4_header *ip4 = (void *)&ip6;
-	u64 l4;
+	u32 bytes[FIRST_BYTES / sizeof(u32)];
+	const struct ip4_header *ip4 = (void *)bytes;
+	const struct ip6_header *ip6 = (void *)bytes;
 
-	if (bpf_probe_read_kernel(&ip6, sizeof(ip6), (void *)network))
+	if (bpf_probe_read_kernel(bytes, sizeof(bytes), (void *)network))
 		return false;
 	if (ip4->version_ihl >> 4 == 4) {
-		found->key.ends.address[0][2] = found->key.ends.address[1][2] = __builtin_bswap32(0xffff);
-		found->key.ends.address[0][3] = ip4->source;
-		found->key.ends.address[1][3] = ip4->destination;
-		found->key.protocol = ip4->protocol;
-		found->seq = __builtin_bswap16(ip4->id);
-		l4 = network + (ip4->version_ihl & 15) * 4;
-		/* A later fragment has no ports: its flow is that of the addresses. */
-		if (__builtin_bswap16(ip4->fragment) & FRAGMENT_OFFSET)
-			found->payload = l4;
-		else
-			parse_l4(found, l4);
+		parse_ip4(found, network, ip4);
 	} else if (ip4->version_ihl >> 4 == 6) {
-		__builtin_memcpy(found->key.ends.address, ip6.source, 2 * sizeof(ip6.source));
-		found->key.protocol = ip6.next_header;
-		parse_l4(found, network + sizeof(ip6));
+		__builtin_memcpy(found->key.ends.address, ip6->source, 2 * sizeof(ip6->source));
+		found->key.protocol = ip6->next_header;
+		parse_l4(found, (void *)(ip6 + 1), network + sizeof(*ip6));
 	} else {
 		return false;
 	}

@@ -4,20 +4,27 @@
 
 #include "record_packet.h"
 
-INLINE u64 socket_flow(struct sock *sk, bool receives, struct flow_key *key)
+/* The hooks give sockets as such: they are read in place. */
+INLINE u64 socket_flow(const struct sock *sk, bool receives, struct flow_key *key)
 {
-	struct endpoints ends = {};
+	const struct sock_common *common = &sk->__sk_common;
+	u32 local[4] = {0, 0, __builtin_bswap32(0xffff), 0}, peer[4] = {0, 0, __builtin_bswap32(0xffff), 0};
+	u16 local_port = __builtin_bswap16(common->skc_num), peer_port = common->skc_dport;
 
-	socket_endpoints(sk, &ends);
-	if (receives) {
-		__builtin_memcpy(key->ends.address[0], ends.address[1], sizeof(ends.address[0]));
-		__builtin_memcpy(key->ends.address[1], ends.address[0], sizeof(ends.address[0]));
-		key->ends.port[0] = ends.port[1];
-		key->ends.port[1] = ends.port[0];
+	if (common->skc_family == AF_INET6 && core_exists(common->skc_v6_daddr)) {
+		for (u32 i = 0; i < 4; i++) {
+			local[i] = common->skc_v6_rcv_saddr.in6_u.u6_addr32[i];
+			peer[i] = common->skc_v6_daddr.in6_u.u6_addr32[i];
+		}
 	} else {
-		key->ends = ends;
+		local[3] = common->skc_rcv_saddr;
+		peer[3] = common->skc_daddr;
 	}
-	key->protocol = probe_field(sk, sk_protocol);
+	__builtin_memcpy(key->ends.address[0], receives ? peer : local, sizeof(local));
+	__builtin_memcpy(key->ends.address[1], receives ? local : peer, sizeof(local));
+	key->ends.port[0] = receives ? peer_port : local_port;
+	key->ends.port[1] = receives ? local_port : peer_port;
+	key->protocol = sk->sk_protocol;
 	return flow_of(key);
 }
 
@@ -49,8 +56,8 @@ static __attribute__((noinline)) int record_socket(struct sock *sk, const struct
 {
 	struct hop_socket *record;
 	struct flow_key key = {};
-	u32 protocol, netns = socket_netns(sk), tid, seq = 0;
-	u16 family = probe_field(sk, __sk_common.skc_family);
+	u32 protocol, netns = sk->__sk_common.skc_net.net->ns.inum, tid, seq = 0;
+	u16 family = sk->__sk_common.skc_family;
 	u64 flow;
 
 	if ((family != AF_INET && family != AF_INET6) || !namespace_wanted(netns))
