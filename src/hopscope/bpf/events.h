@@ -421,11 +421,12 @@ struct hop_drop {
 	u8 pad[3];
 	u32 tid;
 	u64 skb;
-	u64 sock;
+	u64 flow;
 	u64 location;
 	u32 reason;
 	s32 stack;
-	u64 pad_2;
+	u32 ifindex;
+	u32 netns;
 };
 
 /* Addresses as in struct hop_prefix, ports in network order. */

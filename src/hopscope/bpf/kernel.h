@@ -38,7 +38,12 @@ struct rtnl_link_ops {
 	const char *kind;
 };
 
+struct netdev_queue {
+	struct net_device *dev;
+};
+
 struct net_device {
+	struct netdev_queue *_tx;
 	int ifindex;
 	u32 flags;
 	char name[16];

@@ -403,11 +403,12 @@ HOP_DROP_DTYPE: Final = np.dtype(
             "pad",
             "tid",
             "skb",
-            "sock",
+            "flow",
             "location",
             "reason",
             "stack",
-            "pad_2",
+            "ifindex",
+            "netns",
         ],
         "formats": [
             "<u8",
@@ -419,7 +420,8 @@ HOP_DROP_DTYPE: Final = np.dtype(
             "<u8",
             "<u4",
             "<i4",
-            "<u8",
+            "<u4",
+            "<u4",
         ],
         "offsets": [
             0,
@@ -432,6 +434,7 @@ HOP_DROP_DTYPE: Final = np.dtype(
             40,
             44,
             48,
+            52,
         ],
         "itemsize": 56,
     }

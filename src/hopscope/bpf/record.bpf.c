@@ -166,10 +166,12 @@ int record_drop(u64 *ctx)
 		.point = HOP_POINT_DROP,
 		.tid = passing.tid,
 		.skb = passing.skb,
+		.flow = passing.flow,
 		.location = ctx[1],
 		.reason = cfg_drop_arguments > 2 ? (u32)ctx[2] : 0,
-		.sock = cfg_drop_arguments > 3 ? ctx[3] : 0,
 		.stack = stack,
+		.ifindex = passing.ifindex,
+		.netns = passing.netns,
 	};
 	submit(record);
 	return 0;

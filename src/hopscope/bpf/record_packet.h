@@ -127,7 +127,8 @@ INLINE bool interface_wanted(u32 ifindex, u32 netns)
 
 /* What a hook knows of a packet. */
 struct passing {
-	u64 time_ns; /* is set when it is recorded */
+	u64 time_ns; /* this and the flow are known when it is recorded */
+	u64 flow;
 	u64 skb;
 	u64 head;
 	u64 data;    /* where skb->len begins */
@@ -159,17 +160,13 @@ INLINE void passing_at_device(struct passing *passing, const struct net_device *
 	know_device(passing->ifindex, passing->netns, dev->name);
 }
 
-/* Wherever it is: what may be its device is, if it is a device that another packet was at. */
+/* Wherever it is: what may be a device is one if its queue says that it is the queue's device. */
 INLINE void passing_somewhere(struct passing *passing, struct net_device *dev)
 {
-	u32 ifindex = probe_field(dev, ifindex), netns;
-	struct net *net = probe_field(dev, nd_net.net);
+	struct netdev_queue *queue = probe_field(dev, _tx);
 
-	netns = probe_field(net, ns.inum);
-	if (ifindex && device_is_known(ifindex, netns)) {
-		passing->ifindex = ifindex;
-		passing->netns = netns;
-	}
+	if (queue && probe_field(queue, dev) == dev)
+		passing_at_device(passing, dev);
 }
 
 /* By its device where it is at one; elsewhere by its flow, which was wanted at a device. */
@@ -215,7 +212,7 @@ static __attribute__((noinline)) bool record_packet(struct passing *passing)
 	record->tid = passing->tid;
 	record->skb = passing->skb;
 	record->head = passing->head;
-	record->flow = found.flow;
+	record->flow = passing->flow = found.flow;
 	record->len_bytes = passing->len_bytes;
 	record->seq = found.seq;
 	record->ifindex = passing->ifindex;

@@ -92,35 +92,25 @@ def command(  # noqa: PLR0913 # one parameter an option
     """  # noqa: D301 # the backspace tells click to leave the lines as they are
     import time  # noqa: PLC0415 # numpy and libbpf only when they are needed
 
-    from hopscope.cli import selection  # noqa: PLC0415
     from hopscope.cli.record_run import Limits, record  # noqa: PLC0415
+    from hopscope.cli.selection import record_options  # noqa: PLC0415
     from hopscope.collectors.record import Recorder  # noqa: PLC0415
-    from hopscope.collectors.record_options import RecordOptions  # noqa: PLC0415
     from hopscope.probes.rights import require_rights  # noqa: PLC0415
 
     require_rights()
-    shown = selection.shown(
-        {
-            "interface": interfaces,
-            "pid": pids,
-            "comm": comms,
-            "cgroup": cgroups,
-            "netns": namespaces,
-            "address": addresses,
-            "port": ports,
-        }
-    )
-    options = RecordOptions(
-        **selection.sockets(
-            namespaces=namespaces, cgroups=cgroups, pids=pids, comms=comms, ports=ports, addresses=addresses
-        ),
-        shown=shown,
+    options = record_options(
+        interfaces=interfaces,
+        pids=pids,
+        comms=comms,
+        cgroups=cgroups,
+        namespaces=namespaces,
+        addresses=addresses,
+        ports=ports,
         profiles=profiles,
         points=points,
-        interfaces=selection.interfaces(interfaces),
         stacks=stacks,
         ring_bytes=int(buffer) * _MIB,
-        ways=selection.ways(ways),
+        ways=ways,
     )
     folder = output or Path(time.strftime("hopscope-trace-%Y%m%d-%H%M%S"))
     limits = Limits(duration, max_size * _MIB if max_size else None)

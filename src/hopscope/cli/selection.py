@@ -10,6 +10,7 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hopscope.collectors.record_options import RecordOptions
 from hopscope.errors import KernelError, UsageError
 from hopscope.probes import netns
 from hopscope.probes.attach import cgroup_root
@@ -55,6 +56,43 @@ def sockets(**chosen: Iterable[Any]) -> dict[str, Any]:
         "addresses": addresses,
     }
     return {name: resolvers[name](values) for name, values in chosen.items()}
+
+
+def record_options(  # noqa: PLR0913 # one parameter an option
+    *,
+    interfaces: Iterable[str],
+    pids: Iterable[int],
+    comms: Iterable[str],
+    cgroups: Iterable[str],
+    namespaces: Iterable[str],
+    addresses: Iterable[str],
+    ports: Iterable[int],
+    ways: Iterable[str],
+    **others: Any,  # noqa: ANN401 # whatever RecordOptions takes
+) -> RecordOptions:
+    """Return what ``record`` and ``drops`` are asked for, with names looked up.
+
+    Raises
+    ------
+    UsageError
+        There is no such thing, or it cannot be looked up.
+    """
+    filters: dict[str, Iterable[object]] = {
+        "interface": interfaces,
+        "pid": pids,
+        "comm": comms,
+        "cgroup": cgroups,
+        "netns": namespaces,
+        "address": addresses,
+        "port": ports,
+    }
+    return RecordOptions(
+        **sockets(namespaces=namespaces, cgroups=cgroups, pids=pids, comms=comms, ports=ports, addresses=addresses),
+        shown=shown(filters),
+        interfaces=[found for name in interfaces for found in _interface(name)],
+        ways=dict(_way(text) for text in ways),
+        **others,
+    )
 
 
 def namespaces(names: Iterable[str]) -> list[int]:
@@ -136,11 +174,14 @@ def ways(texts: Iterable[str]) -> dict[str, str]:
     UsageError
         The sign of equality is missing.
     """
-    parts = [text.partition("=") for text in texts]
-    for point, sign, _ in parts:
-        if not sign:
-            raise UsageError(f"--way takes POINT=WAY, not {point}", "`hopscope probes` lists both")
-    return {point: way for point, _, way in parts}
+    return dict(_way(text) for text in texts)
+
+
+def _way(text: str) -> tuple[str, str]:
+    point, sign, way = text.partition("=")
+    if not sign:
+        raise UsageError(f"--way takes POINT=WAY, not {point}", "`hopscope probes` lists both")
+    return point, way
 
 
 def _check_process(number: int) -> None:

@@ -107,7 +107,7 @@ class Recorder(Attached):
             started_ns=self.started_ns,
             realtime_ns=time.time_ns() - _now_ns() + self.started_ns,
             points=point_names(),
-            reasons=_drop_reasons(),
+            reasons=drop_reasons(),
             host={
                 "name": platform.node(),
                 "release": platform.release(),
@@ -166,7 +166,7 @@ class Recorder(Attached):
         self._lost, self._read_ns = lost, now_ns
 
 
-def _drop_reasons() -> dict[int, str]:
+def drop_reasons() -> dict[int, str]:
     """Return this kernel's reasons: the numbers are another kernel's own."""
     try:
         names = Btf.kernel().enum_values("skb_drop_reason")

@@ -35,6 +35,8 @@ _CLASS_BITS: Final = 5
 _EVENTS: Final = ((0, "packets", HOP_PACKET_DTYPE), (1, "sockets", HOP_SOCKET_DTYPE), (2, "cpu", HOP_WORK_DTYPE))
 _DEFINITIONS: Final = 3
 _POINT_PREFIX: Final = "HOP_POINT_"
+# That are remembered.
+_FLOWS: Final = 1 << 20
 
 
 def point_names() -> dict[int, str]:
@@ -87,6 +89,8 @@ class Tables:
         flows = records[points == HopPoint.HOP_POINT_FLOW].view(HOP_FLOW_DTYPE)
         fresh = [flow for flow in flows if int(flow["flow"]) not in self._flows]
         if fresh:
+            if len(self._flows) > _FLOWS:
+                self._flows.clear()  # some are told a second time
             self._flows.update(int(flow["flow"]) for flow in fresh)
             yield "flows", _flow_rows(np.array(fresh, HOP_FLOW_DTYPE))
 

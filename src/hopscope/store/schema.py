@@ -121,10 +121,11 @@ TABLES: Final = (
         (
             *_EVENT,
             Column("skb", np.int64, "address of the struct sk_buff"),
-            Column("sock", np.int64, "address of the socket that it was for, if the kernel says"),
+            Column("flow", np.int64, "as in `packets`"),
             Column("location", np.int64, "address of the instruction that dropped it: `symbols` has the name"),
             Column("reason", np.int32, "`reasons` has the name"),
             Column("stack", np.int32, "`stacks` has the frames; below 0: none"),
+            *_DEVICE,
         ),
     ),
     Table(

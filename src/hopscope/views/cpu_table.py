@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from hopscope.analysis.parts import PARTS
 from hopscope.views import format as fmt
-from hopscope.views.footer import cost
+from hopscope.views.footer import closing
 from hopscope.views.grid import Column, render_grid
 
 if TYPE_CHECKING:
@@ -175,11 +175,8 @@ def _footer(snapshot: CpuSnapshot, terminal: Terminal) -> list[str]:
     warnings = []
     if snapshot.lost:
         warnings.append(f"lost: {snapshot.lost:,} stacks: the kernel had no room for them")
-    if snapshot.overhead.missed:
-        warnings.append(f"missed: {snapshot.overhead.missed:,} BPF runs that the kernel suppressed (recursion)")
-    texts = [cost(snapshot.overhead)]
+    texts = []
     if snapshot.energy_j is not None:
         texts.append(f"energy: {snapshot.energy_j:.1f} J for all that the processors' packages did")
     texts += [f"note: {note}" for note in snapshot.notes]
-    lines = [terminal.paint(line, "warn") for text in warnings for line in terminal.fold(text)]
-    return lines + [terminal.paint(line, "dim") for text in texts for line in terminal.fold(text)]
+    return closing(snapshot.overhead, terminal, warnings, texts)

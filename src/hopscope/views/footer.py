@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from hopscope.views import format as fmt
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from hopscope.analysis.snapshot import Discard, Overhead, Snapshot
     from hopscope.views.terminal import Terminal
 
@@ -19,11 +21,16 @@ def footer(snapshot: Snapshot, terminal: Terminal) -> list[str]:
         share = _share(snapshot.lost, snapshot.sample_count)
         warnings.append(f"lost: {snapshot.lost:,} samples ({share}): the kernel had no room for them")
     warnings += [_discard(discard, snapshot) for discard in _by_count(snapshot) if discard.count]
-    if snapshot.overhead.missed:
-        warnings.append(f"missed: {snapshot.overhead.missed:,} BPF runs that the kernel suppressed (recursion)")
-    lines = [terminal.paint(line, "warn") for text in warnings for line in terminal.fold(text)]
-    texts = [cost(snapshot.overhead), *(f"note: {note}" for note in snapshot.notes)]
-    return lines + [terminal.paint(line, "dim") for text in texts for line in terminal.fold(text)]
+    return closing(snapshot.overhead, terminal, warnings, [f"note: {note}" for note in snapshot.notes])
+
+
+def closing(overhead: Overhead, terminal: Terminal, warnings: Iterable[str], texts: Iterable[str]) -> list[str]:
+    """Return the lines that end every result: what is missing from it, what measuring cost, and `texts`."""
+    missing = [*warnings]
+    if overhead.missed:
+        missing.append(f"missed: {overhead.missed:,} BPF runs that the kernel suppressed (recursion)")
+    lines = [terminal.paint(line, "warn") for text in missing for line in terminal.fold(text)]
+    return lines + [terminal.paint(line, "dim") for text in (cost(overhead), *texts) for line in terminal.fold(text)]
 
 
 def _by_count(snapshot: Snapshot) -> list[Discard]:

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Dropped packets as a table and as JSON; ``docs/json/hopscope.drops-1.schema.json`` describes the latter."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from hopscope.views import format as fmt
+from hopscope.views.footer import closing
+from hopscope.views.grid import Column, render_grid
+from hopscope.views.json_lines import VERSION, Json, iso, overhead_to_json, plan_to_json
+
+if TYPE_CHECKING:
+    from hopscope.analysis.drops import DropSnapshot
+    from hopscope.views.terminal import Terminal
+
+
+def render_drops(snapshot: DropSnapshot, terminal: Terminal, top: int) -> str:
+    """Return heading, table and footer as lines without a line end after the last; `top` rows are shown."""
+    start = datetime.fromtimestamp(snapshot.started_ns // 10**9, UTC)
+    length = fmt.time(snapshot.duration_s * 1e9, unicode=terminal.unicode)
+    what = f"total {length}" if snapshot.kind == "total" else length
+    heading = f"drops  {start:%Y-%m-%d %H:%M:%S} UTC  {what}  {snapshot.dropped:,} packets"
+    lines = [terminal.paint(line, "dim") for line in terminal.fold(heading)]
+    shown = snapshot.rows[:top]
+    if shown:
+        groups = list(shown[0].group)
+        table = [
+            Column("packets", [fmt.count(row.count) for row in shown]),
+            Column("/s", [fmt.rate(row.count / snapshot.duration_s) for row in shown], rank=2),
+            *(
+                Column(group, [row.group[group] for row in shown], rank=int(group == "location"), left=True)
+                for group in groups
+            ),
+        ]
+        lines += render_grid(table, terminal)
+    else:
+        lines += terminal.fold("No packet was dropped.")
+    left_out = len(snapshot.rows) - len(shown)
+    if left_out:
+        rest = snapshot.dropped - sum(row.count for row in shown)
+        lines += terminal.fold(f"and {left_out:,} lines more with {rest:,} packets (--top)")
+    return "\n".join(lines + _footer(snapshot, terminal))
+
+
+def drops_to_json(snapshot: DropSnapshot) -> Json:
+    """Return a snapshot as the object that schema ``hopscope.drops/1`` describes."""
+    return {
+        "schema": f"hopscope.drops/{VERSION}",
+        "kind": snapshot.kind,
+        "time": iso(snapshot.started_ns),
+        "interval_s": snapshot.duration_s,
+        "dropped": snapshot.dropped,
+        "lost": snapshot.lost,
+        "rows": [{"group": dict(row.group), "packets": row.count} for row in snapshot.rows],
+        "filters": dict(snapshot.filters),
+        "overhead": overhead_to_json(snapshot.overhead),
+        "plan": [plan_to_json(row) for row in snapshot.plan],
+        "notes": list(snapshot.notes),
+    }
+
+
+def _footer(snapshot: DropSnapshot, terminal: Terminal) -> list[str]:
+    warnings = []
+    if snapshot.lost:
+        warnings.append(f"lost: {snapshot.lost:,} records, each of which may have been of a drop")
+    return closing(snapshot.overhead, terminal, warnings, [f"note: {note}" for note in snapshot.notes])
