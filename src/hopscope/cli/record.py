@@ -9,9 +9,11 @@ import click
 
 from hopscope.cli.options import socket_options
 from hopscope.cli.seconds import Seconds
+from hopscope.errors import UsageError
 
 _PROFILES = ("messages", "packets", "rx", "tx", "cpu", "drops", "all")
-_YEAR_S = 365 * 86_400
+_DAY_S = 86_400
+_YEAR_S = 365 * _DAY_S
 _MIB = 1 << 20
 
 
@@ -55,6 +57,26 @@ _MIB = 1 << 20
     help="Memory of each CPU's ring.",
 )
 @click.option(
+    "--flight",
+    type=Seconds(0.1, _DAY_S),
+    help="Keep the last so many seconds in memory, and write them at the end: at a trigger, Ctrl-\\ or any other.",
+)
+@click.option(
+    "--trigger",
+    "triggers",
+    metavar="TRIGGER",
+    multiple=True,
+    help="End at a drop (`drop`), or when a packet comes so late from its point before ('rx.tcp_queue>1ms').",
+)
+@click.option(
+    "--flight-memory",
+    type=click.IntRange(1, 1 << 20),
+    metavar="MIB",
+    default=1024,
+    show_default=True,
+    help="Most memory for --flight.",
+)
+@click.option(
     "--way", "ways", multiple=True, metavar="POINT=WAY", help="Attach a point this way (hopscope probes, record.*)."
 )
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
@@ -74,6 +96,9 @@ def command(  # noqa: PLR0913 # one parameter an option
     addresses: tuple[str, ...],
     ports: tuple[int, ...],
     buffer: str,
+    flight: float | None,
+    triggers: tuple[str, ...],
+    flight_memory: int,
     ways: tuple[str, ...],
     command: tuple[str, ...],
 ) -> int:
@@ -92,8 +117,9 @@ def command(  # noqa: PLR0913 # one parameter an option
     """  # noqa: D301 # the backspace tells click to leave the lines as they are
     import time  # noqa: PLC0415 # numpy and libbpf only when they are needed
 
-    from hopscope.cli.record_run import Limits, record  # noqa: PLC0415
+    from hopscope.cli.record_run import Flight, Limits, record  # noqa: PLC0415
     from hopscope.cli.selection import record_options  # noqa: PLC0415
+    from hopscope.collectors.flight import Trigger  # noqa: PLC0415
     from hopscope.collectors.record import Recorder  # noqa: PLC0415
     from hopscope.probes.rights import require_rights  # noqa: PLC0415
 
@@ -114,4 +140,7 @@ def command(  # noqa: PLR0913 # one parameter an option
     )
     folder = output or Path(time.strftime("hopscope-trace-%Y%m%d-%H%M%S"))
     limits = Limits(duration, max_size * _MIB if max_size else None)
-    return record(Recorder(options), folder, limits, command)
+    if triggers and not flight:
+        raise UsageError("--trigger needs something to write", "Say how many seconds to keep: --flight 10")
+    keeps = Flight(flight, flight_memory * _MIB, [Trigger.parse(text) for text in triggers]) if flight else None
+    return record(Recorder(options), folder, limits, keeps, command)

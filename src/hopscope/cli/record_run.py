@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 import threading
 import time
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from hopscope.cli.child import exit_code, running
 from hopscope.cli.stop import stop_on_signal
+from hopscope.collectors.flight import Kept, Watch
 from hopscope.store.writer import TraceWriter
 from hopscope.views.recording import Recording, render_end, render_progress
 
@@ -21,7 +23,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hopscope.cli.stop import Stop
-    from hopscope.collectors.record import Recorder
+    from hopscope.collectors.flight import Trigger
+    from hopscope.collectors.record import Array, Recorder
 
 EVENT_TABLES: Final = frozenset({"packets", "sockets", "cpu"})
 # How long to let the rings fill: so long that a reading is worth its price, so short that they stay half empty.
@@ -41,8 +44,27 @@ class Limits:
     size_bytes: int | None = None
 
 
-def record(recorder: Recorder, folder: Path, limits: Limits, command: Sequence[str]) -> int:
-    """Record until the command ends, a limit is reached or a signal comes.
+@dataclass(frozen=True, slots=True)
+class Flight:
+    """Keep the last seconds, and write them when a trigger is seen, or at the end.
+
+    Attributes
+    ----------
+    last_s
+        How far back.
+    most_bytes
+        Of memory.
+    triggers
+        Any of them ends the recording.
+    """
+
+    last_s: float
+    most_bytes: int
+    triggers: Sequence[Trigger] = ()
+
+
+def record(recorder: Recorder, folder: Path, limits: Limits, flight: Flight | None, command: Sequence[str]) -> int:
+    """Record until the command ends, a limit is reached, a trigger is seen or a signal comes.
 
     Returns
     -------
@@ -56,12 +78,11 @@ def record(recorder: Recorder, folder: Path, limits: Limits, command: Sequence[s
     UsageError
         The folder cannot be used, or the command not be started.
     """
-    with stop_on_signal() as stop, recorder, TraceWriter(folder, recorder.metadata()) as writer:
-        work = _Recording(recorder, writer)
+    also = (signal.SIGQUIT,) if flight else ()
+    with stop_on_signal(*also) as stop, recorder, TraceWriter(folder, recorder.metadata()) as writer:
+        work = _Recording(recorder, writer, flight)
         with running(command, stop, None) as child, _prior():
             ended = work.run(stop, limits)
-        work.drain()
-        writer.close(ended_ns=time.clock_gettime_ns(time.CLOCK_MONOTONIC))
         work.finish()
     return 0 if child is None or not ended else exit_code(child)
 
@@ -82,9 +103,12 @@ def _prior() -> Iterator[None]:
 class _Recording:
     """The state of one recording."""
 
-    def __init__(self, recorder: Recorder, writer: TraceWriter) -> None:
+    def __init__(self, recorder: Recorder, writer: TraceWriter, flight: Flight | None) -> None:
         self._recorder = recorder
         self._writer = writer
+        self._kept = Kept(round(flight.last_s * 1e9), flight.most_bytes) if flight else None
+        self._watch = Watch(flight.triggers if flight else ())
+        self._trigger: Trigger | None = None
         self._events = 0
         self._started_s = time.monotonic()
         self._shown_s, self._shown_events = self._started_s, 0
@@ -98,24 +122,51 @@ class _Recording:
             self.drain()
             fullest = max(self._recorder.fullest, _FULL * _LEAST_S / _MOST_S)
             pause_s = min(max(pause_s * _FULL / fullest, _LEAST_S), _MOST_S)
-            if time.monotonic() >= end_s or self._writer.bytes_written >= (limits.size_bytes or float("inf")):
+            if (
+                self._trigger
+                or time.monotonic() >= end_s
+                or self._writer.bytes_written >= (limits.size_bytes or float("inf"))
+            ):
                 return False
             if self._live and time.monotonic() - self._shown_s >= _PROGRESS_S:
                 self._show()
         return True
 
     def drain(self) -> None:
-        """Move what is in the rings to the trace."""
-        for table, columns in self._recorder.read():
-            self._writer.append(table, columns)
-            if table in EVENT_TABLES:
-                self._events += len(columns["time_ns"])
+        """Move what is in the rings to the trace, or to what is kept."""
+        rows = list(self._recorder.read())
+        for table, columns in rows:
+            for each in self._kept.add(table, columns) if self._kept else ((table, columns),):
+                self._write(*each)
+        self._trigger = self._trigger or self._watch.seen(rows)
 
     def finish(self) -> None:
-        """Say what there is."""
+        """Complete the trace, and say what there is.
+
+        Raises
+        ------
+        DiskFullError
+            There is no room for the rest.
+        """
+        self.drain()
+        ended_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+        for table, columns in self._kept.take() if self._kept else ():
+            self._write(table, columns)
+        if self._trigger:
+            self._writer.metadata.options["trigger"] = self._trigger.text
+        self._writer.close(ended_ns=ended_ns)
         if self._live:
             sys.stderr.write("\r\x1b[K")
+        if self._trigger:
+            sys.stderr.write(f"trigger: {self._trigger.text}\n")
+        if self._kept and self._kept.cut:
+            sys.stderr.write("memory was too short for all of the last seconds (--flight-memory)\n")
         sys.stderr.write(render_end(self._now(), str(self._writer.folder)) + "\n")
+
+    def _write(self, table: str, columns: dict[str, Array]) -> None:
+        self._writer.append(table, columns)
+        if table in EVENT_TABLES:
+            self._events += len(columns["time_ns"])
 
     def _show(self) -> None:
         sys.stderr.write(f"\r\x1b[K{render_progress(self._now())}")

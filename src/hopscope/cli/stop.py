@@ -53,13 +53,13 @@ class Stop:
 
 
 @contextlib.contextmanager
-def stop_on_signal() -> Iterator[Stop]:
-    """Yield a flag that SIGINT and SIGTERM set. A later one has its usual effect: an output that blocks cannot keep us.
+def stop_on_signal(*others: signal.Signals) -> Iterator[Stop]:
+    """Yield a flag that SIGINT, SIGTERM and `others` set.
 
-    The handlers before are put back at the end.
+    A later one has its usual effect: an output that blocks cannot keep us. The handlers before are put back at the end.
     """
     stop = Stop()
-    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    before = {number: signal.getsignal(number) for number in (*_SIGNALS, *others)}
     first_s = float("inf")
 
     def handle(number: int, _frame: FrameType | None) -> None:
@@ -72,7 +72,7 @@ def stop_on_signal() -> Iterator[Stop]:
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
 
-    for number in _SIGNALS:
+    for number in before:
         signal.signal(number, handle)
     try:
         yield stop
