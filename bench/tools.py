@@ -27,6 +27,8 @@ _WITH_TRACEFS: Final = ("unshare", "--mount", "sh", "-c", 'mount -t tracefs none
 # However a benchmark ends, they do so on their own, as the scripts do.
 _OURS: Final = (sys.executable, "-m", "hopscope")
 _LIMIT: Final = ("--plan", "--duration", "120")
+# A tool that is silent about it is attached when what it is to follow begins.
+_SAYS_ATTACHED: Final = ("sh", "-c", "echo attached; exec sleep 120")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +70,23 @@ def cpu(hz: int) -> Tool:
 
 
 def perf(path: Path, hz: int) -> Tool:
-    """Return perf, recording the stacks of all CPUs to a file; it says that it is attached by what it starts."""
-    started = ("sh", "-c", "echo attached; exec sleep 120")
+    """Return perf, recording the stacks of all CPUs to a file."""
     options = ("-a", "-g", "-e", "cpu-clock", "-F", str(hz), "-o", str(path))
-    return Tool("perf", ("perf", "record", *options, "--", *started), (r"\([1-9]\d* samples\)",))
+    return Tool("perf", ("perf", "record", *options, "--", *_SAYS_ATTACHED), (r"\([1-9]\d* samples\)",))
+
+
+def record(folder: Path, profiles: tuple[str, ...]) -> Tool:
+    """Return our recorder, writing a trace."""
+    options = [word for profile in profiles for word in ("-P", profile)]
+    command = (*_OURS, "record", "-o", str(folder), *options, "--", *_SAYS_ATTACHED)
+    return Tool("hopscope record", command, (r"^[1-9][\d,]* events in",))
+
+
+def trace_cmd(path: Path, subsystems: tuple[str, ...]) -> Tool:
+    """Return trace-cmd, recording all events of these subsystems to a file."""
+    options = [word for subsystem in subsystems for word in ("-e", subsystem)]
+    command = ("unshare", "--mount", "sh", str(_FOLDER / "trace-cmd.sh"), "record", "-o", str(path), *options)
+    return Tool("trace-cmd", (*command, *_SAYS_ATTACHED), (r"[1-9]\d* bytes in size",))
 
 
 RX: Final = hopscope("rx", hops=("rx.core", "rx.tcp_read", "rx.udp_read"))

@@ -80,6 +80,8 @@ def record(recorder: Recorder, folder: Path, limits: Limits, flight: Flight | No
     """
     also = (signal.SIGQUIT,) if flight else ()
     with stop_on_signal(*also) as stop, recorder, TraceWriter(folder, recorder.metadata()) as writer:
+        if missing := recorder.not_granted():
+            sys.stderr.write(f"not granted by this kernel: {', '.join(missing)} (`hopscope probes` says why)\n")
         work = _Recording(recorder, writer, flight)
         with running(command, stop, None) as child, _prior():
             ended = work.run(stop, limits)

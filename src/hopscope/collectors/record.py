@@ -24,7 +24,7 @@ from hopscope.collectors.record_symbols import STACKS, DropPlaces
 from hopscope.collectors.record_tables import Tables, point_names
 from hopscope.collectors.selection import set_list
 from hopscope.collectors.session import Session
-from hopscope.errors import FormatError
+from hopscope.errors import FormatError, KernelError
 from hopscope.libbpf import Btf, RingReader, possible_cpus
 from hopscope.probes.catalogue import POINTS
 from hopscope.probes.resolve import Plan, Resolver
@@ -89,6 +89,9 @@ class Recorder(Attached):
         self._session = stack.enter_context(Session("record", self._plan, self._configure))
         bpf = self._session.bpf
         self._note_plan(bpf, {f"{PREFIX}{name}": way for name, way in self._options.ways.items()})
+        for name in self._options.points:
+            if name in self.not_granted():
+                raise KernelError(f"This kernel grants no way to attach {name}", "`hopscope probes` says why")
         self._counters = bpf.data(".bss.counts")["record_counters"]["lost"]
         self._lost = np.zeros(len(self._counters), np.uint64)
         self.started_ns = self._read_ns = _now_ns()
@@ -99,6 +102,10 @@ class Recorder(Attached):
         self._tables = Tables()
         self._places = DropPlaces(bpf.maps["stacks"])
         stack.callback(self._places.close)
+
+    def not_granted(self) -> list[str]:
+        """Return the points that were asked for and that this kernel grants no way to attach."""
+        return [point.name.removeprefix(PREFIX) for point in self._plan.points if not self._plan.chosen(point)]
 
     def metadata(self) -> Metadata:
         """Return what a trace says of itself, at its start."""

@@ -35,6 +35,7 @@ _CLASS_BITS: Final = 5
 _EVENTS: Final = ((0, "packets", HOP_PACKET_DTYPE), (1, "sockets", HOP_SOCKET_DTYPE), (2, "cpu", HOP_WORK_DTYPE))
 _DEFINITIONS: Final = 3
 _POINT_PREFIX: Final = "HOP_POINT_"
+_AT_ONCE: Final = 8192
 # That are remembered.
 _FLOWS: Final = 1 << 20
 
@@ -64,6 +65,11 @@ class Tables:
         cpu
             Which.
         """
+        # A few at a time, which stay in the cache while column after column is taken from them.
+        for start in range(0, len(records), _AT_ONCE):
+            yield from self._rows(records[start : start + _AT_ONCE], cpu)
+
+    def _rows(self, records: NDArray[np.void], cpu: int) -> Iterator[tuple[str, Columns]]:
         points = records["point"]
         kinds = points >> _CLASS_BITS
         for kind, table, dtype in _EVENTS:

@@ -34,6 +34,8 @@ Columns: TypeAlias = "Mapping[str, NDArray[Any]]"
 # Rows of a table that make a file, and how long they wait for more.
 FILE_ROWS: Final = 1 << 20
 FILE_S: Final = 5.0
+# Room that a table's rows begin with.
+_LEAST_ROWS: Final = 1024
 # Files that may wait for the disk: with the rows that become the next one, what a recording needs of memory.
 _WAITING: Final = 2
 # The quickest compression is the best buy; version 2 has delta encoding, which times and sequence numbers need.
@@ -79,7 +81,7 @@ class TraceWriter:
         metadata.write(folder)
 
     def append(self, table: str, columns: Columns) -> None:
-        """Add rows: the columns of the table as the schema has them, of one length; they must not change later.
+        """Add rows: the columns of the table as the schema has them, of one length. They are copied.
 
         Waits where the disk is slower than the rows come.
 
@@ -139,21 +141,21 @@ class TraceWriter:
 
     def _begin(self, rows: _Rows) -> None:
         self._collect(_WAITING - 1)
-        number, columns = rows.take()
+        number, count, buffer = rows.take()
         path = self.folder / rows.table.name / f"{number:06}.parquet"
         if self._worker:
-            self._pending.append(self._worker.submit(self._write, path, columns))
+            self._pending.append(self._worker.submit(self._write, rows, path, count, buffer))
 
     def _collect(self, left: int) -> None:
         """Wait until no more than `left` files wait for the disk."""
         while len(self._pending) > left or (self._pending and self._pending[0].done()):
             self.bytes_written += self._pending.popleft().result()
 
-    def _write(self, path: Path, columns: Columns) -> int:
+    def _write(self, rows: _Rows, path: Path, count: int, buffer: Columns) -> int:
         """Write one file, and say how large it is. Runs in the worker."""
         path.parent.mkdir(exist_ok=True)
         partial = path.with_name(f".{path.name}.partial")
-        self._engine.register("columns", columns)
+        self._engine.register("columns", {name: column[:count] for name, column in buffer.items()})
         try:
             self._engine.execute(f"COPY (SELECT * FROM columns) TO '{_quoted(partial)}' ({_FORMAT})")
             partial.rename(path)
@@ -162,38 +164,62 @@ class TraceWriter:
             raise _unwritable(path, error) from error
         finally:
             self._engine.unregister("columns")
+        rows.spare.append(buffer)
         return path.stat().st_size
 
 
 class _Rows:
-    """The rows of a table that wait for their file."""
+    """The rows of a table that wait for their file, in columns that grow.
+
+    Attributes
+    ----------
+    count
+        How many wait.
+    spare
+        Columns of files that are written: memory that was used before is quicker than fresh one.
+    """
 
     def __init__(self, table: Table) -> None:
         self.table = table
         self.count = 0
-        self._parts: list[Columns] = []
+        self.spare: list[Columns] = []
+        self._columns: dict[str, NDArray[Any]] = {}
+        self._room = 0
         self._since_s = 0.0
         self._files = 0
 
     def add(self, columns: Columns) -> None:
+        added = len(columns[self.table.columns[0].name])
         if not self.count:
             self._since_s = time.monotonic()
-        self._parts.append(columns)
-        self.count += len(columns[self.table.columns[0].name])
+            self._use(self.spare.pop() if self.spare else {})
+        if self.count + added > self._room:
+            self._grow(self.count + added)
+        for name, column in self._columns.items():
+            column[self.count : self.count + added] = columns[name]
+        self.count += added
 
     def age_s(self) -> float:
         return time.monotonic() - self._since_s if self.count else 0.0
 
-    def take(self) -> tuple[int, Columns]:
-        """Return the number of the file that they become, and the rows; there are none afterwards."""
-        columns = {
-            column.name: np.concatenate([part[column.name] for part in self._parts]).astype(column.dtype, copy=False)
-            for column in self.table.columns
-        }
+    def take(self) -> tuple[int, int, Columns]:
+        """Return the number of the file that they become, and the rows, which are the first so many of the columns."""
         self._files += 1
-        self._parts.clear()
+        taken = self._files, self.count, self._columns
         self.count = 0
-        return self._files, columns
+        self._use({})
+        return taken
+
+    def _use(self, columns: Columns) -> None:
+        self._columns = dict(columns)
+        self._room = len(columns[self.table.columns[0].name]) if columns else 0
+
+    def _grow(self, rows: int) -> None:
+        room = max(_LEAST_ROWS, 1 << (rows - 1).bit_length())
+        fresh = {column.name: np.empty(room, column.dtype) for column in self.table.columns}
+        for name, column in self._columns.items():
+            fresh[name][: self.count] = column[: self.count]
+        self._use(fresh)
 
 
 def _make(folder: Path) -> None:
