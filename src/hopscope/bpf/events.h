@@ -364,6 +364,7 @@ enum hop_point {
 	HOP_POINT_SCHED_WAKE = 71,
 	HOP_POINT_XDP_EXCEPTION = 72,
 	HOP_POINT_XDP_REDIRECT = 73,
+	HOP_POINT_NF_VERDICT = 74,
 	/* a struct of its own each: what the numbers in the others mean */
 	HOP_POINT_DROP = 96,
 	HOP_POINT_FLOW = 97,

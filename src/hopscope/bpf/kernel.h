@@ -249,6 +249,13 @@ struct msghdr {
 	struct iov_iter msg_iter;
 };
 
+struct nf_hook_state {
+	u8 hook;
+	u8 pf;
+	struct net_device *in;
+	struct net_device *out;
+};
+
 struct bpf_prog_aux {
 	u32 id;
 };

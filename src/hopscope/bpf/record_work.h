@@ -343,3 +343,25 @@ int record_xdp_redirect_err(u64 *ctx)
 {
 	return redirected(ctx);
 }
+
+/* ---- netfilter ---- */
+
+/* What all of a hook's functions together made of a packet: 1 goes on, 0 taken by one of them, below 0 dropped. */
+SEC("fexit/nf_hook_slow")
+int record_verdict(u64 *ctx)
+{
+	struct sk_buff *skb = (void *)ctx[0];
+	const struct nf_hook_state *state = (void *)ctx[1];
+	struct hop_work event = {
+		.point = HOP_POINT_NF_VERDICT,
+		.subject = (u64)skb,
+		.value = (s32)ctx[4],
+		.extra = state->pf << 8 | state->hook,
+	};
+
+	if (state->out)
+		work_at_device(&event, state->out);
+	else if (state->in)
+		work_at_device(&event, state->in);
+	return record_work(&event);
+}

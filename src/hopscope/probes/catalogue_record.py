@@ -162,6 +162,11 @@ RECORD: Final = (
         ),
     ),
     _point(
+        "nf.verdict",
+        "netfilter's functions at a hook have decided on a packet (nf_hook_slow)",
+        Way("fexit", ("nf_hook_slow",), ("record_verdict",)),
+    ),
+    _point(
         "threads",
         "threads end, or get another name",
         Way("tp_btf", ("sched_process_exit", "task_rename"), ("record_exit", "record_rename")),

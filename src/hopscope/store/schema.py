@@ -102,16 +102,20 @@ TABLES: Final = (
     ),
     Table(
         "cpu",
-        "interrupts, softirqs, polls, the scheduler, XDP",
+        "interrupts, softirqs, polls, the scheduler, XDP, netfilter",
         (
             *_EVENT,
-            Column("subject", np.int64, "number of the interrupt or softirq; address of the NAPI instance; thread"),
+            Column(
+                "subject",
+                np.int64,
+                "number of the interrupt or softirq; address of the NAPI instance or (nf.verdict) skb; thread",
+            ),
             Column(
                 "value",
                 np.int64,
-                "irq.exit: handled; napi.poll: packets; sched.switch: state",
+                "irq.exit: handled; napi.poll: packets; sched.switch: state; nf.verdict: below 0 dropped",
             ),
-            Column("extra", np.int32, "napi.poll: budget; xdp.*: -errno"),
+            Column("extra", np.int32, "napi.poll: budget; xdp.*: -errno; nf.verdict: protocol family * 256 + hook"),
             *_DEVICE,
         ),
     ),
