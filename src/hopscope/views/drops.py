@@ -40,7 +40,7 @@ def render_drops(snapshot: DropSnapshot, terminal: Terminal, top: int) -> str:
     left_out = len(snapshot.rows) - len(shown)
     if left_out:
         rest = snapshot.dropped - sum(row.count for row in shown)
-        lines += terminal.fold(f"and {left_out:,} lines more with {rest:,} packets (--top)")
+        lines += terminal.fold(f"and {left_out:,} more with {rest:,} packets (--top)")
     return "\n".join(lines + _footer(snapshot, terminal))
 
 
