@@ -2,6 +2,9 @@
 /* The kernel's own structs, cut down to the fields that hopscope reads. Offsets are relocated by CO-RE when a program
  * is loaded, so order and size here mean nothing. A name with three underscores is a flavour: the same kernel struct as
  * an older or newer kernel has it (libbpf ignores what follows "___").
+ *
+ * A pointer to a struct that only some objects look into is a `void *`: where a struct is not looked into, the compiler
+ * describes it by its name alone, several such in an order that differs from one compilation to the next.
  */
 #pragma once
 
@@ -43,7 +46,7 @@ struct netdev_queue {
 };
 
 struct net_device {
-	struct netdev_queue *_tx;
+	void *_tx; /* struct netdev_queue */
 	int ifindex;
 	u32 flags;
 	char name[16];
@@ -194,8 +197,8 @@ struct sock {
 	u32 sk_pacing_status;
 	u64 sk_tsq_flags;
 	struct socket_lock sk_lock;
-	struct socket *sk_socket;
-	struct dst_entry *sk_dst_cache;
+	void *sk_socket;    /* struct socket */
+	void *sk_dst_cache; /* struct dst_entry */
 	u8 sk_shutdown;
 	struct sock_cgroup_data sk_cgrp_data;
 };
