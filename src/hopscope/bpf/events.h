@@ -457,11 +457,24 @@ struct hop_thread {
 struct hop_device {
 	u64 time_ns;
 	u8 point;
-	u8 pad[3];
+	u8 pad;
+	u16 type; /* ARPHRD_* (include/uapi/linux/if_arp.h) */
 	u32 ifindex;
 	u32 netns;
 	char name[16];
 	u32 pad_2[5];
+};
+
+/* The first bytes of a packet, which follow it in the ring; not all of a slot is used. */
+struct hop_capture {
+	u64 time_ns;
+	u64 skb;
+	u32 ifindex;
+	u32 netns;
+	u32 len_bytes;      /* of the frame */
+	u16 captured_bytes; /* of these, in the slot */
+	u8 point;
+	u8 pad;
 };
 
 enum hop_record_limits {
@@ -470,7 +483,7 @@ enum hop_record_limits {
 
 /* Counters of one CPU. */
 struct hop_record_counters {
-	u64 events;
 	u64 lost; /* for which the ring had no room */
+	u64 captures_lost;
 	u64 pad[6];
 };

@@ -49,6 +49,7 @@ struct net_device {
 	void *_tx; /* struct netdev_queue */
 	int ifindex;
 	u32 flags;
+	u16 type;
 	char name[16];
 	possible_net_t nd_net;
 	const struct rtnl_link_ops *rtnl_link_ops;
@@ -76,10 +77,12 @@ struct sk_buff {
 	u32 truesize;
 	u16 transport_header;
 	u16 network_header;
+	u16 mac_header;
 	u8 encapsulation : 1;
 	be16 protocol;
 	int skb_iif;
-	u32 end; /* of the data, from head: there its shared part begins */
+	u32 tail; /* of the bytes that are not in pages, from head */
+	u32 end;  /* of the data, from head: there its shared part begins */
 	unsigned char *head;
 	unsigned char *data;
 	struct refcount_struct users;

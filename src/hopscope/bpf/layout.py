@@ -255,6 +255,43 @@ class HopTxLimits(IntEnum):
     HOP_DEVICES = 4
 
 
+# struct hop_capture
+HOP_CAPTURE_DTYPE: Final = np.dtype(
+    {
+        "names": [
+            "time_ns",
+            "skb",
+            "ifindex",
+            "netns",
+            "len_bytes",
+            "captured_bytes",
+            "point",
+            "pad",
+        ],
+        "formats": [
+            "<u8",
+            "<u8",
+            "<u4",
+            "<u4",
+            "<u4",
+            "<u2",
+            "|u1",
+            "|u1",
+        ],
+        "offsets": [
+            0,
+            8,
+            16,
+            20,
+            24,
+            28,
+            30,
+            31,
+        ],
+        "itemsize": 32,
+    }
+)
+
 # struct hop_comm
 HOP_COMM_DTYPE: Final = np.dtype(
     {
@@ -368,6 +405,7 @@ HOP_DEVICE_DTYPE: Final = np.dtype(
             "time_ns",
             "point",
             "pad",
+            "type",
             "ifindex",
             "netns",
             "name",
@@ -376,7 +414,8 @@ HOP_DEVICE_DTYPE: Final = np.dtype(
         "formats": [
             "<u8",
             "|u1",
-            ("|u1", (3,)),
+            "|u1",
+            "<u2",
             "<u4",
             "<u4",
             "|S16",
@@ -386,6 +425,7 @@ HOP_DEVICE_DTYPE: Final = np.dtype(
             0,
             8,
             9,
+            10,
             12,
             16,
             20,
@@ -690,8 +730,8 @@ HOP_PREFIX_DTYPE: Final = np.dtype(
 HOP_RECORD_COUNTERS_DTYPE: Final = np.dtype(
     {
         "names": [
-            "events",
             "lost",
+            "captures_lost",
             "pad",
         ],
         "formats": [

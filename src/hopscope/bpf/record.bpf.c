@@ -34,7 +34,8 @@ INLINE int arrives(struct sk_buff *skb, u32 point, bool named)
 	passing.network = passing.data;
 	passing.named = named;
 	passing.tid = this_thread();
-	record_packet(&passing);
+	if (record_packet(&passing) && cfg_snap && point == HOP_POINT_RX_DRIVER)
+		capture(skb, &passing, frame_start(skb, &passing));
 	return 0;
 }
 
@@ -225,13 +226,18 @@ INLINE u64 *start_of(u64 skb)
 SEC("tp_btf/net_dev_start_xmit")
 int record_start(u64 *ctx)
 {
+	struct sk_buff *skb = (void *)ctx[0];
 	struct passing passing = {};
 
-	passing_of(&passing, (void *)ctx[0], HOP_POINT_TX_START);
+	passing_of(&passing, skb, HOP_POINT_TX_START);
 	passing_at_device(&passing, (void *)ctx[1]);
 	passing.tid = this_thread();
-	if (record_packet(&passing) && cfg_by_headers)
+	if (!record_packet(&passing))
+		return 0;
+	if (cfg_by_headers)
 		*start_of(passing.skb) = passing.skb;
+	if (cfg_snap)
+		capture(skb, &passing, passing.data);
 	return 0;
 }
 

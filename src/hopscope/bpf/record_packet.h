@@ -153,11 +153,11 @@ INLINE void passing_of(struct passing *passing, struct sk_buff *skb, u32 point)
 }
 
 /* While a packet is at a device. In a socket, and in TCP's queues, something else is in the place of its device. */
-INLINE void passing_at_device(struct passing *passing, const struct net_device *dev)
+INLINE void passing_at_device(struct passing *passing, struct net_device *dev)
 {
 	passing->ifindex = dev->ifindex;
 	passing->netns = dev->nd_net.net->ns.inum;
-	know_device(passing->ifindex, passing->netns, dev->name);
+	know_device(dev, passing->ifindex, passing->netns);
 }
 
 /* Wherever it is: what may be a device is one if its queue says that it is the queue's device. */

@@ -2,7 +2,7 @@
 /* Recording: what happens to sockets, and in calls on them. */
 #pragma once
 
-#include "record_packet.h"
+#include "record_capture.h"
 
 /* The hooks give sockets as such: they are read in place. */
 INLINE u64 socket_flow(const struct sock *sk, bool receives, struct flow_key *key)

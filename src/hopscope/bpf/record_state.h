@@ -15,6 +15,7 @@ EXPORT_STRUCT(hop_drop);
 EXPORT_STRUCT(hop_flow);
 EXPORT_STRUCT(hop_thread);
 EXPORT_STRUCT(hop_device);
+EXPORT_STRUCT(hop_capture);
 
 /* A section of its own, so that user space has the array and nothing else. */
 struct hop_record_counters record_counters[HOP_CPUS] SEC(".bss.counts");
@@ -123,7 +124,7 @@ INLINE u32 this_thread(void)
 
 u64 known_devices[DEVICES];
 
-static __attribute__((noinline)) int tell_device(u32 ifindex, u32 netns, const void *name)
+static __attribute__((noinline)) int tell_device(struct net_device *dev, u32 ifindex, u32 netns)
 {
 	u32 index = (ifindex ^ netns * 31) & (DEVICES - 1);
 	struct hop_device *record = reserve();
@@ -133,10 +134,11 @@ static __attribute__((noinline)) int tell_device(u32 ifindex, u32 netns, const v
 	*record = (struct hop_device){
 		.time_ns = bpf_ktime_get_ns(),
 		.point = HOP_POINT_DEVICE,
+		.type = probe_field(dev, type),
 		.ifindex = ifindex,
 		.netns = netns,
 	};
-	bpf_probe_read_kernel(record->name, sizeof(record->name), name);
+	bpf_probe_read_kernel(record->name, sizeof(record->name), &dev->name);
 	submit(record);
 	known_devices[index] = (u64)netns << 32 | ifindex;
 	return 0;
@@ -147,10 +149,10 @@ INLINE bool device_is_known(u32 ifindex, u32 netns)
 	return known_devices[(ifindex ^ netns * 31) & (DEVICES - 1)] == ((u64)netns << 32 | ifindex);
 }
 
-INLINE void know_device(u32 ifindex, u32 netns, const void *name)
+INLINE void know_device(struct net_device *dev, u32 ifindex, u32 netns)
 {
 	if (unlikely(!device_is_known(ifindex, netns)))
-		tell_device(ifindex, netns, name);
+		tell_device(dev, ifindex, netns);
 }
 
 /* ---- flows ---- */

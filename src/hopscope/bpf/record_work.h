@@ -204,11 +204,11 @@ INLINE int work(u32 point, u64 subject, s64 value)
 	return record_work(&event);
 }
 
-INLINE void work_at_device(struct hop_work *event, const struct net_device *dev)
+INLINE void work_at_device(struct hop_work *event, struct net_device *dev)
 {
 	event->ifindex = dev->ifindex;
 	event->netns = dev->nd_net.net->ns.inum;
-	know_device(event->ifindex, event->netns, dev->name);
+	know_device(dev, event->ifindex, event->netns);
 }
 
 SEC("tp_btf/irq_handler_entry")
@@ -307,7 +307,7 @@ int record_rename(u64 *ctx)
 
 /* ---- XDP ---- */
 
-INLINE int xdp(const struct net_device *dev, u32 point, u64 program, u32 action, s32 error)
+INLINE int xdp(struct net_device *dev, u32 point, u64 program, u32 action, s32 error)
 {
 	struct hop_work event = {.point = point, .subject = program, .value = action, .extra = error};
 

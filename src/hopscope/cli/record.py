@@ -45,6 +45,12 @@ _MIB = 1 << 20
 @click.option("--point", "points", metavar="POINT", multiple=True, help="A probe point more, such as call.enter.")
 @click.option("--stacks", is_flag=True, help="Take the kernel's stack at each drop.")
 @click.option(
+    "--snap",
+    type=click.IntRange(14, 8192),
+    metavar="BYTES",
+    help="Write the first bytes of each frame, too, as capture.pcapng in the trace (Wireshark, tcpdump).",
+)
+@click.option(
     "--interface", "interfaces", metavar="NAME[@NETNS]", multiple=True, help="Only packets on this interface."
 )
 @socket_options("use", "packets")
@@ -88,6 +94,7 @@ def command(  # noqa: PLR0913 # one parameter an option
     profiles: tuple[str, ...],
     points: tuple[str, ...],
     stacks: bool,
+    snap: int | None,
     interfaces: tuple[str, ...],
     pids: tuple[int, ...],
     comms: tuple[str, ...],
@@ -135,6 +142,7 @@ def command(  # noqa: PLR0913 # one parameter an option
         profiles=profiles,
         points=points,
         stacks=stacks,
+        snap_bytes=snap or 0,
         ring_bytes=int(buffer) * _MIB,
         ways=ways,
     )

@@ -15,6 +15,9 @@ from typing import TYPE_CHECKING, Final
 from hopscope.cli.child import exit_code, running
 from hopscope.cli.stop import stop_on_signal
 from hopscope.collectors.flight import Kept, Watch
+from hopscope.collectors.record import CAPTURE
+from hopscope.store.capture import FILE as CAPTURE_FILE
+from hopscope.store.capture import Captured, CaptureWriter
 from hopscope.store.writer import TraceWriter
 from hopscope.views.recording import Recording, render_end, render_progress
 
@@ -79,10 +82,16 @@ def record(recorder: Recorder, folder: Path, limits: Limits, flight: Flight | No
         The folder cannot be used, or the command not be started.
     """
     also = (signal.SIGQUIT,) if flight else ()
-    with stop_on_signal(*also) as stop, recorder, TraceWriter(folder, recorder.metadata()) as writer:
+    with (
+        stop_on_signal(*also) as stop,
+        recorder,
+        TraceWriter(folder, recorder.metadata()) as writer,
+        contextlib.ExitStack() as others,
+    ):
         if missing := recorder.not_granted():
             sys.stderr.write(f"not granted by this kernel: {', '.join(missing)} (`hopscope probes` says why)\n")
         work = _Recording(recorder, writer, flight)
+        others.callback(work.close)
         with running(command, stop, None) as child, _prior():
             ended = work.run(stop, limits)
         work.finish()
@@ -111,6 +120,10 @@ class _Recording:
         self._kept = Kept(round(flight.last_s * 1e9), flight.most_bytes) if flight else None
         self._watch = Watch(flight.triggers if flight else ())
         self._trigger: Trigger | None = None
+        self._capture: CaptureWriter | None = None
+        if recorder.captures:
+            began = writer.metadata
+            self._capture = CaptureWriter(writer.folder / CAPTURE_FILE, began.realtime_ns - began.started_ns)
         self._events = 0
         self._started_s = time.monotonic()
         self._shown_s, self._shown_events = self._started_s, 0
@@ -157,16 +170,29 @@ class _Recording:
         if self._trigger:
             self._writer.metadata.options["trigger"] = self._trigger.text
         self._writer.close(ended_ns=ended_ns)
+        self.close()
         if self._live:
             sys.stderr.write("\r\x1b[K")
         if self._trigger:
             sys.stderr.write(f"trigger: {self._trigger.text}\n")
         if self._kept and self._kept.cut:
             sys.stderr.write("memory was too short for all of the last seconds (--flight-memory)\n")
+        if lost := self._recorder.captures_lost():
+            sys.stderr.write(f"{lost:,} packets could not be captured: a ring was full (--buffer)\n")
         sys.stderr.write(render_end(self._now(), str(self._writer.folder)) + "\n")
 
+    def close(self) -> None:
+        """Close the capture; again is allowed."""
+        if self._capture:
+            self._capture.close()
+
     def _write(self, table: str, columns: dict[str, Array]) -> None:
+        if self._capture and table == CAPTURE:
+            self._capture.write(Captured(**columns))
+            return
         self._writer.append(table, columns)
+        if self._capture and table == "devices":
+            self._capture.learn(columns)
         if table in EVENT_TABLES:
             self._events += len(columns["time_ns"])
 
@@ -182,5 +208,5 @@ class _Recording:
             events=self._events,
             lost=self._recorder.lost,
             per_s=(self._events - self._shown_events) / max(now_s - self._shown_s, 1e-9),
-            size_bytes=self._writer.bytes_written,
+            size_bytes=self._writer.bytes_written + (self._capture.bytes_written if self._capture else 0),
         )

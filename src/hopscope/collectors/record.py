@@ -19,6 +19,7 @@ import numpy as np
 from hopscope import __version__
 from hopscope.bpf.layout import HOP_INTERFACE_DTYPE, HOP_PACKET_DTYPE
 from hopscope.collectors.attached import Attached
+from hopscope.collectors.record_captures import Captures
 from hopscope.collectors.record_options import PREFIX, RecordOptions
 from hopscope.collectors.record_symbols import STACKS, DropPlaces
 from hopscope.collectors.record_tables import Tables, point_names
@@ -40,6 +41,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _REASON: Final = "SKB_DROP_REASON_"
+CAPTURE: Final = "capture"
 
 
 class Recorder(Attached):
@@ -83,21 +85,28 @@ class Recorder(Attached):
         bpf.set_const("cfg_drop_arguments", Btf.kernel().tracepoint_arguments("kfree_skb"))
         bpf.set_const("cfg_drop_stacks", int(options.stacks))
         bpf.maps["stacks"].set_max_entries(STACKS if options.stacks else 1)
+        bpf.set_const("cfg_snap", options.snap_bytes)
         bpf.maps["rings"].set_max_entries(possible_cpus())
+        bpf.maps["captures"].set_max_entries(possible_cpus())
 
     def _open(self, stack: contextlib.ExitStack) -> None:
         self._session = stack.enter_context(Session("record", self._plan, self._configure))
+        options = self._options
         bpf = self._session.bpf
-        self._note_plan(bpf, {f"{PREFIX}{name}": way for name, way in self._options.ways.items()})
-        for name in self._options.points:
+        self._note_plan(bpf, {f"{PREFIX}{name}": way for name, way in options.ways.items()})
+        for name in options.points:
             if name in self.not_granted():
                 raise KernelError(f"This kernel grants no way to attach {name}", "`hopscope probes` says why")
-        self._counters = bpf.data(".bss.counts")["record_counters"]["lost"]
+        counters = bpf.data(".bss.counts")["record_counters"]
+        self._counters, self._captures_lost = counters["lost"], counters["captures_lost"]
         self._lost = np.zeros(len(self._counters), np.uint64)
         self.started_ns = self._read_ns = _now_ns()
         # From here on there are rings; what came before this is no loss, and nobody asked for it.
-        self._reader = RingReader.per_cpu(bpf.maps["rings"], HOP_PACKET_DTYPE, self._options.ring_bytes)
+        self._reader = RingReader.per_cpu(bpf.maps["rings"], HOP_PACKET_DTYPE, options.ring_bytes)
         stack.callback(self._reader.close)
+        self._captures = Captures(bpf, options.snap_bytes, options.ring_bytes) if options.snap_bytes else None
+        if self._captures:
+            stack.callback(self._captures.close)
         self._lost[:] = self._counters
         self._tables = Tables()
         self._places = DropPlaces(bpf.maps["stacks"])
@@ -136,6 +145,8 @@ class Recorder(Attached):
     def read(self) -> Iterator[tuple[str, dict[str, Array]]]:
         """Yield the rows that came since the last call: a table's name and its columns.
 
+        What is captured comes as :data:`CAPTURE` and the columns of :class:`~hopscope.store.capture.Captured`.
+
         A ring that holds bytes that are no record is skipped there and counted as lost.
         """
         self.fullest = 0.0
@@ -153,7 +164,19 @@ class Recorder(Attached):
                 yield table, columns
                 if table == "drops":
                     yield from self._places.rows(columns)
+        # After the records, which have the names of devices.
+        if self._captures and (captured := self._captures.read()):
+            yield CAPTURE, captured._asdict()
         yield from self._losses()
+
+    @property
+    def captures(self) -> bool:
+        """Whether bytes of packets are captured."""
+        return bool(self._options.snap_bytes)
+
+    def captures_lost(self) -> int:
+        """Return how many packets could not be captured, because a ring had no room."""
+        return int(self._captures_lost.sum())
 
     def _losses(self) -> Iterator[tuple[str, dict[str, Array]]]:
         now_ns, lost = _now_ns(), self._counters.copy()

@@ -65,6 +65,8 @@ class RecordOptions(Selection):
         (ifindex, namespace inode).
     stacks
         Take the kernel's stack at each drop.
+    snap_bytes
+        Keep so many bytes of each frame, as a device has it; 0: none.
     ring_bytes
         Of each CPU's ring: a power of two.
     ways
@@ -75,6 +77,7 @@ class RecordOptions(Selection):
     points: Sequence[str] = ()
     interfaces: Sequence[tuple[int, int]] = ()
     stacks: bool = False
+    snap_bytes: int = 0
     ring_bytes: int = RING_BYTES
     ways: Mapping[str, str] = field(default_factory=dict)
 

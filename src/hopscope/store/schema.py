@@ -170,7 +170,11 @@ TABLES: Final = (
     Table(
         "devices",
         "a device's name",
-        (*_DEVICE, Column("name", TEXT, "such as eth0")),
+        (
+            *_DEVICE,
+            Column("name", TEXT, "such as eth0"),
+            Column("type", np.int32, "ARPHRD_*: 1 Ethernet, 772 loopback"),
+        ),
         once=("netns", "ifindex", "name"),
     ),
     Table(
