@@ -8,11 +8,15 @@ import os
 from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
+import numpy as np
+
 from hopscope.errors import FormatError
-from hopscope.store.schema import VERSION
+from hopscope.store.schema import VERSION, Table, described_table
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from numpy.typing import DTypeLike
 
 FILE: Final = "hopscope.json"
 _FORMAT: Final = "hopscope trace"
@@ -42,6 +46,8 @@ class Metadata:
         How each probe point was attached.
     options
         What was asked for, as shown.
+    tables
+        Those that this trace has besides :data:`~hopscope.store.schema.TABLES`.
     state
         How it ended; ``recording`` if the recorder was killed.
     """
@@ -54,6 +60,7 @@ class Metadata:
     host: dict[str, str] = field(default_factory=dict)
     plan: list[dict[str, str]] = field(default_factory=list)
     options: dict[str, Any] = field(default_factory=dict)
+    tables: list[Table] = field(default_factory=list)
     state: State = "recording"
     ended_ns: int | None = None
 
@@ -62,7 +69,7 @@ class Metadata:
         document = {"format": _FORMAT, "version": VERSION, **asdict(self)}
         fresh = folder / f".{FILE}.partial"
         with fresh.open("w", encoding="utf-8") as file:
-            json.dump(document, file, indent=1)
+            json.dump(document, file, indent=1, default=_type_name)
             file.flush()
             os.fsync(file.fileno())
         fresh.replace(folder / FILE)
@@ -100,6 +107,12 @@ class Metadata:
             found = cls(**{name: value for name, value in document.items() if name in known})
             found.points = {int(number): str(name) for number, name in found.points.items()}
             found.reasons = {int(number): str(name) for number, name in found.reasons.items()}
-        except (TypeError, ValueError, AttributeError) as error:
+            found.tables = [described_table(each) for each in document.get("tables", ())]
+        except (TypeError, ValueError, AttributeError, KeyError) as error:
             raise FormatError(f"{folder / FILE} is damaged: {error}", "Restore it from a copy") from error
         return found
+
+
+def _type_name(dtype: DTypeLike) -> str:
+    """Return what a column's type is called in the file."""
+    return np.dtype(dtype).name

@@ -3,16 +3,22 @@
 
 Integers are signed, as Spark reads unsigned 64-bit ones as decimals. Times are CLOCK_MONOTONIC of the recording host.
 A number that is not known is 0, except where the meaning says otherwise.
+
+A trace may have tables of its own besides these, such as the kernel's tracepoints with their fields: its metadata has
+them.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import DTypeLike
 
 VERSION: Final = 1
@@ -195,3 +201,25 @@ TABLES: Final = (
     ),
 )
 BY_NAME: Final = {table.name: table for table in TABLES}
+
+# What a column can be, and what SQL calls it.
+SQL_TYPES: Final = {"int8": "TINYINT", "int16": "SMALLINT", "int32": "INTEGER", "int64": "BIGINT", TEXT: "VARCHAR"}
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def described_table(description: Mapping[str, Any]) -> Table:
+    """Return a table that only one trace has, as the trace's metadata describes it.
+
+    Raises
+    ------
+    ValueError, KeyError, TypeError
+        It is not described as :class:`Table` is, or its name is taken, or a name is none for a folder and for SQL.
+    """
+    columns = tuple(Column(each["name"], each["dtype"], each["meaning"]) for each in description["columns"])
+    table = Table(description["name"], description["meaning"], columns, tuple(description.get("once", ())))
+    for name in (table.name, *(column.name for column in columns), *table.once):
+        if not _NAME.fullmatch(name):
+            raise ValueError(f"'{name}' cannot be a name in it")
+    if table.name in BY_NAME or not columns or any(column.dtype not in SQL_TYPES for column in columns):
+        raise ValueError(f"it cannot have a table {table.name} like that")
+    return table

@@ -15,7 +15,7 @@ import numpy as np
 
 from hopscope.errors import FormatError, UsageError
 from hopscope.store.meta import Metadata
-from hopscope.store.schema import TABLES
+from hopscope.store.schema import SQL_TYPES, TABLES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 _MAGIC: Final = b"PAR1"
 _FOOTER: Final = struct.Struct("<I4s")
-_SQL_TYPES: Final = {"int16": "SMALLINT", "int32": "INTEGER", "int64": "BIGINT", "object": "VARCHAR"}
 # What queries may need of memory before they go to the disk.
 MEMORY: Final = "3GB"
 
@@ -35,8 +34,9 @@ MEMORY: Final = "3GB"
 class Trace:
     """An open trace; a context manager.
 
-    Each table of :mod:`hopscope.store.schema` is a view of its name, with the columns as they are there. Besides them
-    there are ``points`` (``point``, ``name``) and ``reasons`` (``reason``, ``name``).
+    Each table of :mod:`hopscope.store.schema`, and each that the metadata describe, is a view of its name, with the
+    columns as they are there. Besides them there are ``points`` (``point``, ``name``) and ``reasons`` (``reason``,
+    ``name``).
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ class Trace:
         elif self.metadata.state != "complete":
             self.warnings.append(f"recording {self.metadata.state}")
         self._engine = duckdb.connect(config={"memory_limit": MEMORY, "preserve_insertion_order": False})
-        for table in TABLES:
+        for table in (*TABLES, *self.metadata.tables):
             self._make_view(table)
         self._make_names("points", "point", self.metadata.points)
         self._make_names("reasons", "reason", self.metadata.reasons)
@@ -140,7 +140,7 @@ class Trace:
             source = f"SELECT {', '.join(map(_none, table.columns))} WHERE false"
         if table.once:
             source = f"SELECT DISTINCT * FROM ({source})"
-        self.execute(f"CREATE VIEW {table.name} AS {source}")
+        self.execute(f'CREATE VIEW "{table.name}" AS {source}')
 
     def _complete(self, table: Table) -> list[Path]:
         """Return the table's files that are whole."""
@@ -171,15 +171,16 @@ def _is_whole(file: Path) -> bool:
 
 
 def _sql_type(column: Column) -> str:
-    return _SQL_TYPES[np.dtype(column.dtype).name]
+    return SQL_TYPES[np.dtype(column.dtype).name]
 
 
 def _cast(column: Column) -> str:
-    return f"CAST({column.name} AS {_sql_type(column)}) AS {column.name}"
+    # In quotation marks: the kernel calls fields as it likes, `order` for one.
+    return f'CAST("{column.name}" AS {_sql_type(column)}) AS "{column.name}"'
 
 
 def _none(column: Column) -> str:
-    return f"CAST(NULL AS {_sql_type(column)}) AS {column.name}"
+    return f'CAST(NULL AS {_sql_type(column)}) AS "{column.name}"'
 
 
 def _quoted(path: Path) -> str:

@@ -16,7 +16,7 @@ import duckdb
 import numpy as np
 
 from hopscope.errors import DiskFullError, UsageError
-from hopscope.store.schema import BY_NAME
+from hopscope.store.schema import TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,7 +50,7 @@ class TraceWriter:
     folder
         Made, or empty.
     metadata
-        Written at once, and again at the end.
+        Written at once, and again at the end. What it has of ``tables`` can be appended to, too.
     file_rows, file_s
         A table's file is begun after so many rows, or so much time.
 
@@ -72,7 +72,7 @@ class TraceWriter:
         self.bytes_written = 0
         self._file_rows = file_rows
         self._file_s = file_s
-        self._tables = {name: _Rows(table) for name, table in BY_NAME.items()}
+        self._tables = {table.name: _Rows(table) for table in (*TABLES, *metadata.tables)}
         self._engine = duckdb.connect(config={"threads": 1})
         self._worker: ThreadPoolExecutor | None = ThreadPoolExecutor(1, thread_name_prefix="hopscope-writer")
         self._pending: deque[Future[int]] = deque()
