@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Perf events: the kernel's clock as something that programs hang on, and counters that programs read."""
+"""Perf events: a clock that programs hang on, counters that they read, tracepoints whose records go to a ring."""
 
 from __future__ import annotations
 
 import ctypes
+import errno
 import fcntl
 import os
 import platform
 import struct
+import time
 from typing import Final, NamedTuple
 
-from hopscope.errors import KernelError
+from hopscope.errors import KernelError, LoadError
 from hopscope.libbpf._abi import libc
 from hopscope.libbpf._failure import load_error
 
@@ -19,21 +21,40 @@ _NR_PERF_EVENT_OPEN: Final = {"x86_64": 298, "aarch64": 241}
 # include/uapi/linux/perf_event.h
 PERF_TYPE_HARDWARE: Final = 0
 PERF_TYPE_SOFTWARE: Final = 1
+PERF_TYPE_TRACEPOINT: Final = 2
 PERF_COUNT_HW_CPU_CYCLES: Final = 0
 PERF_COUNT_HW_INSTRUCTIONS: Final = 1
 PERF_COUNT_HW_CACHE_MISSES: Final = 3
 PERF_COUNT_SW_CPU_CLOCK: Final = 0
 _PERF_FLAG_FD_CLOEXEC: Final = 8
 _PERF_EVENT_IOC_ENABLE: Final = 0x2400
+_PERF_EVENT_IOC_DISABLE: Final = 0x2401
+_PERF_EVENT_IOC_SET_OUTPUT: Final = 0x2405
+_PERF_EVENT_IOC_SET_FILTER: Final = 0x40082406
+_PERF_EVENT_IOC_ID: Final = 0x80082407
 _DISABLED: Final = 1 << 0
 _PINNED: Final = 1 << 2
 _FREQ: Final = 1 << 10
+_SAMPLE_ID_ALL: Final = 1 << 18
+_USE_CLOCKID: Final = 1 << 25
+# What a tracepoint's record has, in this order: identifier, pid and tid, time, CPU, weight, the event's own bytes.
+_SAMPLE_TID: Final = 1 << 1
+_SAMPLE_TIME: Final = 1 << 2
+_SAMPLE_CPU: Final = 1 << 7
+# With it, an event that counts something else than itself (sched_stat_runtime: ns) is one record, not as many.
+_SAMPLE_PERIOD: Final = 1 << 8
+_SAMPLE_RAW: Final = 1 << 10
+_SAMPLE_IDENTIFIER: Final = 1 << 16
+_RECORDED: Final = _SAMPLE_IDENTIFIER | _SAMPLE_TID | _SAMPLE_TIME | _SAMPLE_CPU | _SAMPLE_PERIOD | _SAMPLE_RAW
+# Kernel commit 119a784c8127 ("perf/core: Add a new read format to get a number of lost samples", 6.0).
+_FORMAT_LOST: Final = 1 << 4
 _TOTAL_TIMES: Final = 1 << 0 | 1 << 1
 _READ: Final = struct.Struct("=QQQ")
+_U64: Final = struct.Struct("=Q")
 
 
 class _PerfEventAttr(ctypes.Structure):
-    """``struct perf_event_attr`` in its first version."""
+    """``struct perf_event_attr`` up to PERF_ATTR_SIZE_VER3, which kernels know since 4.1."""
 
     _fields_ = (
         ("type", ctypes.c_uint32),
@@ -46,6 +67,11 @@ class _PerfEventAttr(ctypes.Structure):
         ("wakeup_events", ctypes.c_uint32),
         ("bp_type", ctypes.c_uint32),
         ("bp_addr", ctypes.c_uint64),
+        ("bp_len", ctypes.c_uint64),
+        ("branch_sample_type", ctypes.c_uint64),
+        ("sample_regs_user", ctypes.c_uint64),
+        ("sample_stack_user", ctypes.c_uint32),
+        ("clockid", ctypes.c_int32),
     )
 
 
@@ -95,6 +121,106 @@ class CpuCounter:
         """Return how long it counted; None where it does not count, because its place is taken."""
         raw = os.read(self.fd, _READ.size)
         return CounterTimes(*_READ.unpack(raw)[1:]) if raw else None
+
+    def close(self) -> None:
+        """Give it back."""
+        os.close(self.fd)
+
+
+class TracepointCount(NamedTuple):
+    """What the kernel counted of a tracepoint on one CPU.
+
+    Attributes
+    ----------
+    weight
+        One for each time that it was passed, but for events that count something else (sched_stat_runtime: ns).
+    lost
+        Records that the ring had no room for; None where the kernel does not count them (before 6.0).
+    """
+
+    weight: int
+    lost: int | None
+
+
+class Tracepoint:
+    """A kernel tracepoint on one CPU, whose records go to a ring; disabled until :meth:`enable`.
+
+    Records have CLOCK_MONOTONIC and the fields that :mod:`hopscope.libbpf.perf_ring` reads.
+
+    Parameters
+    ----------
+    name
+        As errors call it.
+    number
+        The tracepoint's, from its ``id`` file in tracefs.
+    cpu
+        Where it is to be seen; whatever runs there.
+
+    Attributes
+    ----------
+    fd : int
+        Of the event.
+    id : int
+        Which its records carry.
+
+    Raises
+    ------
+    LoadError
+        The kernel refuses.
+    """
+
+    def __init__(self, name: str, number: int, cpu: int) -> None:
+        attr = _PerfEventAttr(
+            type=PERF_TYPE_TRACEPOINT,
+            config=number,
+            sample_freq=1,  # here sample_period: each one
+            sample_type=_RECORDED,
+            flags=_DISABLED | _SAMPLE_ID_ALL | _USE_CLOCKID,
+            clockid=time.CLOCK_MONOTONIC,
+            read_format=_FORMAT_LOST,
+        )
+        self.cpu = cpu
+        what = f"tracepoint {name} on CPU {cpu}"
+        try:
+            self.fd = _open(attr, cpu, what)
+        except LoadError as error:
+            if error.errno != errno.EINVAL:
+                raise
+            attr.read_format = 0
+            self.fd = _open(attr, cpu, what)
+        try:
+            self.id = int(_U64.unpack(fcntl.ioctl(self.fd, _PERF_EVENT_IOC_ID, bytes(_U64.size)))[0])
+        except BaseException:
+            os.close(self.fd)
+            raise
+
+    def set_filter(self, text: str) -> None:
+        """Let the kernel leave out what does not match, by its own filter language.
+
+        Raises
+        ------
+        OSError
+            EINVAL: the kernel does not understand it, and does not say why.
+        """
+        fcntl.ioctl(self.fd, _PERF_EVENT_IOC_SET_FILTER, bytearray(text.encode() + b"\0"))
+
+    def share_ring(self, owner: Tracepoint) -> None:
+        """Let the records go to the ring of another tracepoint on the same CPU."""
+        fcntl.ioctl(self.fd, _PERF_EVENT_IOC_SET_OUTPUT, owner.fd)
+
+    def enable(self) -> None:
+        """Begin."""
+        fcntl.ioctl(self.fd, _PERF_EVENT_IOC_ENABLE, 0)
+
+    def disable(self) -> None:
+        """Stop; when this returns, no record comes any more."""
+        fcntl.ioctl(self.fd, _PERF_EVENT_IOC_DISABLE, 0)
+
+    def counted(self) -> TracepointCount:
+        """Return how often it was passed, as the filter has it, and how many records of that found no room."""
+        values = _U64.iter_unpack(os.read(self.fd, 2 * _U64.size))
+        weight, *lost = (int(value) for (value,) in values)
+        return TracepointCount(weight, lost[0] if lost else None)
 
     def close(self) -> None:
         """Give it back."""
