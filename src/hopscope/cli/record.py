@@ -12,6 +12,7 @@ from hopscope.cli.seconds import Seconds
 from hopscope.errors import UsageError
 
 _PROFILES = ("messages", "packets", "rx", "tx", "cpu", "drops", "all")
+_DEFAULT = ("messages",)
 _DAY_S = 86_400
 _YEAR_S = 365 * _DAY_S
 _MIB = 1 << 20
@@ -38,11 +39,17 @@ _MIB = 1 << 20
     "profiles",
     type=click.Choice(_PROFILES),
     multiple=True,
-    default=("messages",),
-    show_default=True,
-    help="Which probe points; may be repeated.",
+    help="Which probe points; may be repeated (messages, unless points or events are named).",
 )
 @click.option("--point", "points", metavar="POINT", multiple=True, help="A probe point more, such as call.enter.")
+@click.option(
+    "-e",
+    "--event",
+    "events",
+    metavar="SUBSYSTEM:EVENT[:FILTER]",
+    multiple=True,
+    help="A tracepoint of the kernel with all its fields; patterns such as 'tcp:*' will do (docs/record-events.md).",
+)
 @click.option("--stacks", is_flag=True, help="Take the kernel's stack at each drop.")
 @click.option(
     "--snap",
@@ -93,6 +100,7 @@ def command(  # noqa: PLR0913 # one parameter an option
     max_size: int | None,
     profiles: tuple[str, ...],
     points: tuple[str, ...],
+    events: tuple[str, ...],
     stacks: bool,
     snap: int | None,
     interfaces: tuple[str, ...],
@@ -139,8 +147,9 @@ def command(  # noqa: PLR0913 # one parameter an option
         namespaces=namespaces,
         addresses=addresses,
         ports=ports,
-        profiles=profiles,
+        profiles=profiles or (() if points or events else _DEFAULT),
         points=points,
+        tracepoints=events,
         stacks=stacks,
         snap_bytes=snap or 0,
         ring_bytes=int(buffer) * _MIB,

@@ -163,6 +163,7 @@ class _Recording:
         DiskFullError
             There is no room for the rest.
         """
+        self._recorder.stop()
         self.drain()
         ended_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
         for table, columns in self._kept.take() if self._kept else ():
@@ -193,7 +194,7 @@ class _Recording:
         self._writer.append(table, columns)
         if self._capture and table == "devices":
             self._capture.learn(columns)
-        if table in EVENT_TABLES:
+        if table in EVENT_TABLES or (table.startswith("e_") and "time_ns" in columns):
             self._events += len(columns["time_ns"])
 
     def _show(self) -> None:

@@ -25,6 +25,7 @@ from hopscope.collectors.record_symbols import STACKS, DropPlaces
 from hopscope.collectors.record_tables import Tables, point_names
 from hopscope.collectors.selection import set_list
 from hopscope.collectors.session import Session
+from hopscope.collectors.tracepoints import Tracepoints
 from hopscope.errors import FormatError, KernelError
 from hopscope.libbpf import Btf, RingReader, possible_cpus
 from hopscope.probes.catalogue import POINTS
@@ -108,6 +109,9 @@ class Recorder(Attached):
         if self._captures:
             stack.callback(self._captures.close)
         self._lost[:] = self._counters
+        self._tracepoints = Tracepoints(options.tracepoints)
+        if options.tracepoints:
+            stack.enter_context(self._tracepoints)
         self._tables = Tables()
         self._places = DropPlaces(bpf.maps["stacks"])
         stack.callback(self._places.close)
@@ -135,9 +139,11 @@ class Recorder(Attached):
                 {name: str(value) for name, value in asdict(row).items()} | {"point": row.point.removeprefix(PREFIX)}
                 for row in self._plan.rows()
             ],
+            tables=list(self._tracepoints.tables),
             options={
                 "profiles": list(self._options.profiles),
                 "points": list(self._options.points),
+                "tracepoints": list(self._options.tracepoints),
                 "filters": dict(self._options.shown),
             },
         )
@@ -167,7 +173,16 @@ class Recorder(Attached):
         # After the records, which have the names of devices.
         if self._captures and (captured := self._captures.read()):
             yield CAPTURE, captured._asdict()
+        if self._options.tracepoints:
+            before = self._tracepoints.lost
+            yield from self._tracepoints.read().items()
+            self.lost += self._tracepoints.lost - before
         yield from self._losses()
+
+    def stop(self) -> None:
+        """Record no more tracepoints; the next :meth:`read` gives their rest, and all losses."""
+        if self._options.tracepoints:
+            self._tracepoints.stop()
 
     @property
     def captures(self) -> bool:

@@ -45,7 +45,6 @@ PROFILES: Final[Mapping[str, tuple[str, ...]]] = {
     "drops": ("skb.drop", "rx.full", "tcp.retransmit", "xdp.exception"),
     "all": tuple(name.removeprefix(PREFIX) for name in POINTS if name.startswith(PREFIX)),
 }
-DEFAULT_PROFILE: Final = "messages"
 # With records come the names of threads.
 _ALWAYS: Final = "threads"
 RING_BYTES: Final = 1 << 24
@@ -61,6 +60,8 @@ class RecordOptions(Selection):
         Keys of :data:`PROFILES`.
     points
         Points besides those of the profiles.
+    tracepoints
+        Tracepoints of the kernel, as :class:`~hopscope.collectors.tracepoints.Spec` reads them.
     interfaces
         (ifindex, namespace inode).
     stacks
@@ -73,8 +74,9 @@ class RecordOptions(Selection):
         Probe point → the only way to use.
     """
 
-    profiles: Sequence[str] = (DEFAULT_PROFILE,)
+    profiles: Sequence[str] = ("messages",)
     points: Sequence[str] = ()
+    tracepoints: Sequence[str] = ()
     interfaces: Sequence[tuple[int, int]] = ()
     stacks: bool = False
     snap_bytes: int = 0
