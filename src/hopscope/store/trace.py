@@ -132,12 +132,12 @@ class Trace:
             raise UsageError(_first_line(error), "docs/trace.md has the tables") from error
 
     def _make_view(self, table: Table) -> None:
-        files = self._complete(table)
-        if files:
-            listed = ", ".join(f"'{_quoted(file)}'" for file in files)
-            source = f"SELECT {', '.join(map(_cast, table.columns))} FROM read_parquet([{listed}], union_by_name=true)"
-        else:
-            source = f"SELECT {', '.join(map(_none, table.columns))} WHERE false"
+        files = ", ".join(f"'{_quoted(file)}'" for file in self._complete(table))
+        source = f"read_parquet([{files}], union_by_name=true)" if files else "(SELECT 0 AS nothing WHERE false)"
+        # A column that came after the trace was recorded is not known in it.
+        found = set(self.names(f"SELECT * FROM {source}"))
+        columns = ", ".join(_column(each, known=each.name in found) for each in table.columns)
+        source = f"SELECT {columns} FROM {source}"
         if table.once:
             source = f"SELECT DISTINCT * FROM ({source})"
         self.execute(f'CREATE VIEW "{table.name}" AS {source}')
@@ -174,13 +174,10 @@ def _sql_type(column: Column) -> str:
     return SQL_TYPES[np.dtype(column.dtype).name]
 
 
-def _cast(column: Column) -> str:
+def _column(column: Column, *, known: bool) -> str:
     # In quotation marks: the kernel calls fields as it likes, `order` for one.
-    return f'CAST("{column.name}" AS {_sql_type(column)}) AS "{column.name}"'
-
-
-def _none(column: Column) -> str:
-    return f'CAST(NULL AS {_sql_type(column)}) AS "{column.name}"'
+    value = f'"{column.name}"' if known else "NULL"
+    return f'CAST({value} AS {_sql_type(column)}) AS "{column.name}"'
 
 
 def _quoted(path: Path) -> str:
