@@ -232,6 +232,7 @@ struct tcp_sock {
 
 struct inet_sock {
 	struct sock sk;
+	be16 inet_sport;
 };
 
 struct udp_sock {

@@ -18,8 +18,7 @@ INLINE int passes(struct sk_buff *skb, u32 point, bool named)
 	if (skb->dev)
 		passing_at_device(&passing, skb->dev);
 	passing.named = named;
-	passing.tid = this_thread();
-	record_packet(&passing);
+	record_here(&passing);
 	return 0;
 }
 
@@ -33,8 +32,7 @@ INLINE int arrives(struct sk_buff *skb, u32 point, bool named)
 		passing_at_device(&passing, skb->dev);
 	passing.network = passing.data;
 	passing.named = named;
-	passing.tid = this_thread();
-	if (record_packet(&passing) && cfg_snap && point == HOP_POINT_RX_DRIVER)
+	if (record_here(&passing) && cfg_snap && point == HOP_POINT_RX_DRIVER)
 		capture(skb, &passing, frame_start(skb, &passing));
 	return 0;
 }
@@ -49,8 +47,7 @@ INLINE int elsewhere(struct sk_buff *skb, u32 point, bool named, u32 len_bytes)
 	passing_of(&passing, skb, point);
 	passing.len_bytes = len_bytes;
 	passing.named = named;
-	passing.tid = this_thread();
-	record_packet(&passing);
+	record_here(&passing);
 	return 0;
 }
 
@@ -154,8 +151,7 @@ int record_drop(u64 *ctx)
 	passing_of(&passing, skb, HOP_POINT_SKB_DROP);
 	passing_somewhere(&passing, skb->dev);
 	passing.named = true;
-	passing.tid = this_thread();
-	if (!record_packet(&passing))
+	if (!record_here(&passing))
 		return 0;
 	if (cfg_drop_stacks)
 		stack = bpf_get_stackid(ctx, &stacks, 0);
@@ -180,10 +176,29 @@ int record_drop(u64 *ctx)
 
 /* ---- transmit ---- */
 
+/* TCP also sends while another process runs; of its sockets the calls tell before. */
+INLINE bool sends_datagram(const struct sk_buff *skb)
+{
+	struct sock *sk = skb->sk;
+
+	if (!sk || probe_field(sk, sk_protocol) == IPPROTO_TCP || !process_wanted())
+		return false;
+	return !cfg_cgroups || cgroup_wanted(socket_cgroup(sk));
+}
+
 SEC("tp_btf/net_dev_queue")
 int record_queue(u64 *ctx)
 {
-	return passes((void *)ctx[0], HOP_POINT_TX_QUEUE, true);
+	struct sk_buff *skb = (void *)ctx[0];
+	struct passing passing = {};
+
+	passing_of(&passing, skb, HOP_POINT_TX_QUEUE);
+	if (skb->dev)
+		passing_at_device(&passing, skb->dev);
+	passing.named = true;
+	passing.sent = cfg_by_process && sends_datagram(skb);
+	record_here(&passing);
+	return 0;
 }
 
 SEC("tp_btf/qdisc_enqueue")
@@ -195,32 +210,84 @@ int record_enqueue(u64 *ctx)
 /* Several at once hang together by their pointers. */
 #define MOST_AT_ONCE 64
 
+/* No static function: so the verifier looks at it once, rather than at each turn of the loop. It takes a number, for one
+ * that takes a pointer to an object came with 6.8 only.
+ */
+__attribute__((noinline)) int record_dequeued(u64 number)
+{
+	struct sk_buff *skb = (void *)number;
+	struct net_device *dev = probe_field(skb, dev);
+	struct passing passing = {
+		.skb = number,
+		.head = (u64)probe_field(skb, head),
+		.data = (u64)probe_field(skb, data),
+		.len_bytes = probe_field(skb, len),
+		.ifindex = probe_field(dev, ifindex),
+		.point = HOP_POINT_TX_DEQUEUE,
+	};
+	struct net *net = probe_field(dev, nd_net.net);
+
+	passing.netns = probe_field(net, ns.inum);
+	passing.network = passing.head + probe_field(skb, network_header);
+	know_device(dev, passing.ifindex, passing.netns);
+	record_here(&passing);
+	return 0;
+}
+
 SEC("tp_btf/qdisc_dequeue")
 int record_dequeue(u64 *ctx)
 {
-	struct sk_buff *skb = (void *)ctx[3];
+	u64 skb = ctx[3], number = 0;
 
-	for (u32 i = 0; i < MOST_AT_ONCE && i < (s32)ctx[2] && skb; i++) {
-		passes(skb, HOP_POINT_TX_DEQUEUE, false);
-		skb = skb->next;
+	/* What was read is a number to the verifier. */
+	bpf_probe_read_kernel(&number, sizeof(number), &skb);
+	for (u32 i = 0; i < MOST_AT_ONCE && i < (s32)ctx[2] && number; i++) {
+		record_dequeued(number);
+		number = (u64)probe_field((struct sk_buff *)number, next);
 	}
 	return 0;
 }
 
-/* The wanted packets that drivers' functions of this CPU have in hand. */
+/* The wanted packets that drivers' functions of this CPU have in hand: of stacked devices, the same packet at each. */
+#define MOST_IN_HAND 8
+
 struct started {
-	u64 skbs[4];
-} __attribute__((aligned(64)));
+	u64 skb[MOST_IN_HAND];
+	u64 dev[MOST_IN_HAND];
+} __attribute__((aligned(128)));
 
 struct started starts[HOP_CPUS];
 
-INLINE u64 *start_of(u64 skb)
+INLINE struct started *starts_here(void)
 {
-	u32 cpu = bpf_get_smp_processor_id(), index = skb >> 8;
+	u32 cpu = bpf_get_smp_processor_id();
 
 	opaque(cpu);
-	opaque(index);
-	return &starts[cpu & (HOP_CPUS - 1)].skbs[index & 3];
+	return &starts[cpu & (HOP_CPUS - 1)];
+}
+
+INLINE void start_add(u64 skb, u64 dev)
+{
+	struct started *started = starts_here();
+	u32 place = 0;
+
+	for (u32 i = 0; i < MOST_IN_HAND; i++)
+		if (!started->skb[i])
+			place = i;
+	started->skb[place] = skb;
+	started->dev[place] = dev;
+}
+
+INLINE bool start_take(u64 skb, u64 dev)
+{
+	struct started *started = starts_here();
+
+	for (u32 i = 0; i < MOST_IN_HAND; i++)
+		if (started->skb[i] == skb && started->dev[i] == dev) {
+			started->skb[i] = 0;
+			return true;
+		}
+	return false;
 }
 
 SEC("tp_btf/net_dev_start_xmit")
@@ -231,11 +298,10 @@ int record_start(u64 *ctx)
 
 	passing_of(&passing, skb, HOP_POINT_TX_START);
 	passing_at_device(&passing, (void *)ctx[1]);
-	passing.tid = this_thread();
-	if (!record_packet(&passing))
+	if (!record_here(&passing))
 		return 0;
 	if (cfg_by_headers)
-		*start_of(passing.skb) = passing.skb;
+		start_add(passing.skb, ctx[1]);
 	if (cfg_snap)
 		capture(skb, &passing, passing.data);
 	return 0;
@@ -257,17 +323,11 @@ int record_xmit(u64 *ctx)
 		.point = HOP_POINT_TX_DRIVER,
 	};
 
+	if (cfg_by_headers && !start_take(passing.skb, (u64)dev))
+		return 0;
 	if ((s32)ctx[1] > NET_XMIT_MASK)
 		return 0;
-	if (cfg_by_headers) {
-		u64 *start = start_of(passing.skb);
-
-		if (*start != passing.skb)
-			return 0;
-		*start = 0;
-		passing.judged = true;
-	}
-	passing.tid = this_thread();
-	record_packet(&passing);
+	passing.judged = true;
+	record_here(&passing);
 	return 0;
 }

@@ -95,6 +95,48 @@ INLINE void parse_ip4(struct headers *found, u64 network, const struct ip4_heade
 	}
 }
 
+#define IPV6_HOP_BY_HOP 0
+#define IPV6_ROUTING 43
+#define IPV6_FRAGMENT 44
+#define IPV6_DESTINATION 60
+#define IPV6_FRAGMENT_OFFSET 0xfff8
+
+struct ip6_extension {
+	u8 next_header;
+	u8 more; /* eight bytes each; of a fragment's header nothing */
+	u16 fragment;
+	u32 rest;
+};
+
+INLINE bool is_extension(u32 next_header)
+{
+	return next_header == IPV6_HOP_BY_HOP || next_header == IPV6_ROUTING || next_header == IPV6_FRAGMENT ||
+	       next_header == IPV6_DESTINATION;
+}
+
+/* Behind extension headers, such as TCP's packets above 64 KiB have (hop by hop, "BIG TCP"). */
+static __attribute__((noinline)) int parse_extensions(struct headers *found, u64 at)
+{
+	struct ip6_extension extension = {};
+	u32 next_header = found->key.protocol;
+	struct tcp_header tcp = {};
+
+	for (u32 i = 0; i < 4 && is_extension(next_header); i++) {
+		if (bpf_probe_read_kernel(&extension, sizeof(extension), (void *)at))
+			return 0;
+		at += next_header == IPV6_FRAGMENT ? 8 : (extension.more + 1) * 8;
+		found->key.protocol = extension.next_header;
+		found->payload = at;
+		/* A later fragment has no ports, as with IPv4. */
+		if (next_header == IPV6_FRAGMENT && __builtin_bswap16(extension.fragment) & IPV6_FRAGMENT_OFFSET)
+			return 0;
+		next_header = extension.next_header;
+	}
+	bpf_probe_read_kernel(&tcp, sizeof(tcp), (void *)at);
+	parse_l4(found, &tcp, at);
+	return 0;
+}
+
 /* The headers of a packet that begin at `network`; without a flow where it is no IP. */
 static __attribute__((noinline)) bool parse(struct headers *found, u64 network)
 {
@@ -109,7 +151,10 @@ static __attribute__((noinline)) bool parse(struct headers *found, u64 network)
 	} else if (ip4->version_ihl >> 4 == 6) {
 		__builtin_memcpy(found->key.ends.address, ip6->source, 2 * sizeof(ip6->source));
 		found->key.protocol = ip6->next_header;
-		parse_l4(found, (void *)(ip6 + 1), network + sizeof(*ip6));
+		if (likely(!is_extension(ip6->next_header)))
+			parse_l4(found, (void *)(ip6 + 1), network + sizeof(*ip6));
+		else
+			parse_extensions(found, network + sizeof(*ip6));
 	} else {
 		return false;
 	}
@@ -139,6 +184,7 @@ struct passing {
 	u32 tid;
 	u8 point;
 	bool named;  /* its flow is asked for at this point */
+	bool sent;   /* a wanted process sends this datagram right now */
 	bool judged; /* it is wanted, as was seen before: there are no headers to look at */
 };
 
@@ -169,26 +215,80 @@ INLINE void passing_somewhere(struct passing *passing, struct net_device *dev)
 		passing_at_device(passing, dev);
 }
 
-/* By its device where it is at one; elsewhere by its flow, which was wanted at a device. */
-INLINE bool place_wanted(const struct passing *passing, u64 flow)
-{
-	u64 *place = flow_place(&wanted_flows, flow);
+/* The end of a packet that is here: what comes is for its destination, what goes is from its source. */
+struct local_end {
+	u64 exact;
+	u64 anywhere;
+};
 
+/* From copies: of the originals the verifier may know which of the filters' values they are, and would go through the rest
+ * with each of them.
+ */
+static __attribute__((noinline)) int local_end(struct local_end *end, const struct passing *passing,
+					       const struct flow_key *key)
+{
+	const u32 *address = key->ends.address[0];
+	const u16 *port = &key->ends.port[0];
+	u32 copied[4] = {}, netns = 0;
+	u16 copied_port = 0;
+
+	if (passing->point < HOP_POINT_TX_QUEUE) {
+		address = key->ends.address[1];
+		port = &key->ends.port[1];
+	}
+	bpf_probe_read_kernel(copied, sizeof(copied), address);
+	bpf_probe_read_kernel(&copied_port, sizeof(copied_port), port);
+	bpf_probe_read_kernel(&netns, sizeof(netns), &passing->netns);
+	end->exact = end_of(copied, copied_port, netns);
+	end->anywhere = end_anywhere(copied_port, netns);
+	return 0;
+}
+
+/* By its device where it is at one; elsewhere by its flow, which was wanted at a device. */
+INLINE bool place_wanted(const struct passing *passing, const struct headers *found)
+{
 	if (!passing->netns)
-		return *place == flow;
+		return flow_wanted(found->flow);
 	if (!interface_wanted(passing->ifindex, passing->netns) || !namespace_wanted(passing->netns))
 		return false;
-	*place = flow;
+	if (!flow_wanted(found->flow)) {
+		want_flow(found->flow);
+		if (cfg_interfaces && found->key.protocol == IPPROTO_UDP) {
+			struct local_end end = {};
+
+			local_end(&end, passing, &found->key);
+			want_flow(end.exact);
+			want_flow(end.anywhere);
+		}
+	}
+	return true;
+}
+
+/* By its flow, and that of a socket that is not connected by one end of it. */
+INLINE bool owner_wanted(const struct passing *passing, const struct headers *found)
+{
+	if (flow_wanted(found->flow))
+		return true;
+	if (!passing->sent || !found->flow) {
+		struct local_end end = {};
+
+		if (found->key.protocol != IPPROTO_UDP || !passing->netns)
+			return false;
+		local_end(&end, passing, &found->key);
+		if (!flow_wanted(end.exact) && !flow_wanted(end.anywhere))
+			return false;
+	}
+	want_flow(found->flow);
 	return true;
 }
 
 INLINE bool headers_wanted(const struct passing *passing, const struct headers *found)
 {
-	if (cfg_by_process && *flow_place(&wanted_flows, found->flow) != found->flow)
-		return false;
 	if (!port_wanted(&found->key.ends) || !address_wanted(&found->key.ends))
 		return false;
-	return !(cfg_interfaces || cfg_namespaces) || place_wanted(passing, found->flow);
+	if (cfg_by_process && !owner_wanted(passing, found))
+		return false;
+	return !(cfg_interfaces || cfg_namespaces) || place_wanted(passing, found);
 }
 
 /* Returns whether it was wanted. */
@@ -198,25 +298,38 @@ static __attribute__((noinline)) bool record_packet(struct passing *passing)
 	struct hop_packet *record;
 
 	if (passing->named || (cfg_by_headers && !passing->judged))
-		if (parse(&found, passing->network) && passing->named)
-			know_flow(found.flow, &found.key);
+		parse(&found, passing->network);
 	if (cfg_by_headers && !passing->judged && !headers_wanted(passing, &found))
 		return false;
+	if (passing->named && found.flow)
+		know_flow(found.flow, &found.key);
+	passing->time_ns = bpf_ktime_get_ns();
+	passing->flow = found.flow;
 	record = reserve();
 	if (!record)
 		return true;
-	record->time_ns = passing->time_ns = bpf_ktime_get_ns();
+	record->time_ns = passing->time_ns;
 	record->point = passing->point;
 	record->tcp_flags = found.tcp_flags;
 	record->header_bytes = found.flow ? found.payload - passing->data : 0;
 	record->tid = passing->tid;
 	record->skb = passing->skb;
 	record->head = passing->head;
-	record->flow = passing->flow = found.flow;
+	record->flow = found.flow;
 	record->len_bytes = passing->len_bytes;
 	record->seq = found.seq;
 	record->ifindex = passing->ifindex;
 	record->netns = passing->netns;
 	submit(record);
+	return true;
+}
+
+/* The same in a hook that the running thread is known in: it is told of after what is wanted, with the time of that. */
+INLINE bool record_here(struct passing *passing)
+{
+	passing->tid = current_tid();
+	if (!record_packet(passing))
+		return false;
+	know_thread(passing->tid, passing->time_ns);
 	return true;
 }

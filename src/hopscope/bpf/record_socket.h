@@ -11,6 +11,8 @@ INLINE u64 socket_flow(const struct sock *sk, bool receives, struct flow_key *ke
 	u32 local[4] = {0, 0, __builtin_bswap32(0xffff), 0}, peer[4] = {0, 0, __builtin_bswap32(0xffff), 0};
 	u16 local_port = __builtin_bswap16(common->skc_num), peer_port = common->skc_dport;
 
+	if (unlikely(!local_port)) /* a socket that is being closed has given it back, and yet knows it */
+		local_port = probe_field((struct inet_sock *)sk, inet_sport);
 	if (common->skc_family == AF_INET6 && core_exists(common->skc_v6_daddr)) {
 		for (u32 i = 0; i < 4; i++) {
 			local[i] = common->skc_v6_rcv_saddr.in6_u.u6_addr32[i];
@@ -28,20 +30,48 @@ INLINE u64 socket_flow(const struct sock *sk, bool receives, struct flow_key *ke
 	return flow_of(key);
 }
 
-/* The flows of a socket of a wanted process, in both directions, are wanted from now on. */
-static __attribute__((noinline)) bool socket_of_process(struct sock *sk, u64 flow, bool receives)
+INLINE bool is_unconnected(const struct sock *sk)
+{
+	return sk->sk_protocol == IPPROTO_UDP && !sk->__sk_common.skc_dport;
+}
+
+/* The socket's own end, as packets have it. */
+static __attribute__((noinline)) u64 socket_end(const struct sock *sk)
+{
+	u32 netns = sk->__sk_common.skc_net.net->ns.inum;
+	struct flow_key key = {};
+	const u32 *local = key.ends.address[0];
+
+	socket_flow(sk, false, &key);
+	if (local[0] | local[1] | local[3])
+		return end_of(local, key.ends.port[0], netns);
+	return end_anywhere(key.ends.port[0], netns);
+}
+
+/* The flows of a socket of a wanted process, in both directions, are wanted from now on. Whose it is shows in calls alone:
+ * else the running process is any that was interrupted, of which the socket knows the cgroup.
+ */
+static __attribute__((noinline)) bool socket_of_process(struct sock *sk, u64 flow, bool receives, bool in_call)
 {
 	struct flow_key back = {};
-	u64 other;
 
-	if (*flow_place(&wanted_flows, flow) == flow)
+	if (flow_wanted(flow))
 		return true;
-	if (!process_wanted() || (cfg_cgroups && !cgroup_wanted(socket_cgroup(sk))))
+	if (((cfg_pids || cfg_comms) && !in_call) || !process_wanted())
 		return false;
-	other = socket_flow(sk, !receives, &back);
-	*flow_place(&wanted_flows, flow) = flow;
-	*flow_place(&wanted_flows, other) = other;
+	if (cfg_cgroups && !cgroup_wanted(socket_cgroup(sk)))
+		return false;
+	want_flow(flow);
+	want_flow(socket_flow(sk, !receives, &back));
+	if (is_unconnected(sk))
+		want_flow(socket_end(sk));
 	return true;
+}
+
+/* Does it have packets at the interfaces that are asked for? */
+INLINE bool socket_at_interface(const struct sock *sk, u64 flow)
+{
+	return flow_wanted(flow) || (is_unconnected(sk) && flow_wanted(socket_end(sk)));
 }
 
 struct socket_event {
@@ -65,7 +95,9 @@ static __attribute__((noinline)) int record_socket(struct sock *sk, const struct
 	flow = socket_flow(sk, event->receives, &key);
 	if (!port_wanted(&key.ends) || !address_wanted(&key.ends))
 		return 0;
-	if (cfg_by_process && !socket_of_process(sk, flow, event->receives))
+	if (cfg_interfaces && !socket_at_interface(sk, flow))
+		return 0;
+	if (cfg_by_process && !socket_of_process(sk, flow, event->receives, event->in_call))
 		return 0;
 	know_flow(flow, &key);
 	tid = this_thread();

@@ -90,7 +90,7 @@ INLINE void thread_remove(struct thread_set *set, u32 tid)
 	*thread_word(set, tid) &= ~(1ULL << (tid & 63));
 }
 
-static __attribute__((noinline)) int tell_thread(u32 tid)
+static __attribute__((noinline)) int tell_thread(u32 tid, u64 time_ns)
 {
 	struct task_struct *task = current_task();
 	struct hop_thread *record = reserve();
@@ -98,7 +98,7 @@ static __attribute__((noinline)) int tell_thread(u32 tid)
 	if (!record)
 		return 0;
 	*record = (struct hop_thread){
-		.time_ns = bpf_ktime_get_ns(),
+		.time_ns = time_ns,
 		.point = HOP_POINT_THREAD,
 		.tid = tid,
 		.pid = current_pid(),
@@ -110,13 +110,19 @@ static __attribute__((noinline)) int tell_thread(u32 tid)
 	return 0;
 }
 
-/* The running thread; user space knows it now. */
+/* User space knows the running thread now, from that time on. */
+INLINE void know_thread(u32 tid, u64 time_ns)
+{
+	if (unlikely(tid && !thread_in(&known_threads, tid)))
+		tell_thread(tid, time_ns);
+}
+
 INLINE u32 this_thread(void)
 {
 	u32 tid = current_tid();
 
 	if (unlikely(tid && !thread_in(&known_threads, tid)))
-		tell_thread(tid);
+		tell_thread(tid, bpf_ktime_get_ns());
 	return tid;
 }
 
@@ -165,15 +171,69 @@ struct flow_table {
 };
 
 struct flow_table known_flows SEC(".bss.flows");
-/* Of sockets of the processes that are asked for, or seen at the devices that are. */
-struct flow_table wanted_flows SEC(".bss.wanted");
 
-INLINE u64 *flow_place(struct flow_table *table, u64 flow)
+INLINE u64 *flow_place(u64 flow)
 {
 	u32 index = flow;
 
 	opaque(index);
-	return &table->flows[index & (FLOWS - 1)];
+	return &known_flows.flows[index & (FLOWS - 1)];
+}
+
+/* A flow that is forgotten here is missing in the recording, so each has several places: a line of the cache. */
+#define WAYS 8
+
+struct flow_line {
+	u64 flows[WAYS];
+} __attribute__((aligned(64)));
+
+struct flow_lines {
+	struct flow_line lines[FLOWS / WAYS];
+};
+
+/* Of sockets of the processes that are asked for, or seen at the devices that are. */
+struct flow_lines wanted_flows SEC(".bss.wanted");
+
+INLINE struct flow_line *wanted_line(u64 flow)
+{
+	u32 index = flow;
+
+	opaque(index);
+	return &wanted_flows.lines[index & (FLOWS / WAYS - 1)];
+}
+
+/* 1 for everything but 0, without a branch: each doubles the ways that the verifier follows. */
+INLINE u64 is_other(u64 difference)
+{
+	u64 top = difference | -difference;
+
+	opaque(top);
+	return top >> 63;
+}
+
+static __attribute__((noinline)) bool flow_wanted(u64 flow)
+{
+	const struct flow_line *line = wanted_line(flow);
+	u64 others = 1;
+
+	for (u32 i = 0; i < WAYS; i++)
+		others &= is_other(line->flows[i] ^ flow);
+	return flow && !others;
+}
+
+/* In the last free place, or, where there is none, any. */
+static __attribute__((noinline)) int want_flow(u64 flow)
+{
+	struct flow_line *line = wanted_line(flow);
+	u64 place = flow >> 32;
+
+	if (!flow || flow_wanted(flow))
+		return 0;
+	for (u32 i = 0; i < WAYS; i++)
+		place += (i - place) * (1 - is_other(line->flows[i]));
+	opaque(place);
+	line->flows[place & (WAYS - 1)] = flow;
+	return 0;
 }
 
 /* The same on every host: the packet has all of it. */
@@ -200,6 +260,24 @@ INLINE u64 flow_of(const struct flow_key *key)
 	return hash ^ hash >> 32;
 }
 
+/* Of one end of UDP, whoever is at the other: a socket that is not connected has no more of its flows. */
+INLINE u64 end_of(const u32 *address, u16 port, u32 netns)
+{
+	u64 hash = (u64)netns << 32 | IPPROTO_UDP << 16 | port;
+
+	hash = flow_mix(hash, (u64)address[0] << 32 | address[1]);
+	hash = flow_mix(hash, (u64)address[2] << 32 | address[3]);
+	return hash ^ hash >> 32;
+}
+
+/* The same, whatever its address. */
+INLINE u64 end_anywhere(u16 port, u32 netns)
+{
+	u64 hash = flow_mix((u64)netns << 32 | IPPROTO_UDP << 16, port);
+
+	return hash ^ hash >> 32;
+}
+
 static __attribute__((noinline)) int tell_flow(u64 flow, const struct flow_key *key)
 {
 	struct hop_flow *record;
@@ -219,12 +297,12 @@ static __attribute__((noinline)) int tell_flow(u64 flow, const struct flow_key *
 	__builtin_memcpy(record->source, key->ends.address[0], sizeof(record->source));
 	__builtin_memcpy(record->destination, key->ends.address[1], sizeof(record->destination));
 	submit(record);
-	*flow_place(&known_flows, flow) = flow;
+	*flow_place(flow) = flow;
 	return 0;
 }
 
 INLINE void know_flow(u64 flow, const struct flow_key *key)
 {
-	if (unlikely(*flow_place(&known_flows, flow) != flow))
+	if (unlikely(*flow_place(flow) != flow))
 		tell_flow(flow, key);
 }

@@ -24,7 +24,7 @@ int record_call(u64 *ctx)
 	tid = current_tid();
 	if (socket_calls[number] == 2 && !thread_in(&socket_threads, tid))
 		return 0;
-	if ((cfg_by_process && !process_wanted()) || ((cfg_ports || cfg_addresses) && !thread_in(&socket_threads, tid)))
+	if ((cfg_by_process && !process_wanted()) || (cfg_by_headers && !thread_in(&socket_threads, tid)))
 		return 0;
 	tid = this_thread();
 	record = reserve();
@@ -133,10 +133,17 @@ int record_read(u64 *ctx)
 	return socket_event((void *)ctx[0], HOP_POINT_RX_READ, true, true, 0, 0);
 }
 
+/* Into these states calls bring it, connect(2) and listen(2); into others packets and timers, too. */
+#define TCP_SYN_SENT 2
+#define TCP_LISTEN 10
+
 SEC("tp_btf/inet_sock_set_state")
 int record_state(u64 *ctx)
 {
-	return socket_event((void *)ctx[0], HOP_POINT_TCP_STATE, false, false, 0, (u32)ctx[1] << 8 | (u32)ctx[2]);
+	u32 from = ctx[1], to = ctx[2];
+
+	return socket_event((void *)ctx[0], HOP_POINT_TCP_STATE, false, to == TCP_SYN_SENT || to == TCP_LISTEN, 0,
+			    from << 8 | to);
 }
 
 SEC("tp_btf/sock_rcvqueue_full")
@@ -144,6 +151,9 @@ int record_full(u64 *ctx)
 {
 	return socket_event((void *)ctx[0], HOP_POINT_RX_FULL, true, false, 0, 0);
 }
+
+const volatile u32 cfg_retransmit_arguments =
+	2; /* that this kernel's tracepoint has: a third is an error (since 6.16) */
 
 /* The packet waits in the socket and has no headers yet: its flow is the socket's. */
 SEC("tp_btf/tcp_retransmit_skb")
@@ -157,9 +167,13 @@ int record_retransmit(u64 *ctx)
 	u64 flow = socket_flow(sk, false, &key);
 	u32 netns = socket_netns(sk), tid;
 
+	if (cfg_retransmit_arguments > 2 && (s32)ctx[2])
+		return 0;
 	if (!namespace_wanted(netns) || !port_wanted(&key.ends) || !address_wanted(&key.ends))
 		return 0;
-	if (cfg_by_process && !socket_of_process(sk, flow, false))
+	if (cfg_interfaces && !flow_wanted(flow))
+		return 0;
+	if (cfg_by_process && !socket_of_process(sk, flow, false, false))
 		return 0;
 	know_flow(flow, &key);
 	tid = this_thread();
@@ -312,6 +326,8 @@ INLINE int xdp(struct net_device *dev, u32 point, u64 program, u32 action, s32 e
 	struct hop_work event = {.point = point, .subject = program, .value = action, .extra = error};
 
 	work_at_device(&event, dev);
+	if (!interface_wanted(event.ifindex, event.netns) || !namespace_wanted(event.netns))
+		return 0;
 	return record_work(&event);
 }
 
@@ -346,6 +362,18 @@ int record_xdp_redirect_err(u64 *ctx)
 
 /* ---- netfilter ---- */
 
+INLINE bool verdict_wanted(struct sk_buff *skb, const struct hop_work *event, bool leaves)
+{
+	struct passing passing = {};
+	struct headers found = {};
+
+	passing_of(&passing, skb, leaves ? HOP_POINT_TX_QUEUE : HOP_POINT_RX_IP);
+	passing.ifindex = event->ifindex;
+	passing.netns = event->netns;
+	parse(&found, passing.network);
+	return headers_wanted(&passing, &found);
+}
+
 /* What all of a hook's functions together made of a packet: 1 goes on, 0 taken by one of them, below 0 dropped. */
 SEC("fexit/nf_hook_slow")
 int record_verdict(u64 *ctx)
@@ -363,5 +391,7 @@ int record_verdict(u64 *ctx)
 		work_at_device(&event, state->out);
 	else if (state->in)
 		work_at_device(&event, state->in);
+	if (cfg_by_headers && !verdict_wanted(skb, &event, state->out != NULL))
+		return 0;
 	return record_work(&event);
 }

@@ -84,6 +84,7 @@ class Recorder(Attached):
         bpf.set_const("cfg_by_process", int(by_process))
         bpf.set_const("cfg_by_headers", int(options.selects or bool(options.interfaces)))
         bpf.set_const("cfg_drop_arguments", Btf.kernel().tracepoint_arguments("kfree_skb"))
+        bpf.set_const("cfg_retransmit_arguments", Btf.kernel().tracepoint_arguments("tcp_retransmit_skb"))
         bpf.set_const("cfg_drop_stacks", int(options.stacks))
         bpf.maps["stacks"].set_max_entries(STACKS if options.stacks else 1)
         bpf.set_const("cfg_snap", options.snap_bytes)

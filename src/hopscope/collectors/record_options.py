@@ -47,6 +47,8 @@ PROFILES: Final[Mapping[str, tuple[str, ...]]] = {
 }
 # With records come the names of threads.
 _ALWAYS: Final = "threads"
+# Where whose socket it is shows: packets of a process are known by them.
+_OF_PROCESS: Final = ("tx.send", "tx.sent", "rx.received", "tcp.state")
 RING_BYTES: Final = 1 << 24
 
 
@@ -97,4 +99,6 @@ class RecordOptions(Selection):
                 raise UsageError(f"There is no point {name}", f"There are {', '.join(PROFILES['all'])}")
             wanted.add(f"{PREFIX}{name}")
         wanted.add(f"{PREFIX}{_ALWAYS}")
+        if self.pids or self.comms or self.cgroups:
+            wanted.update(f"{PREFIX}{name}" for name in _OF_PROCESS)
         return [name for name in POINTS if name in wanted]
