@@ -15,7 +15,7 @@ from hopscope.collectors import kallsyms
 from hopscope.collectors.kallsyms import KALLSYMS, KernelSymbols
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 CORE = b"ffffffff81000000 T tcp_ack\nffffffff81001000 T udp_rcv\n"
 MODULE_LINE = b"veth 45056 3 - Live 0xffffffffc0100000\n"
@@ -23,6 +23,12 @@ FIRST = b"ffffffffc0100000 t veth_poll\t[veth]\n"
 SECOND = b"ffffffffc0100000 t vxlan_rcv\t[vxlan]\n"
 FDS = Path("/proc/self/fd")
 IN_CORE, IN_MODULE, NOWHERE = 0xFFFFFFFF81000010, 0xFFFFFFFFC0100010, 0xFFFFFFFFC0900000
+
+PROGRAM, NAME = 0xFFFFFFFFC0800000, "bpf_prog_0123456789abcdef"
+
+
+def program(name: str) -> bytes:
+    return f"{PROGRAM:x} t {NAME}_{name}\t[bpf]\n".encode()
 
 
 def array(*addresses: int) -> np.ndarray:
@@ -36,12 +42,14 @@ class Kernel:
         self.kallsyms = folder / "kallsyms"
         self.modules = folder / "modules"
         self.programs: tuple[int, ...] | None = (3, 5)
+        self.links: tuple[int, ...] = (1,)
         self.reads = 0
         self.kallsyms.write_bytes(CORE + FIRST)
         self.modules.write_bytes(MODULE_LINE)
-        self.lengths: dict[int, int] = {}
+        self.lengths: dict[int, dict[int, int]] = {}
         monkeypatch.setattr(kallsyms, "program_ids", lambda: self.programs)
-        monkeypatch.setattr(kallsyms, "function_lengths", lambda ids: self.lengths if ids else {})
+        monkeypatch.setattr(kallsyms, "link_ids", lambda: self.links)
+        monkeypatch.setattr(kallsyms, "function_lengths", self.function_lengths)
         read = KernelSymbols._read
 
         def counting(symbols: KernelSymbols, start: int) -> bytes:
@@ -49,6 +57,9 @@ class Kernel:
             return read(symbols, start)
 
         monkeypatch.setattr(KernelSymbols, "_read", counting)
+
+    def function_lengths(self, ids: Iterable[int]) -> dict[int, int]:
+        return dict(pair for number in ids for pair in self.lengths.get(number, {}).items())
 
 
 @pytest.fixture
@@ -82,36 +93,59 @@ def test_core_addresses_never_lead_to_reading(symbols: KernelSymbols, kernel: Ke
     assert kernel.reads == 1
 
 
-def test_a_new_program_or_module_is_seen_and_an_address_used_again(symbols: KernelSymbols, kernel: Kernel) -> None:
+def test_an_address_that_a_module_uses_again_has_its_new_name(symbols: KernelSymbols, kernel: Kernel) -> None:
     kernel.kallsyms.write_bytes(CORE + SECOND)
     assert symbols.names(array(IN_MODULE)) == ["veth_poll"]
-    kernel.programs = (3, 7)
-    assert symbols.names(array(IN_MODULE)) == ["vxlan_rcv"]
-    kernel.kallsyms.write_bytes(CORE + FIRST)
     kernel.modules.write_bytes(MODULE_LINE.replace(b"veth", b"other"))
-    assert symbols.names(array(IN_MODULE)) == ["veth_poll"]
-    assert kernel.reads == 3
+    assert symbols.names(array(IN_MODULE)) == ["vxlan_rcv"]
+    assert kernel.reads == 2
 
 
-def test_what_has_no_name_is_looked_for_once(symbols: KernelSymbols, kernel: Kernel) -> None:
+def test_an_address_that_a_program_uses_again_has_its_new_name(kernel: Kernel) -> None:
+    kernel.kallsyms.write_bytes(CORE + program("one"))
+    kernel.lengths = {3: {PROGRAM: 0x80}}
+    with KernelSymbols(kernel.kallsyms, kernel.modules) as opened:
+        kernel.kallsyms.write_bytes(CORE + program("two"))
+        kernel.programs = (3, 7)  # others come and go
+        assert opened.names(array(PROGRAM)) == [f"{NAME}_one"]
+        assert kernel.reads == 1
+        kernel.programs = (5, 7)
+        kernel.lengths = {7: {PROGRAM: 0x80}}
+        assert opened.names(array(PROGRAM)) == [f"{NAME}_two"]
+        assert opened.names(array(PROGRAM)) == [f"{NAME}_two"]
+        assert kernel.reads == 2
+
+
+def test_what_was_not_known_is_looked_for_when_something_came(symbols: KernelSymbols, kernel: Kernel) -> None:
     for _ in range(3):
         assert symbols.names(array(NOWHERE)) == [f"{NOWHERE:#x}"]
+    assert kernel.reads == 1
+    kernel.kallsyms.write_bytes(CORE + FIRST + program("one"))
+    kernel.programs = (3, 5, 7)
+    for _ in range(3):
+        assert symbols.names(array(PROGRAM, NOWHERE)) == [f"{NAME}_one", f"{NOWHERE:#x}"]
     assert kernel.reads == 2
-    # A trampoline has no number that would tell of it.
-    kernel.kallsyms.write_bytes(CORE + FIRST + b"ffffffffc0a00000 t bpf_trampoline_1\t[bpf]\n")
-    assert symbols.names(array(0xFFFFFFFFC0A00001)) == ["bpf_trampoline_1"]
+
+
+def test_trampolines_come_and_go_with_links(symbols: KernelSymbols, kernel: Kernel) -> None:
+    for number, name in enumerate(["bpf_trampoline_1", "bpf_trampoline_2"], 2):
+        kernel.kallsyms.write_bytes(CORE + FIRST + f"{PROGRAM:x} t {name}\t[bpf]\n".encode())
+        kernel.links = (1, number)
+        for _ in range(3):
+            assert symbols.names(array(PROGRAM + 1)) == [name]
+        assert kernel.reads == number
 
 
 def test_a_program_ends_where_it_is_long(kernel: Kernel) -> None:
-    start = 0xFFFFFFFFC0800000
+    start = PROGRAM
     kernel.kallsyms.write_bytes(
-        CORE + FIRST + b"ffffffffc0800000 t bpf_prog_0123456789abcdef_one\t[bpf]\n"
-        b"ffffffffc0900000 t bpf_dispatcher_xdp\t[bpf]\nffffffffc0a00000 t ftrace_trampoline\t[__builtin__ftrace]\n"
+        CORE + FIRST + program("one") + b"ffffffffc0900000 t bpf_dispatcher_xdp\t[bpf]\n"
+        b"ffffffffc0a00000 t ftrace_trampoline\t[__builtin__ftrace]\n"
     )
-    kernel.lengths = {start: 0x2000}
+    kernel.lengths = {3: {start: 0x2000}}
     with KernelSymbols(kernel.kallsyms, kernel.modules) as opened:
         inside = [start + 0x1FFF, 0xFFFFFFFFC0900FFF, 0xFFFFFFFFC0A00FFF]
-        names = ["bpf_prog_0123456789abcdef_one", "bpf_dispatcher_xdp", "ftrace_trampoline"]
+        names = [f"{NAME}_one", "bpf_dispatcher_xdp", "ftrace_trampoline"]
         assert opened.names(array(*inside)) == names
         assert opened.names(array(*(address + 1 for address in inside))) == [f"{each + 1:#x}" for each in inside]
     kernel.programs = None

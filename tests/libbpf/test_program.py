@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hopscope.errors import KernelError, LoadError
-from hopscope.libbpf import BpfObject, Btf, enable_stats, program
+from hopscope.libbpf import BpfObject, Btf, enable_stats, link_ids, program
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -197,8 +197,19 @@ def test_numbers_of_all_programs_include_this_one(loaded: BpfObject) -> None:
 
 
 @pytest.mark.root
-def test_numbers_of_programs_are_not_told_without_rights() -> None:
-    code = "import os\nfrom hopscope.libbpf import program_ids\nos.setuid(65534)\nprint(program_ids())\n"
+def test_numbers_of_all_links_include_this_one(loaded: BpfObject) -> None:
+    with loaded.programs["on_getppid"].attach() as link:
+        ids = link_ids()
+        assert ids is not None
+        assert list(ids) == sorted(ids)
+        assert link.id in ids
+    assert link.id not in (link_ids() or ())
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("function", ["program_ids", "link_ids"])
+def test_numbers_are_not_told_without_rights(function: str) -> None:
+    code = f"import os\nfrom hopscope.libbpf import {function}\nos.setuid(65534)\nprint({function}())\n"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "None\n"
 

@@ -7,14 +7,15 @@ import mmap
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 from hopscope.analysis.symbols import Symbols
-from hopscope.libbpf import function_lengths, program_ids
+from hopscope.libbpf import function_lengths, link_ids, program_ids
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from types import TracebackType
     from typing import Self
 
@@ -25,6 +26,14 @@ MODULES: Final = Path("/proc/modules")
 _CHUNK_BYTES: Final = 1 << 20
 # What the kernel generates: programs, whose lengths it tells, and trampolines and the like, each in a page of its own.
 _GENERATED: Final = re.compile(rb"^([0-9a-f]+) \S \S+\t\[(?:bpf|__builtin__\w+)\]$", re.MULTILINE)
+
+
+class _State(NamedTuple):
+    """Lines of modules, numbers of programs and of links (with which trampolines come and go)."""
+
+    modules: tuple[bytes, ...]
+    programs: tuple[int, ...]
+    links: tuple[int, ...]
 
 
 class KernelSymbols:
@@ -50,12 +59,11 @@ class KernelSymbols:
         self._modules = modules
         self._file = os.open(kallsyms, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            self._state = self._look()
+            self._state = _look(modules)
             text = self._read(0)
             self._others_start = _others_start(text)
             self._core = Symbols(text[: self._others_start])
             self._others = self._come_and_go(text[self._others_start :])
-            self._nameless: set[int] = set()
         except BaseException:
             os.close(self._file)
             raise
@@ -79,9 +87,10 @@ class KernelSymbols:
     def names(self, addresses: NDArray[np.uint64]) -> list[str]:
         """Return the name of the function at each address, ``0x…`` where none is known.
 
-        Addresses outside of the kernel's own text are looked up in a list that is read anew if a module or a BPF
-        program came or went since. A program that is gone by then has no name; where the kernel does not tell the
-        lengths of programs (it does to CAP_SYS_ADMIN), it may get the name of the one before it in memory.
+        Addresses outside of the kernel's own text are looked up in a list that is read anew if what they are in is new,
+        or may be something else by now. That takes some 40 ms of a CPU, for the kernel goes through all of its symbols.
+        A program that is gone by then has no name; where the kernel does not tell the lengths of programs (it does to
+        CAP_SYS_ADMIN), it may get the name of the one before it in memory.
         """
         in_core = self._core.covers(addresses)
         if in_core.all():
@@ -93,33 +102,30 @@ class KernelSymbols:
         return list(names)
 
     def _refresh(self, addresses: NDArray[np.uint64]) -> None:
-        state = self._look()
-        if state is None or state != self._state:
-            self._nameless.clear()
-        elif self._nameless.issuperset(self._without_name(addresses)):
-            return
-        # Also where all is as before: a trampoline comes and goes with a link, and has no number that can be asked for.
-        self._state = state
-        self._others = self._come_and_go(self._read(self._others_start))
-        self._nameless.update(self._without_name(addresses))
+        """Read anew what comes and goes, if that may name one of the addresses, or name it otherwise."""
+        state = _look(self._modules)
+        if state is None or self._state is None or self._may_differ(addresses, self._state, state):
+            self._state = state
+            self._others = self._come_and_go(self._read(self._others_start))
+
+    def _may_differ(self, addresses: NDArray[np.uint64], read: _State, state: _State) -> bool:
+        # What the kernel does not list, such as the filters of seccomp, is met again and again, and is no change.
+        if state == read:
+            return False
+        if state.modules != read.modules or not self._others.covers(addresses).all():
+            return True
+        gone = set(read.programs).difference(state.programs)
+        return any(_within(addresses, each) for each in (self._of_none, *(self._lengths[number] for number in gone)))
 
     def _come_and_go(self, text: bytes) -> Symbols:
         """Return modules and BPF, with the lengths of programs: between two there may be one that is gone."""
         if self._state is None:
             return Symbols(text)
-        generated = dict.fromkeys((int(address, 16) for address in _GENERATED.findall(text)), mmap.PAGESIZE)
-        return Symbols(text, generated | function_lengths(self._state[1]))
-
-    def _without_name(self, addresses: NDArray[np.uint64]) -> set[int]:
-        return set(addresses[~self._others.covers(addresses)].tolist())
-
-    def _look(self) -> tuple[tuple[bytes, ...], tuple[int, ...]] | None:
-        """Return what tells one state of modules and BPF programs from another; None where that is not to be had."""
-        programs = program_ids()
-        if programs is None:
-            return None
-        lines = self._modules.read_bytes().splitlines() if self._modules.exists() else []
-        return tuple(_without_counts(line) for line in lines), programs
+        self._lengths = {number: function_lengths([number]) for number in self._state.programs}
+        of_programs = dict(pair for lengths in self._lengths.values() for pair in lengths.items())
+        generated = {int(address, 16) for address in _GENERATED.findall(text)}
+        self._of_none = dict.fromkeys(generated.difference(of_programs), mmap.PAGESIZE)
+        return Symbols(text, self._of_none | of_programs)
 
     def _read(self, start: int) -> bytes:
         os.lseek(self._file, start, os.SEEK_SET)
@@ -133,6 +139,20 @@ def _others_start(text: bytes) -> int:
     """Return where the lines with a module begin: the kernel's own come first, and never change."""
     first = text.find(b"\t[")
     return len(text) if first < 0 else text.rfind(b"\n", 0, first) + 1
+
+
+def _look(modules: Path) -> _State | None:
+    """Return what tells one state of modules and of BPF from another; None where that is not to be had."""
+    programs, links = program_ids(), link_ids()
+    if programs is None or links is None:
+        return None
+    lines = modules.read_bytes().splitlines() if modules.exists() else []
+    return _State(tuple(_without_counts(line) for line in lines), programs, links)
+
+
+def _within(addresses: NDArray[np.uint64], lengths: Mapping[int, int]) -> bool:
+    """Tell whether any address is in one of the functions."""
+    return any(bool(((addresses >= start) & (addresses < start + length)).any()) for start, length in lengths.items())
 
 
 def _without_counts(module: bytes) -> bytes:

@@ -6,7 +6,7 @@ A thin layer over the C library by ctypes. Importing it loads nothing; libbpf is
 
 from hopscope.libbpf.btf import Btf
 from hopscope.libbpf.capabilities import missing_capabilities
-from hopscope.libbpf.links import Link
+from hopscope.libbpf.links import Link, link_ids
 from hopscope.libbpf.maps import Map, possible_cpus
 from hopscope.libbpf.object import BpfObject
 from hopscope.libbpf.program import Program, ProgramInfo, function_lengths, program_ids
@@ -23,6 +23,7 @@ __all__ = [
     "RingReader",
     "enable_stats",
     "function_lengths",
+    "link_ids",
     "missing_capabilities",
     "online_cpus",
     "possible_cpus",

@@ -145,6 +145,7 @@ PROTOTYPES: Final[dict[str, tuple[type | None, tuple[type, ...]]]] = {
     "bpf_obj_get_info_by_fd": (c_int, (c_int, c_void_p, ctypes.POINTER(c_uint32))),
     "bpf_prog_get_fd_by_id": (c_int, (c_uint32,)),
     "bpf_prog_get_next_id": (c_int, (c_uint32, ctypes.POINTER(c_uint32))),
+    "bpf_link_get_next_id": (c_int, (c_uint32, ctypes.POINTER(c_uint32))),
     "bpf_enable_stats": (c_int, (c_int,)),
     "btf__parse": (c_void_p, (c_char_p, c_void_p)),
     "btf__new": (c_void_p, (c_char_p, c_uint32)),

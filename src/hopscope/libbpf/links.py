@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Self
 
 from hopscope.libbpf._abi import BpfLinkInfo
 from hopscope.libbpf._library import lib
+from hopscope.libbpf._numbers import numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,6 +55,14 @@ class Link:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+
+def link_ids() -> tuple[int, ...] | None:
+    """Return the numbers of all links that this kernel holds, in order; None where it does not tell.
+
+    It tells who has CAP_SYS_ADMIN.
+    """
+    return numbers(lib().bpf_link_get_next_id)
 
 
 def _link_id(fd: int) -> int | None:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import ctypes
-import errno
 import functools
 import os
 import platform
@@ -23,6 +22,7 @@ from hopscope.libbpf._abi import (
 from hopscope.libbpf._failure import load_error
 from hopscope.libbpf._library import lib
 from hopscope.libbpf._log import captured
+from hopscope.libbpf._numbers import numbers
 from hopscope.libbpf.links import Link
 from hopscope.libbpf.perf_event import open_clock
 
@@ -231,11 +231,7 @@ def program_ids() -> tuple[int, ...] | None:
 
     It tells who has CAP_SYS_ADMIN. A number is not given again before two thousand million others.
     """
-    ids = []
-    number = ctypes.c_uint32(0)
-    while not (failed := lib().bpf_prog_get_next_id(number, ctypes.byref(number))):
-        ids.append(number.value)
-    return tuple(ids) if failed == -errno.ENOENT else None
+    return numbers(lib().bpf_prog_get_next_id)
 
 
 def function_lengths(ids: Iterable[int]) -> dict[int, int]:
