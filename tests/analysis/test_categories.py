@@ -87,7 +87,7 @@ def test_every_pattern_of_a_row_leads_to_it(row: Row) -> None:
         # An exact name of another row may begin so; this is a name that is none.
         function = pattern.removesuffix("*") + ("\x7f" if pattern.endswith("*") else "")
         detail = row.detail.format(callee="", hook="").rstrip()
-        assert classify(["entry", function, "helper"]) in {
+        assert classify(("entry", function, "helper")) in {
             Category(row.category, detail),
             Category(row.category, row.detail.replace("{callee}", "helper")),
         }, pattern

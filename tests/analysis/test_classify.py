@@ -14,7 +14,7 @@ SPLIT = "validate_xmit_skb __skb_gso_segment inet_gso_segment"
 
 
 def found(stack: str, *own: str) -> tuple[str, str]:
-    return tuple(classify(stack.split(), own))
+    return tuple(classify(tuple(stack.split()), own))
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from math import sqrt
 from typing import TYPE_CHECKING, Final
@@ -62,9 +62,10 @@ def breakdown(stacks: Iterable[Stack], exact_ns: Mapping[str, int], own: tuple[s
     own
         Beginnings of the names of hopscope's own BPF programs.
     """
-    parts: dict[str, Counter[Category]] = {part: Counter() for part, ns in exact_ns.items() if ns}
+    parts: defaultdict[str, Counter[Category]] = defaultdict(Counter)
+    parts.update((part, Counter()) for part, ns in exact_ns.items() if ns)
     for stack in stacks:
-        parts.setdefault(stack.part, Counter())[classify(stack.frames, own)] += stack.samples
+        parts[stack.part][classify(stack.frames, own)] += stack.samples
     return [
         share for part in sorted(parts, key=part_order) for share in _shares(part, +parts[part], exact_ns.get(part, 0))
     ]

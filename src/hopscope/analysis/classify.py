@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from hopscope.analysis.categories import HOOKS, LEAVES_PROGRAM, OTHER, PROGRAM_ROWS, ROWS
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 OWN_PROGRAMS: Final = "hopscope"
 _PROGRAM_PREFIX: Final = "bpf_prog_"
 _TAG_DIGITS: Final = 16
+# Whose categories are remembered: the same ones come again in each interval.
+_STACKS: Final = 1 << 14
 
 
 class Category(NamedTuple):
@@ -59,7 +61,8 @@ _PROGRAM_ROWS: Final = Rows(PROGRAM_ROWS)
 _HOOKS: Final = Rows(HOOKS)
 
 
-def classify(frames: Sequence[str], own: tuple[str, ...] = ()) -> Category:
+@lru_cache(_STACKS)
+def classify(frames: tuple[str, ...], own: tuple[str, ...] = ()) -> Category:
     """Return what a stack was busy with.
 
     Parameters

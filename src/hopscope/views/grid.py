@@ -44,10 +44,10 @@ class Column:
 
 def render_grid(table: Sequence[Column], terminal: Terminal, bold: frozenset[int] = frozenset()) -> list[str]:
     """Return the lines of a table, its titles first; rows in `bold` stand out where there is colour."""
-    shown = list(table)
-    while (too_wide := _total(shown, terminal) - terminal.width) > 0 and any(column.rank for column in shown):
-        shown.remove(max(shown, key=lambda column: column.rank))
-    widths = [column.width(terminal) for column in shown]
+    shown, widths = list(table), [column.width(terminal) for column in table]
+    while (too_wide := _total(widths) - terminal.width) > 0 and any(column.rank for column in shown):
+        least = max(range(len(shown)), key=lambda index: shown[index].rank)
+        del shown[least], widths[least]
     texts = [index for index, column in enumerate(shown) if column.left]
     while too_wide > 0 and texts:
         widest = max(texts, key=lambda index: widths[index])
@@ -63,8 +63,8 @@ def render_grid(table: Sequence[Column], terminal: Terminal, bold: frozenset[int
     return lines
 
 
-def _total(shown: Sequence[Column], terminal: Terminal) -> int:
-    return sum(column.width(terminal) for column in shown) + 2 * (len(shown) - 1)
+def _total(widths: Sequence[int]) -> int:
+    return sum(widths) + 2 * (len(widths) - 1)
 
 
 def _line(cells: Sequence[str], shown: Sequence[Column], widths: Sequence[int], terminal: Terminal) -> str:

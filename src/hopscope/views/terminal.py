@@ -39,6 +39,8 @@ class Terminal:
 
     def text(self, text: str) -> str:
         """Make any text printable: no control characters, nothing but ASCII where that is all there is."""
+        if text.isprintable() and (self.unicode or text.isascii()):
+            return text
         text = " ".join(text.split("\n"))
         if not self.unicode:
             text = text.translate(_ASCII).encode("ascii", "replace").decode()
