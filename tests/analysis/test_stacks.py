@@ -3,13 +3,12 @@ from __future__ import annotations
 
 from collections import Counter
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hopscope.analysis.parts import PARTS
-from hopscope.analysis.stacks import Stack, fold, merge
+from hopscope.analysis.stacks import Stack, merge, trimmed
 
 STACKS = st.lists(
     st.builds(
@@ -21,41 +20,6 @@ STACKS = st.lists(
     ),
     max_size=30,
 )
-
-
-def names(addresses: np.ndarray) -> list[str]:
-    """Name an address by the hundred that it is in."""
-    return [f"f{address // 100}" for address in addresses.tolist()]
-
-
-def test_a_caller_is_looked_up_before_the_address_that_it_returns_to() -> None:
-    rows = np.array([[300, 200, 101, 0]], np.uint64)
-    assert fold(rows, ["send"], [""], [1], names) == [Stack("send", ("f1", "f1", "f3"), 1)]
-
-
-def test_equal_stacks_are_one_and_parts_and_groups_are_apart() -> None:
-    rows = np.array([[310, 205], [320, 206], [310, 205], [310, 205]], np.uint64)
-    assert fold(rows, ["send", "send", "receive", "send"], ["", "", "", "g"], [2, 3, 1, 1], names) == [
-        Stack("send", ("f2", "f3"), 5),
-        Stack("send", ("f2", "f3"), 1, "g"),
-        Stack("receive", ("f2", "f3"), 1),
-    ]
-
-
-def test_nothing_sampled_is_nothing() -> None:
-    assert fold(np.empty((0, 8), np.uint64), [], [], [], names) == []
-    assert fold(np.zeros((2, 4), np.uint64), ["send"] * 2, [""] * 2, [1, 1], names) == [Stack("send", (), 2)]
-
-
-def test_names_are_asked_for_once() -> None:
-    asked: list[int] = []
-
-    def counting(addresses: np.ndarray) -> list[str]:
-        asked.extend(addresses.tolist())
-        return names(addresses)
-
-    fold(np.array([[300, 200]] * 100, np.uint64), ["send"] * 100, [""] * 100, [1] * 100, counting)
-    assert sorted(asked) == [199, 300]
 
 
 @pytest.mark.parametrize(
@@ -73,29 +37,11 @@ def test_names_are_asked_for_once() -> None:
     ],
 )
 def test_what_led_to_the_part_is_left_out(part: str, entry: str) -> None:
-    known = dict(enumerate(["outer", entry, "inner", entry, "poll", "leaf"], 1))
-    rows = np.array([[6, 6, 5, 4, 3, 2]], np.uint64)
-    folded = fold(rows, [part], [""], [1], lambda asked: [known[each] for each in asked.tolist()])
-    assert folded == [Stack(part, (entry, "poll", "leaf"), 1)]
+    assert trimmed(part, ("outer", entry, "inner", entry, "poll", "leaf")) == (entry, "poll", "leaf")
 
 
 def test_a_stack_without_its_entry_stays_whole() -> None:
-    assert fold(np.array([[300, 201]], np.uint64), ["net_rx"], [""], [1], names)[0].frames == ("f2", "f3")
-
-
-@given(
-    st.lists(
-        st.tuples(st.lists(st.integers(1, 400), min_size=1, max_size=4), st.sampled_from(list(PARTS))), max_size=40
-    )
-)
-def test_folding_keeps_every_sample(samples: list[tuple[list[int], str]]) -> None:
-    rows = np.zeros((len(samples), 4), np.uint64)
-    for row, (addresses, _) in zip(rows, samples, strict=True):
-        row[: len(addresses)] = addresses
-    parts = [part for _, part in samples]
-    folded = fold(rows, parts, [""] * len(samples), [1] * len(samples), names)
-    assert sum(stack.samples for stack in folded) == len(samples)
-    assert {part: sum(s.samples for s in folded if s.part == part) for part in set(parts)} == Counter(parts)
+    assert trimmed("net_rx", ("ip_rcv", "udp_rcv")) == ("ip_rcv", "udp_rcv")
 
 
 @given(STACKS)

@@ -160,6 +160,10 @@ def test_where_programs_are_not_told_it_reads_every_time(symbols: KernelSymbols,
     assert kernel.reads == 4
 
 
+def test_the_kernels_own_names_last(symbols: KernelSymbols) -> None:
+    assert symbols.lasting(array(IN_CORE, IN_MODULE, NOWHERE)).tolist() == [True, False, False]
+
+
 def test_a_kernel_without_modules_has_no_list_of_them(kernel: Kernel) -> None:
     kernel.modules.unlink()
     kernel.kallsyms.write_bytes(CORE)

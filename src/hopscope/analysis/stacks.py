@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Samples of kernel stacks: from addresses to names, equal ones counted together."""
+"""Samples of kernel stacks, equal ones counted together."""
 
 from __future__ import annotations
 
@@ -7,16 +7,10 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
 from hopscope.analysis.parts import PARTS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    Names = Callable[[NDArray[np.uint64]], list[str]]
+    from collections.abc import Iterable, Mapping
 
 _ORDER: Final = {part: number for number, part in enumerate(PARTS)}
 _SOFTIRQ: Final = ("handle_softirqs", "__do_softirq")  # the first since 6.11, out of the second
@@ -59,36 +53,6 @@ class Stack:
     def path(self) -> tuple[str, ...]:
         """Return part, group (where there is one) and frames: the way from the root of a tree of stacks."""
         return (self.part, self.group, *self.frames) if self.group else (self.part, *self.frames)
-
-
-def fold(
-    addresses: NDArray[np.uint64], parts: Sequence[str], groups: Sequence[str], samples: Sequence[int], names: Names
-) -> list[Stack]:
-    """Return what was sampled as named stacks, each once, sorted as by :func:`merge`.
-
-    Parameters
-    ----------
-    addresses
-        A row a stack, the innermost frame first, zeros behind the outermost.
-    parts, groups, samples
-        Of each stack.
-    names
-        Tells the function at each address.
-    """
-    if not len(addresses):
-        return []
-    places = np.array(addresses, np.uint64)
-    # A frame that called another holds the address behind the call, which may be the first of the next function.
-    places[:, 1:] -= places[:, 1:] != 0
-    unique, rows = np.unique(places, return_inverse=True)
-    known = np.full(len(unique), "", object)
-    known[unique != 0] = names(unique[unique != 0])
-    named = known[rows.reshape(places.shape)][:, ::-1].tolist()
-    skipped = (places.shape[1] - np.count_nonzero(places, axis=1)).tolist()
-    return merge(
-        Stack(part, trimmed(part, tuple(row[skip:])), count, group)
-        for row, skip, part, group, count in zip(named, skipped, parts, groups, samples, strict=True)
-    )
 
 
 def merge(stacks: Iterable[Stack]) -> list[Stack]:

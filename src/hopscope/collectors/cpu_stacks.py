@@ -1,23 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stacks that the kernel side takes while networking runs: counted in bulk, named when they are shown."""
+"""Stacks that the kernel side takes while networking runs, named and counted in bulk."""
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
+from hopscope.analysis.folding import Folding, Seen
 from hopscope.analysis.parts import PARTS
-from hopscope.analysis.stacks import Stack, fold, merge, trimmed
+from hopscope.analysis.stacks import Stack, trimmed
 from hopscope.bpf.layout import HOP_CPU_SAMPLE_DTYPE, HopCpuPart
 from hopscope.collectors.kallsyms import KernelSymbols
 from hopscope.libbpf import RingReader
 from hopscope.probes.attach import attach_clock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
 
     from hopscope.libbpf import BpfObject
 
@@ -25,6 +27,8 @@ _FRAME_BYTES: Final = 8
 # Of a ring: what comes in half a second, and not less.
 _LEAST_BYTES: Final = 1 << 18
 _SLOT_BYTES: Final = 1024
+# Samples that may wait for being folded.
+_MOST_WAITING: Final = 1 << 13
 # What each of a call's samples that the kernel side could not decide on is known by.
 _DECIDERS: Final = (
     ("sock_sendmsg", "send"),
@@ -45,12 +49,12 @@ _OF_THREADS: Final = {"busy_poll", "send", "receive", "io_uring", _UNDECIDED}
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
-class RawStack(NamedTuple):
-    """Part, group row and addresses (innermost first, as bytes of uint64)."""
+class _Batch(NamedTuple):
+    """Samples that are not folded yet: addresses (shape (n, frames), zeros behind the outermost), part, group row."""
 
-    part: int
-    group: int
-    frames: bytes
+    addresses: NDArray[np.uint64]
+    parts: NDArray[np.uint16]
+    groups: NDArray[np.uint16]
 
 
 class StackSampler:
@@ -72,91 +76,91 @@ class StackSampler:
     def __init__(self, bpf: BpfObject, hz: int) -> None:
         needed = max(hz * _SLOT_BYTES // 2, _LEAST_BYTES)
         self._reader = RingReader.per_cpu(bpf.maps["rings"], HOP_CPU_SAMPLE_DTYPE, 1 << (needed - 1).bit_length())
-        # Under their names: an address may be another function's later.
-        self._total: Counter[Stack] = Counter()
-        self._recent: Counter[RawStack] = Counter()
-        self._symbols = KernelSymbols()
         attach_clock(bpf.programs["cpu_sample"], hz)
+        # Behind it, for its links are a change of what is attached, which may have the symbols read again.
+        self._symbols = KernelSymbols()
+        self._folding = Folding(self._symbols, lambda part, frames: seen_as(_PARTS[part], frames))
+        self._waiting: list[_Batch] = []
+        self._recent: Counter[tuple[Seen, int]] = Counter()
+        # By the groups' labels: their rows may be given to others.
+        self._total: Counter[tuple[Seen, str]] = Counter()
+        self._reader.read()  # what came before the start
 
     def drain(self) -> None:
-        """Count what has come; to be called several times a second."""
+        """Fetch what has come; to be called several times a second."""
         records = self._reader.read()
-        self._recent.update(dict(_counted(records)))
+        if len(records):
+            self._waiting.append(_batch(records))
+        if sum(len(batch.parts) for batch in self._waiting) > _MOST_WAITING:
+            self._fold()
 
     def interval(self, groups: Mapping[int, str]) -> list[Stack]:
-        """Return what came since the last call; `groups` names the rows."""
+        """Return what came since the last call, equal stacks as one each; `groups` names the rows."""
         self.drain()
-        recent, self._recent = self._recent, Counter()
-        named = self._named(recent, groups)
-        for stack in named:
-            self._total[replace(stack, samples=0)] += stack.samples
-        return named
+        self._fold()
+        named: Counter[tuple[Seen, str]] = Counter()
+        for (seen, group), samples in self._recent.items():
+            named[seen, groups.get(group, "")] += samples
+        self._recent.clear()
+        self._total.update(named)
+        return _stacks(named)
 
     def total(self) -> list[Stack]:
         """Return what came since the start, as of the last :meth:`interval`."""
-        return merge(replace(stack, samples=samples) for stack, samples in self._total.items())
+        return _stacks(self._total)
 
     def close(self) -> None:
         """Unmap the rings, and forget the kernel's symbols."""
         self._reader.close()
         self._symbols.close()
 
-    def _named(self, stacks: Counter[RawStack], groups: Mapping[int, str]) -> list[Stack]:
-        width = max((len(stack.frames) for stack in stacks), default=0)
-        padded = b"".join(stack.frames.ljust(width, b"\0") for stack in stacks)
-        named = fold(
-            np.frombuffer(padded, np.uint64).reshape(len(stacks), width // _FRAME_BYTES),
-            [_PARTS[stack.part] for stack in stacks],
-            [groups.get(stack.group, "") for stack in stacks],
-            list(stacks.values()),
-            self._symbols.names,
-        )
-        return decided(named)
+    def _fold(self) -> None:
+        """Name and count what waits; all at once, since little and much of it take nearly as long."""
+        if not self._waiting:
+            return
+        depth = max(batch.addresses.shape[1] for batch in self._waiting)
+        addresses = np.zeros((sum(len(batch.parts) for batch in self._waiting), depth), np.uint64)
+        start = 0
+        for batch in self._waiting:
+            end, width = start + len(batch.parts), batch.addresses.shape[1]
+            addresses[start:end, :width] = batch.addresses
+            start = end
+        _, parts, groups = zip(*self._waiting, strict=True)
+        self._waiting = []
+        self._recent.update(self._folding.fold(addresses, np.concatenate(parts), np.concatenate(groups)))
 
 
-def _counted(records: Array) -> Iterator[tuple[RawStack, int]]:
-    """Yield each different stack of the records and how often it occurs."""
-    if not len(records):
-        return
+def _batch(records: Array) -> _Batch:
+    """Return what is used of the records, apart from the ring's."""
     depth = np.maximum(records["len_bytes"], 0) // _FRAME_BYTES
     width = int(depth.max())
-    frames = np.where(np.arange(width) < depth[:, None], records["frames"][:, :width], 0)
-    # Multiplication by odd numbers loses nothing of a number, and their sum tells sequences apart.
-    factors = (np.arange(1, width + 4, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)) | np.uint64(1)
-    hashes = (frames ^ (frames >> np.uint64(29))) * factors[:width]
-    keys = hashes.sum(axis=1, dtype=np.uint64)
-    for column, factor in zip(("part", "group", "len_bytes"), factors[width:], strict=True):
-        keys += records[column].astype(np.int64).view(np.uint64) * factor
-    _, first, counts = np.unique(keys, return_index=True, return_counts=True)
-    for index, count in zip(first.tolist(), counts.tolist(), strict=True):
-        content = frames[index, : depth[index]].tobytes()
-        yield RawStack(int(records["part"][index]), int(records["group"][index]), content), count
+    addresses = np.where(np.arange(width) < depth[:, None], records["frames"][:, :width], 0)
+    return _Batch(addresses, records["part"].copy(), records["group"].copy())
 
 
-def decided(stacks: list[Stack]) -> list[Stack]:
-    """Return the kernel side's stacks, each in the part that it is of; those that are of none are left out."""
-    parts = [_decided(stack) for stack in stacks]
-    if all(part == stack.part for stack, part in zip(stacks, parts, strict=True)):
-        return stacks
-    return merge(
-        Stack(part, trimmed(part, stack.frames), stack.samples, stack.group)
-        for stack, part in zip(stacks, parts, strict=True)
-        if part
-    )
+def _stacks(counts: Mapping[tuple[Seen, str], int]) -> list[Stack]:
+    return [Stack(part, frames, samples, group) for ((part, frames), group), samples in counts.items()]
 
 
-def _decided(stack: Stack) -> str:
+def seen_as(part: str, frames: tuple[str, ...]) -> Seen | None:
+    """Return what a stack of the kernel side is counted as: the part that it is of, and from where it is of it."""
+    frames = trimmed(part, frames)
+    decided = _decided(part, frames)
+    return (decided, trimmed(decided, frames)) if decided else None
+
+
+def _decided(part: str, frames: tuple[str, ...]) -> str:
     """Return the part of a stack, found by its functions where the kernel side could not tell yet; empty for none.
 
     None is what an interrupt does between its end and the softirqs that it runs then: the thread that it interrupts
     has not got on yet. The clock comes there more often than such moments are long, for it waited until then.
     """
-    seen = set(stack.frames)
-    if stack.part in _OF_THREADS and not seen.isdisjoint(_SOFTIRQS):
+    seen = set(frames)
+    if part in _OF_THREADS and not seen.isdisjoint(_SOFTIRQS):
         return ""
-    if stack.part in _OF_THREADS and not seen.isdisjoint(_BUSY_POLLS):
+    if part in _OF_THREADS and not seen.isdisjoint(_BUSY_POLLS):
         return "busy_poll"  # the kernel side may tell only when a poll ends
-    if stack.part != _UNDECIDED:
-        return stack.part
-    part = next((part for function, part in _DECIDERS if function in seen), "")
-    return "io_uring" if part and not seen.isdisjoint(_WORKERS) else part
+    if part != _UNDECIDED:
+        return part
+    found = next((part for function, part in _DECIDERS if function in seen), "")
+    return "io_uring" if found and not seen.isdisjoint(_WORKERS) else found

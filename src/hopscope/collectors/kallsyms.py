@@ -101,6 +101,10 @@ class KernelSymbols:
         names[~in_core] = self._others.names(addresses[~in_core])
         return list(names)
 
+    def lasting(self, addresses: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """Tell which addresses are in the kernel's own text, where nothing comes or goes."""
+        return self._core.covers(addresses)
+
     def _refresh(self, addresses: NDArray[np.uint64]) -> None:
         """Read anew what comes and goes, if that may name one of the addresses, or name it otherwise."""
         state = _look(self._modules)
