@@ -25,10 +25,12 @@ from bench.floor import Floor
 from bench.measure import table, turns
 from bench.reader import watched
 from bench.traffic import Way
+from hopscope.collectors import cpu_uring
 from hopscope.collectors.cpu import CpuCollector
 from hopscope.collectors.cpu_options import CpuOptions
 from hopscope.lab import Lab
 from hopscope.lab.veth import SERVER_IPV4
+from hopscope.probes.catalogue import POINTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -81,9 +83,11 @@ def run(rounds: int = ROUNDS) -> Iterator[str]:
 
 
 def programs() -> dict[str, str]:
-    """Return the programs that ``cpu`` attaches on this kernel, and the kind of each."""
+    """Return the programs that ``cpu`` attaches on this kernel where io_uring is not in use, and the kind of each."""
     with CpuCollector(CpuOptions()) as cpu:
-        return cpu.programs()
+        used = cpu.programs()
+    seldom = {program for name in cpu_uring.NAMES for way in POINTS[name].ways for program in way.programs}
+    return {program: kind for program, kind in used.items() if program not in seldom}
 
 
 def way(lab: Lab, load: str) -> Way:

@@ -111,6 +111,16 @@ def test_a_call_for_many_messages_is_one_run_with_all_their_bytes(setting: Setti
     assert [header.len for header in received] == [SIZE] * BATCH
 
 
+def test_a_call_for_very_many_messages_is_one_run_with_all_their_bytes(setting: Setting) -> None:
+    sender, receiver = setting.flows["udp-4"]
+    many = 1030  # more than sendmmsg takes
+    for _ in range(many):
+        sender.send(b"x")
+    received = batch(2, many)
+    counted = setting.counted(lambda: libc.recvmmsg(receiver.fileno(), received, many, 0, None), times=1)
+    assert counted == [NOTHING, (1, many)]
+
+
 def test_sendfile(setting: Setting, tmp_path: Path) -> None:
     sender, receiver = setting.flows["tcp-4"]
     file = tmp_path / "content"

@@ -17,6 +17,10 @@ from collectors.cpu_measure import assert_sane, calls, of_process, run
 from collectors.measure import in_thread, tcp_pair, udp_pair, way
 from collectors.tx_measure import until
 from collectors.uring import NR_ENTER, RECV, SEND, SETUP_SQPOLL, Uring
+from hopscope.collectors import cpu_uring
+from hopscope.probes.catalogue import POINTS
+from hopscope.probes.grants import GRANTED
+from hopscope.probes.resolve import Resolver
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -123,6 +127,7 @@ def test_a_call_on_the_way_to_user_space_is_said_to_be_missing(ring: Uring, veth
     assert unseen >= COUNT, note
 
 
+@pytest.mark.usefixtures("ring")  # then it is in use already
 def test_its_polling_thread(veth: Way) -> None:
     with contextlib.ExitStack() as stack:
         cpu = stack.enter_context(run())
@@ -132,6 +137,39 @@ def test_its_polling_thread(veth: Way) -> None:
         assert_counted(cpu.interval(), NOTHING, NOTHING, EXACT)
         receive_all(ring, receiver)
         assert_counted(cpu.interval(), NOTHING, NOTHING, EXACT)
+        assert cpu.total().notes == []
+
+
+@pytest.mark.parametrize("by_worker", [False, True])
+def test_it_is_watched_once_it_is_in_use_and_what_came_before_is_said_to_be_missing(
+    ring: Uring, veth: Way, monkeypatch: pytest.MonkeyPatch, *, by_worker: bool
+) -> None:
+    monkeypatch.setattr(cpu_uring, "uses_uring", lambda _: False)
+    with udp_pair(veth) as (sender, _), run() as cpu:
+        if cpu_uring.HOOKS not in {row.point for row in cpu.plan()}:
+            pytest.skip("socket calls are found by their functions, io_uring's like all others")
+        ring.submit(SEND, sender, SIZE, by_worker=by_worker)
+        assert ring.result() == SIZE
+        assert_counted(cpu.interval(), NOTHING, NOTHING, NOTHING)
+        (before,) = cpu.total().notes
+        send_all(ring, sender, by_worker=by_worker)
+        assert_counted(cpu.interval(), *((NOTHING, NOTHING, EXACT) if by_worker else (EXACT, NOTHING, NOTHING)))
+        assert cpu.total().notes == [before]
+    assert int(before.split()[0]) >= 1
+    assert "io_uring" in before
+
+
+def test_asked_for_by_name_it_is_watched_from_the_start(
+    ring: Uring, veth: Way, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cpu_uring, "uses_uring", lambda _: False)
+    (wanted,) = POINTS[cpu_uring.HOOKS].ways
+    if Resolver().judge(wanted) != GRANTED:
+        pytest.skip("this kernel does not tell of the ends of socket calls")
+    calls = next(each.name for each in POINTS["cpu.call"].ways if each.kind == "tp_btf")
+    with udp_pair(veth) as (sender, _), run(ways={cpu_uring.HOOKS: wanted.name, "cpu.call": calls}) as cpu:
+        send_all(ring, sender)
+        assert_counted(cpu.interval(), EXACT, NOTHING, NOTHING)
         assert cpu.total().notes == []
 
 

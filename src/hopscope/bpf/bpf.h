@@ -92,9 +92,12 @@ static long (*const bpf_get_stack)(void *ctx, void *buffer, u32 size, u64 flags)
 static u64 (*const bpf_get_current_cgroup_id)(void) UNUSED = (void *)80;
 static void *(*const bpf_sk_storage_get)(void *map, void *sk, void *value, u64 flags) = (void *)107;
 static u64 (*const bpf_get_current_task)(void) UNUSED = (void *)35;
+static long (*const bpf_probe_read_user)(void *dst, u32 size, const void *src) = (void *)112;
 static long (*const bpf_probe_read_kernel)(void *dst, u32 size, const void *src) = (void *)113;
+static long (*const bpf_seq_write)(void *seq, const void *data, u32 len) = (void *)127;
 static u64 (*const bpf_jiffies64)(void) UNUSED = (void *)118;
 static void *(*const bpf_ringbuf_reserve)(void *ring, u64 size, u64 flags)UNUSED = (void *)131;
+static long (*const bpf_loop)(u64 turns, void *function, void *ctx, u64 flags) UNUSED = (void *)181;
 static void (*const bpf_ringbuf_submit)(void *record, u64 flags) UNUSED = (void *)132;
 static struct tcp_sock *(*const bpf_skc_to_tcp_sock)(void *sk)UNUSED = (void *)137;
 
@@ -105,6 +108,8 @@ static struct tcp_sock *(*const bpf_skc_to_tcp_sock)(void *sk)UNUSED = (void *)1
 #define CORE_FIELD_LSHIFT_U64 4
 #define CORE_FIELD_RSHIFT_U64 5
 #define core_exists(field) __builtin_preserve_field_info(field, CORE_FIELD_EXISTS)
+#define CORE_ENUM_VALUE_EXISTS 0
+#define core_enum_exists(type, value) __builtin_preserve_enum_value(*(type *)value, CORE_ENUM_VALUE_EXISTS)
 #define core_type_id(type) __builtin_btf_type_id(*(type *)0, 1)
 /* Read a field through a pointer that the verifier does not know. */
 #define probe_field(pointer, field)                                                                                    \

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* CPU cost: the hooks. */
-#include "cpu_calls.h"
+#include "cpu_uring.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -230,97 +230,8 @@ int cpu_call_exit(u64 *ctx)
 	struct cpu_now *cpu = cpu_with_thread();
 
 	if (cpu->task.part)
-		call_ends(cpu, (s64)ctx[1]);
+		call_ends(cpu, (s64)ctx[1], ARG2((struct pt_regs *)ctx[0]));
 	return 0;
-}
-
-/* One message of a system call that takes several; the call says how many, not how long. */
-INLINE void count_message(struct cpu_now *cpu, s32 len_bytes)
-{
-	struct hop_cpu_row *row = row_of(cpu->task.group);
-
-	if (row && len_bytes > 0)
-		row->bytes[bounded(cpu->task.part)] += len_bytes;
-}
-
-/* io_uring runs socket calls in its own system call, in its workers, and on the way back to user space. The end of each is
- * seen; what the thread did since it came, or since the request before, was this call.
- */
-INLINE void uring_call_ends(struct cpu_now *cpu, u32 part, s32 len_bytes)
-{
-	struct hop_cpu_row *row;
-
-	if (cpu->kind == KIND_IO_WORKER) {
-		part = HOP_CPU_IO_URING;
-		cpu->task.group = task_group();
-	}
-	charge(cpu);
-	decide(cpu, part, cpu->task.group);
-	row = row_of(cpu->task.group);
-	if (row) {
-		row->runs[bounded(part)]++;
-		if (len_bytes > 0)
-			row->bytes[bounded(part)] += len_bytes;
-	}
-}
-
-INLINE int message_ends(u64 *ctx, u32 part)
-{
-	struct sock *sk = (void *)ctx[0];
-	struct cpu_now *cpu = cpu_with_thread();
-	struct hop_cpu_counters *counter;
-
-	if (likely(cpu->task.part != HOP_CPU_UNDECIDED && cpu->task.part && !cpu->task.counts_messages))
-		return 0;
-	if (cpu->softirq || cpu->irq || !family_moves_packets(sk->__sk_common.skc_family))
-		return 0;
-	if (cpu->task.part == HOP_CPU_UNDECIDED) {
-		uring_call_ends(cpu, part, (s32)ctx[1]);
-	} else if (cpu->task.part) {
-		count_message(cpu, (s32)ctx[1]);
-	} else if (probe_field(current_task(), io_uring)) {
-		/* Without io_uring it began before we were attached, or is the kernel's own. */
-		counter = count();
-		if (counter)
-			counter->unseen++;
-	}
-	return 0;
-}
-
-SEC("tp_btf/sock_send_length")
-int cpu_sent(u64 *ctx)
-{
-	return message_ends(ctx, HOP_CPU_SEND);
-}
-
-SEC("tp_btf/sock_recv_length")
-int cpu_received(u64 *ctx)
-{
-	return message_ends(ctx, HOP_CPU_RECEIVE);
-}
-
-/* The next request begins. */
-INLINE int uring_turns(void)
-{
-	struct cpu_now *cpu = cpu_with_thread();
-
-	if (cpu->task.part != HOP_CPU_UNDECIDED || cpu->softirq || cpu->irq)
-		return 0;
-	charge(cpu);
-	forget_undecided(cpu);
-	return 0;
-}
-
-SEC("tp_btf/io_uring_submit_req")
-int cpu_uring_submit(u64 *ctx)
-{
-	return uring_turns();
-}
-
-SEC("tp_btf/io_uring_complete")
-int cpu_uring_complete(u64 *ctx)
-{
-	return uring_turns();
 }
 
 /* ---- socket calls, by the functions of the sockets ---- */

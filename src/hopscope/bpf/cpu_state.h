@@ -47,6 +47,16 @@ struct {
 	MAP_TYPE(value, struct task_part);
 } tasks SEC(".maps");
 
+bool uring_watched; /* by user space: socket calls of io_uring are seen, as all others are */
+
+INLINE void uring_runs(void)
+{
+	struct hop_cpu_counters *counter = uring_watched ? NULL : count();
+
+	if (counter)
+		counter->uring++;
+}
+
 enum task_kind { KIND_OTHER, KIND_KSOFTIRQD, KIND_NAPI_THREAD, KIND_IO_WORKER };
 
 struct cpu_now {

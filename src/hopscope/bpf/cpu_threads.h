@@ -67,7 +67,10 @@ INLINE void arrive(struct cpu_now *cpu, u32 pid, u32 kind)
 	}
 	if (kind == KIND_NAPI_THREAD)
 		cpu->task.part = HOP_CPU_NAPI_THREAD;
-	else if (kind == KIND_IO_WORKER && !cpu->task.part)
+	if (kind != KIND_IO_WORKER)
+		return;
+	uring_runs();
+	if (!cpu->task.part)
 		cpu->task.part = HOP_CPU_UNDECIDED;
 }
 

@@ -322,7 +322,9 @@ struct hop_cpu_counters {
 	u64 lost;      /* for which the ring had no room */
 	u64 no_memory; /* threads that left their CPU in mid-call and could not be remembered */
 	u64 unseen;    /* socket calls that nobody saw begin: before the start, or repeated by io_uring */
-	u64 pad[3];
+	u64 unread;    /* messages whose length could not be read */
+	u64 uring;     /* system calls and turns of threads of io_uring, while nobody watched it */
+	u64 pad[1];
 };
 
 /* ---- recording ---- */

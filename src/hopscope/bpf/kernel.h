@@ -297,6 +297,10 @@ enum socket_flags {
 	SK_BPF_CB_TX_TIMESTAMPING = 1,
 };
 
+enum bpf_func_id {
+	BPF_FUNC_loop = 181,
+};
+
 struct bpf_sock_ops_kern {
 	struct sock *sk;
 	struct sk_buff *skb;
@@ -309,6 +313,11 @@ struct bpf_iter_meta {
 struct bpf_iter__tcp {
 	struct bpf_iter_meta *meta;
 	struct sock_common *sk_common;
+};
+
+struct bpf_iter__task {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
 };
 
 struct bpf_nf_ctx {

@@ -317,6 +317,8 @@ HOP_CPU_COUNTERS_DTYPE: Final = np.dtype(
             "lost",
             "no_memory",
             "unseen",
+            "unread",
+            "uring",
             "pad",
         ],
         "formats": [
@@ -325,7 +327,9 @@ HOP_CPU_COUNTERS_DTYPE: Final = np.dtype(
             "<u8",
             "<u8",
             "<u8",
-            ("<u8", (3,)),
+            "<u8",
+            "<u8",
+            ("<u8", (1,)),
         ],
         "offsets": [
             0,
@@ -334,6 +338,8 @@ HOP_CPU_COUNTERS_DTYPE: Final = np.dtype(
             24,
             32,
             40,
+            48,
+            56,
         ],
         "itemsize": 64,
     }

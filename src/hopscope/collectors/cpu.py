@@ -20,10 +20,12 @@ import numpy as np
 from hopscope.analysis.cpu import Counted, CpuRow, CpuSnapshot, Part, added
 from hopscope.analysis.parts import PARTS
 from hopscope.bpf.layout import HOP_GROUP_DTYPE, HopCpuPart
+from hopscope.collectors import cpu_uring
 from hopscope.collectors.attached import Attached
 from hopscope.collectors.cpu_options import GROUP_BY, CpuOptions
 from hopscope.collectors.cpu_pmu import NAMES, PmuCounters, PmuReading
 from hopscope.collectors.cpu_stacks import StackSampler
+from hopscope.collectors.cpu_uring import UringWatch
 from hopscope.collectors.energy import read_energy_uj
 from hopscope.collectors.labels import NOT_KNOWN, Labels
 from hopscope.collectors.session import Session
@@ -52,7 +54,6 @@ _POINTS: Final = (
     "cpu.busy_poll",
 )
 _WITH_FUNCTIONS: Final = ("cpu.packet", "cpu.sendpage")
-_WITH_SYSTEM_CALLS: Final = ("cpu.uring",)
 _FIELDS: Final = ("ns", "runs", "packets", "bytes")
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -93,6 +94,7 @@ class CpuCollector(Attached):
     """
 
     _sampler: StackSampler | None = None
+    _uring: UringWatch
     _pmu: PmuCounters | None = None
     _last: _Reading
 
@@ -103,12 +105,14 @@ class CpuCollector(Attached):
         self._labels = Labels(options.group_by)
 
     def drain(self) -> None:
-        """Make room for further stacks; to be called several times a second."""
+        """Make room for further stacks, and watch io_uring once it is in use; to be called several times a second."""
+        self._uring.look()
         if self._sampler:
             self._sampler.drain()
 
     def interval(self) -> CpuSnapshot:
         """Return what was seen since the last call."""
+        self._uring.look()
         before = self._last
         self._last = self._read()
         return self._snapshot("interval", before, self._last)
@@ -127,7 +131,7 @@ class CpuCollector(Attached):
         else:
             forced["cpu.call"] = calls.name
         by_functions = calls is not None and calls.kind != "tp_btf"
-        names = [*_POINTS, *(_WITH_FUNCTIONS if by_functions else _WITH_SYSTEM_CALLS)]
+        names = [*_POINTS, *(_WITH_FUNCTIONS if by_functions else cpu_uring.NAMES)]
         if self._options.hz:
             names.append("cpu.sample")
         if calls:
@@ -139,7 +143,7 @@ class CpuCollector(Attached):
         """Load and attach; where the kernel refuses functions only in the act, go by system calls instead."""
         while True:
             before = self._plan.chosen(POINTS["cpu.call"])
-            session = Session("cpu", self._plan, self._configure)
+            session = Session("cpu", self._plan, self._configure, later=lambda: cpu_uring.programs(self._plan))
             after = self._plan.chosen(POINTS["cpu.call"])
             if after is before:
                 return session
@@ -170,6 +174,7 @@ class CpuCollector(Attached):
         self._note_plan(bpf, self._options.ways)
         for number, interface in self._irqs.items():
             bpf.maps["network_irqs"].update(struct.pack("=I", number), _device(interface))
+        self._uring = UringWatch(bpf, self._plan)
         self._rows = bpf.maps["rows"].array().reshape(possible_cpus(), self._options.rows)
         self._counters = bpf.maps["counters"].array()
         if self._pmu:
@@ -259,6 +264,15 @@ class CpuCollector(Attached):
             notes.append(
                 f"{counts['unseen']} socket calls began unseen, before the start or repeated by io_uring: their time "
                 "is missing"
+            )
+        if counts["unread"]:
+            notes.append(
+                f"{counts['unread']} messages of calls for several could not be looked at: their bytes are missing"
+            )
+        if counts["uring"]:
+            notes.append(
+                f"{counts['uring']} system calls and turns of threads of io_uring came before it was watched: what "
+                "they did on sockets is missing"
             )
         return notes
 

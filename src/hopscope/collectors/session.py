@@ -13,7 +13,7 @@ from hopscope.probes.grants import refusal
 from hopscope.probes.rights import require_rights
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
     from types import TracebackType
 
     from hopscope.probes.resolve import Plan
@@ -32,6 +32,8 @@ class Session:
         Called with each freshly opened object to set constants and sizes of maps.
     adapt
         Asked first when the kernel refuses; True if `configure` will do differently now and trying again makes sense.
+    later
+        Programs of the plan that the collector attaches itself.
     """
 
     def __init__(
@@ -40,12 +42,14 @@ class Session:
         plan: Plan,
         configure: Callable[[BpfObject], None],
         adapt: Callable[[LoadError], bool] = lambda _: False,
+        later: Callable[[], Collection[str]] = tuple,
     ) -> None:
         require_rights()
         self._name = name
         self._plan = plan
         self._configure = configure
         self._adapt = adapt
+        self._later = later
         self._everywhere: list[EveryNamespace] = []
         self.bpf = self._started()
 
@@ -92,7 +96,10 @@ class Session:
         self._configure(bpf)
         bpf.load()
         self._everywhere = []
+        later = self._later()
         for name, kind in kinds.items():
+            if name in later:
+                continue
             if kind == "netfilter":
                 self._everywhere.append(EveryNamespace(bpf.programs[name]))
             elif kind not in {"iter", "perf_event"}:  # those are run, or attached at a rate, by the collector

@@ -88,7 +88,8 @@ CPU: Final = (
     ),
     Point(
         "cpu.uring",
-        "a socket call of io_uring ends, or a message of a call for several, where cpu.call rests on system calls",
+        "a socket call of io_uring ends, where cpu.call rests on system calls; attached once io_uring is in use, for "
+        "every packet comes by",
         (
             Way(
                 "tp_btf",
@@ -99,6 +100,11 @@ CPU: Final = (
                 "its workers is counted as unseen",
             ),
         ),
+    ),
+    Point(
+        "cpu.uring_tasks",
+        "threads that use io_uring at the start, where cpu.call rests on system calls",
+        (Way("iter", ("task",), ("cpu_uring_tasks",)),),
     ),
     Point(
         "cpu.busy_poll",
