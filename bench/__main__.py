@@ -26,6 +26,7 @@ BENCHMARKS: Final = {
     "cpu": "what applications lose to the accounting of CPU time and to its stack samples, and to perf",
     "stacks": "cost of a stack sample in a ring, and in a mapped array with two halves",
     "record": "what a TCP stream loses to a recording, ours and trace-cmd's; what the writer takes",
+    "report": "how long reports of a recording take, ours, trace-cmd's and perf's",
     "reader": "CPU and memory of the process, time to start and to attach",
     "ring": "cost of a record that is read in bulk, and by a callback",
     "stamps": "cost of SO_TIMESTAMPING to an application, the kernel's and hopscope.timestamping's",

@@ -29,6 +29,12 @@ _OURS: Final = (sys.executable, "-m", "hopscope")
 _LIMIT: Final = ("--plan", "--duration", "120")
 # A tool that is silent about it is attached when what it is to follow begins.
 _SAYS_ATTACHED: Final = ("sh", "-c", "echo attached; exec sleep 120")
+# As perf's scripts/python/bin/netdev-times-record has them.
+_NETDEV_TIMES: Final = (
+    *("net:net_dev_xmit", "net:net_dev_queue", "net:netif_receive_skb", "net:netif_rx"),
+    *("skb:consume_skb", "skb:kfree_skb", "skb:skb_copy_datagram_iovec", "napi:napi_poll"),
+    *("irq:irq_handler_entry", "irq:irq_handler_exit", "irq:softirq_entry", "irq:softirq_exit", "irq:softirq_raise"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +86,13 @@ def record(folder: Path, profiles: tuple[str, ...]) -> Tool:
     options = [word for profile in profiles for word in ("-P", profile)]
     command = (*_OURS, "record", "-o", str(folder), *options, "--", *_SAYS_ATTACHED)
     return Tool("hopscope record", command, (r"^[1-9][\d,]* events in",))
+
+
+def perf_netdev_times(path: Path) -> Tool:
+    """Return perf, recording to a file what its script netdev-times reads."""
+    options = ("-a", "-o", str(path), *(word for event in _NETDEV_TIMES for word in ("-e", event)))
+    command = (*_WITH_TRACEFS, "perf", "record", *options, "--", *_SAYS_ATTACHED)
+    return Tool("perf", command, (r"\([1-9]\d* samples\)",))
 
 
 def trace_cmd(path: Path, subsystems: tuple[str, ...]) -> Tool:
