@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -27,9 +28,7 @@ def test_without_a_verb_it_is_the_help() -> None:
 def test_every_file_of_a_verb_is_one() -> None:
     folder = Path(package.__file__).parent / "cli"
     verbs = {
-        path.stem
-        for path in folder.glob("*.py")
-        if "\n@click.command(\n" in path.read_text() or '\n@click.command("' in path.read_text()
+        path.stem for path in folder.glob("*.py") if re.search(r'\n@click\.(command|group)\((\n|")', path.read_text())
     }
     assert verbs - {"main"} == set(VERBS)
 

@@ -19,7 +19,7 @@ _DAY_S = 86_400
 def report_options(page: str, *, histogram: bool = True) -> Callable[[Decorated], Decorated]:
     """Add how often, how long and in which form to report; `page` documents the JSON."""
     forms = [click.option("--histogram", is_flag=True, help="Full histograms instead of the table.")]
-    return _together(
+    return together(
         click.option(
             "-i", "--interval", type=Seconds(0.1, _DAY_S), default=1.0, show_default=True, help="Time between reports."
         ),
@@ -31,7 +31,7 @@ def report_options(page: str, *, histogram: bool = True) -> Callable[[Decorated]
 
 def hop_options(groups: Sequence[str]) -> Callable[[Decorated], Decorated]:
     """Add which hops, and by what to group them."""
-    return _together(
+    return together(
         click.option(
             "--hop", "hops", multiple=True, metavar="HOP", help="Only this hop; may be repeated, as all filters."
         ),
@@ -49,7 +49,7 @@ def hop_options(groups: Sequence[str]) -> Callable[[Decorated], Decorated]:
 
 def socket_options(does: str, what: str) -> Callable[[Decorated], Decorated]:
     """Add the filters of sockets and processes, of which each `does` something with `what`."""
-    return _together(
+    return together(
         click.option(
             "-p", "--pid", "pids", type=int, metavar="PID", multiple=True, help=f"Only what this process {does}s."
         ),
@@ -78,7 +78,7 @@ def socket_options(does: str, what: str) -> Callable[[Decorated], Decorated]:
 
 def attach_options() -> Callable[[Decorated], Decorated]:
     """Add how to attach, and the command to run."""
-    return _together(
+    return together(
         click.option(
             "--way", "ways", multiple=True, metavar="POINT=WAY", help="Attach a point this way (hopscope probes)."
         ),
@@ -87,7 +87,9 @@ def attach_options() -> Callable[[Decorated], Decorated]:
     )
 
 
-def _together(*decorators: Callable[[Any], Any]) -> Callable[[Decorated], Decorated]:
+def together(*decorators: Callable[[Any], Any]) -> Callable[[Decorated], Decorated]:
+    """Return a decorator that applies all of these; help shows their options in this order."""
+
     def decorate(function: Decorated) -> Decorated:
         for decorator in reversed(decorators):
             function = decorator(function)

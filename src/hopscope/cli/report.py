@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``hopscope report``: one command an analysis."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from hopscope.cli.report_options import print_blocks, report_options, show
+
+if TYPE_CHECKING:
+    from hopscope.cli.report_options import Common
+
+
+@click.group("report", short_help="Analyse a recording.")
+def command() -> None:
+    """Analyse what `hopscope record` recorded.
+
+    Needs no rights and no kernel support: a trace can be copied and analysed on another machine. docs/report.md
+    describes each report and its columns.
+    """
+
+
+@command.command("summary", short_help="What the trace has, and what it lacks.")
+@report_options()
+def summary(*, common: Common) -> None:
+    """Show when and where it was recorded, the events of each probe point, and what is missing, with the reason."""
+    from hopscope.analysis import summary as analysis  # noqa: PLC0415 # DuckDB and NumPy when they are needed
+
+    with common.trace() as trace:
+        show(analysis.summary(trace, common.selection, limit=common.limit), common.form)
+
+
+@command.command("flows", short_help="Packets, bytes, retransmissions and drops of each flow.")
+@report_options()
+def flows(*, common: Common) -> None:
+    """Show what each flow sent and received on this host, those with most bytes first."""
+    from hopscope.analysis import flows as analysis  # noqa: PLC0415
+
+    with common.trace() as trace:
+        show(analysis.flows(trace, common.selection, limit=common.limit), common.form)
+
+
+@command.command("events", short_help="Every event, in the order of time.")
+@report_options()
+def events(*, common: Common) -> None:
+    """List the events in the order of time, a line each; all of them, where --limit does not say how many."""
+    from hopscope.analysis import events as analysis  # noqa: PLC0415
+
+    with common.trace() as trace:
+        print_blocks(analysis.event_blocks(trace, common.selection, common.form, limit=common.given_limit or None))

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``hopscope report`` and ``hopscope sql`` on traces made up here: they need no root."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from analysis.conftest import small
+from cli.command import complaint, hopscope
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = small()
+    made.lose(5, 6, lost=7)
+    return made.write(tmp_path_factory.mktemp("report") / "trace")
+
+
+def test_flows_are_shown_to_people_and_programs(folder: Path) -> None:
+    done = hopscope("report", "flows", folder)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "10.0.0.2:80 > 10.0.0.1:40000" in done.stdout
+    assert done.stdout.splitlines()[-1].startswith("lost: 7 events")
+    done = hopscope("report", "flows", "--json", "--port", "53", folder)
+    assert [json.loads(line)["rx_packets"] for line in done.stdout.splitlines()] == [1]
+    assert done.stderr.startswith("hopscope: lost: 7 events")
+
+
+def test_limit_of_a_table_is_said(folder: Path) -> None:
+    assert "and 2 more (--limit)" in hopscope("report", "flows", "--limit", "1", folder).stdout
+    assert "2 rows are left out" in hopscope("report", "flows", "--csv", "--limit", "1", folder).stderr
+
+
+def test_events_are_all_shown_unless_limited(folder: Path) -> None:
+    assert len(hopscope("report", "events", folder).stdout.splitlines()) == 13
+    assert len(hopscope("report", "events", "--limit", "4", folder).stdout.splitlines()) == 4
+
+
+def test_killed_recording_is_shown_with_a_warning(folder: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    for file in folder.rglob("*"):
+        target = copy / file.relative_to(folder)
+        if file.is_dir():
+            target.mkdir()
+        else:
+            target.write_bytes(file.read_bytes().replace(b'"complete"', b'"recording"'))
+    done = hopscope("report", "summary", copy)
+    assert done.returncode == 0
+    assert "the recorder was killed, or is still at work" in done.stderr
+
+
+def test_what_cannot_be_done_is_one_sentence(folder: Path, tmp_path: Path) -> None:
+    assert "is no trace" in complaint(hopscope("report", "summary", tmp_path), 1)
+    assert "no process apache" in complaint(hopscope("report", "events", "--process", "apache", folder), 2)
+    assert "exclude each other" in complaint(hopscope("report", "flows", "--json", "--csv", folder), 2)
+    assert "docs/trace.md has the tables" in complaint(hopscope("sql", folder, "SELECT nothing FROM nowhere"), 2)
+
+
+def test_query_comes_as_an_argument_or_from_the_standard_input(folder: Path, tmp_path: Path) -> None:
+    query = "SELECT name, count(*) AS n FROM packets JOIN points USING (point) GROUP BY name ORDER BY name;\n"
+    table = hopscope("sql", folder, query).stdout.splitlines()
+    assert table[:2] == ["name            n", "rx.core         2"]
+    (tmp_path / "query.sql").write_text(query)
+    shell = ("sh", "-c", f'exec "$@" < {tmp_path / "query.sql"}', "sh")
+    found = hopscope("sql", "--csv", folder, before=shell).stdout.splitlines()
+    assert found[:2] == ["name,n", "rx.core,2"]
+    assert complaint(hopscope("sql", folder, " "), 2).startswith("There is no query")

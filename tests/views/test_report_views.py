@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import csv
+import json
+
+from hopscope.analysis.report import Column, Report, of_rows
+from hopscope.views.report_lines import csv_lines, json_lines
+from hopscope.views.report_table import render_report
+from hopscope.views.terminal import Terminal
+
+COLUMNS = (
+    Column("hop", "text", "", "hop"),
+    Column("count", "count", "", "count"),
+    Column("p99_ns", "ns", "", "p99"),
+    Column("at_ns", "at_ns", "", "at", rank=2),
+    Column("part", "part", "", "share", rank=1),
+)
+ROWS = [("rx.driver → rx.core", 123_456, 41_300, 1_500_000_000, 0.25), ('a "b", c', 0, None, None, None)]
+
+
+def report(**more: object) -> Report:
+    return of_rows("hops", COLUMNS, ROWS, **more)
+
+
+def test_table_scales_units_and_shows_what_is_missing() -> None:
+    found = render_report(report(heading=["of a run"], notes=["lost: 7 events"], left_out=1_234), Terminal())
+    assert found.splitlines() == [
+        "of a run",
+        "hop                  count     p99        at  share",
+        "rx.driver → rx.core   123k  41.3µs  1.500000    25%",
+        'a "b", c                 0       -         -      -',
+        "and 1,234 more (--limit)",
+        "lost: 7 events",
+    ]
+
+
+def test_narrow_terminal_loses_the_least_telling_columns() -> None:
+    assert render_report(report(), Terminal(40)).splitlines()[0] == "hop                  count     p99"
+
+
+def test_nothing_is_said_as_such() -> None:
+    nothing = of_rows("hops", COLUMNS, [])
+    assert render_report(nothing, Terminal()) == "The trace has nothing of this."
+
+
+def test_json_is_an_object_a_row_with_raw_units() -> None:
+    first, second = map(json.loads, json_lines(report()))
+    assert first == {
+        "schema": "hopscope.report.hops/1",
+        "hop": "rx.driver → rx.core",
+        "count": 123_456,
+        "p99_ns": 41_300,
+        "at_ns": 1_500_000_000,
+        "part": 0.25,
+    }
+    assert second["p99_ns"] is None
+
+
+def test_csv_is_read_back_as_it_was() -> None:
+    rows = list(csv.reader(csv_lines(report())))
+    assert rows[0] == [column.name for column in COLUMNS]
+    assert rows[2] == ['a "b", c', "0", "", "", ""]
