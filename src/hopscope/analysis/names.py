@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 _CONTROLS: Final = "".join(map(chr, (*range(1, 32), 127)))
 _CLEAN: Final = f"translate({{}}, '{_CONTROLS}', '{'?' * len(_CONTROLS)}')"
 
-# A device or thread that was renamed goes by its last name; where names clash, by the greatest, so that runs agree.
+# Devices of one name are told apart by their namespace. A device or thread that was renamed goes by its last name;
+# where names clash, by the greatest, so that runs agree.
 _VIEWS: Final = {
     "flow_names": """
         SELECT flow, source, source_port, destination, destination_port, protocol,
@@ -23,7 +24,10 @@ _VIEWS: Final = {
                CASE protocol WHEN 1 THEN 'icmp' WHEN 6 THEN 'tcp' WHEN 17 THEN 'udp' WHEN 58 THEN 'icmp6'
                     ELSE CAST(protocol AS VARCHAR) END AS protocol_name
         FROM flows""",
-    "device_names": f"SELECT netns, ifindex, max({_CLEAN.format('name')}) AS name FROM devices GROUP BY netns, ifindex",
+    "device_names": f"""
+        SELECT netns, ifindex, CASE WHEN count(*) OVER (PARTITION BY name) > 1 THEN concat(name, '@', netns)
+                                    ELSE name END AS name
+        FROM (SELECT netns, ifindex, max({_CLEAN.format("name")}) AS name FROM devices GROUP BY netns, ifindex) d""",
     "thread_names": f"""
         SELECT tid, pid, comm, concat(comm, ' (', pid, ')') AS name
         FROM (SELECT tid, pid, {_CLEAN.format("comm")} AS comm,

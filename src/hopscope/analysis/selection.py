@@ -86,8 +86,8 @@ class Selection:
             conditions.append(f"{column} IN ({self._flows_of_processes(trace)})")
         return _all(conditions)
 
-    def device(self, trace: Trace) -> str:
-        """Return the condition that columns ``ifindex`` and ``netns`` are of a wanted device.
+    def device(self, trace: Trace, prefix: str = "") -> str:
+        """Return the condition that columns ``ifindex`` and ``netns``, so prefixed, are of a wanted one.
 
         Raises
         ------
@@ -102,7 +102,7 @@ class Selection:
             if name not in found:
                 has = ", ".join(sorted(each for (each,) in trace.rows("SELECT DISTINCT name FROM devices"))) or "none"
                 raise UsageError(f"{trace.folder} has no packet on an interface {name}", f"It has {has}")
-        return f"(netns, ifindex) IN (SELECT netns, ifindex FROM devices WHERE name IN ({names}))"
+        return f"({prefix}netns, {prefix}ifindex) IN (SELECT netns, ifindex FROM devices WHERE name IN ({names}))"
 
     def threads(self, trace: Trace) -> str:
         """Return the query for the wanted threads' numbers.
@@ -132,9 +132,7 @@ class Selection:
 
 
 # Other events of a socket may happen in whatever thread a softirq interrupted.
-_BY_CALLER: Final = (
-    "point IN (SELECT point FROM points WHERE name IN ('tx.send', 'tx.sent', 'rx.read', 'rx.received', 'call.enter'))"
-)
+_BY_CALLER: Final = "point IN (SELECT point FROM points WHERE name IN ('tx.send', 'tx.sent', 'rx.read', 'rx.received'))"
 
 
 def _flow(text: str) -> str:

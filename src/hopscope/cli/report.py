@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from hopscope.cli.report_options import Common
 
 
+_BY = ("flow", "interface", "cpu", "process", "netns")
+
+
 @click.group("report", short_help="Analyse a recording.")
 def command() -> None:
     """Analyse what `hopscope record` recorded.
@@ -40,6 +43,21 @@ def flows(*, common: Common) -> None:
 
     with common.trace() as trace:
         show(analysis.flows(trace, common.selection, limit=common.limit), common.form)
+
+
+@command.command("hops", short_help="How long packets took from point to point.")
+@click.option("--by", type=click.Choice(_BY), help="Lines for each of these.")
+@report_options()
+def hops(*, common: Common, by: str | None) -> None:
+    """Show the time between consecutive points of packets' lives: how many took each hop, and how long.
+
+    Hops that cross CPUs are whole; `moved` is the part of them. A stage that was not seen is no hop: the lines below
+    the table say what is missing, and why.
+    """
+    from hopscope.analysis.hop_times import hop_times  # noqa: PLC0415
+
+    with common.trace() as trace:
+        show(hop_times(trace, common.selection, by=by, limit=common.limit), common.form)
 
 
 @command.command("events", short_help="Every event, in the order of time.")

@@ -158,6 +158,11 @@ class Trace:
         self.execute(f"CREATE VIEW {view} AS SELECT * FROM {values} AS names({number}, name)")
 
 
+def last_known(expression: str) -> str:
+    """Return the window function for an expression's last value that is not NULL, which engines write differently."""
+    return f"last_value({expression} IGNORE NULLS)"
+
+
 def _is_whole(file: Path) -> bool:
     """Whether a Parquet file has its footer, without which nothing of it can be read."""
     size = file.stat().st_size

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The time between consecutive points of packets' lives on this host, as distributions.
+
+A hop ``a → b`` is from a packet's event at a to its next one at b, whichever CPU that was on. Where b is not the next
+point of the kernel's path, the one between was not attached, or the packet did not pass it. ``tx.driver`` is beside the
+way: the hop from ``tx.start`` says how long the driver's function took.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from hopscope.analysis.continues import ENDS, PLACE, PLACE_STEP, SENDING
+from hopscope.analysis.gaps import loss_notes, unattached
+from hopscope.analysis.histogram import SLOTS, Histogram
+from hopscope.analysis.lives import make_lives
+from hopscope.analysis.names import points
+from hopscope.analysis.owners import make_owners
+from hopscope.analysis.report import Column, Report, of_rows
+from hopscope.analysis.slots import slot
+
+if TYPE_CHECKING:
+    from hopscope.analysis.report import Value
+    from hopscope.analysis.selection import Selection
+    from hopscope.store.trace import Trace
+
+PERCENTILES: Final = (50.0, 90.0, 99.0, 99.9)
+# Stands for a flow, device or process that is not known.
+UNKNOWN: Final = "-"
+
+# In the order of a packet's way, for the order of lines.
+WAY: Final = (
+    "tx.queue", "tx.enqueue", "tx.dequeue", "tx.start", "tx.driver", "rx.driver", "rx.core", "rx.ip", "rx.l4",
+    "rx.tcp_queue", "rx.copy", "skb.free", "skb.drop",
+)  # fmt: skip
+
+COLUMNS: Final = (
+    Column("hop", "text", "from the point → to the point", "hop"),
+    Column("from_point", "text", "where it begins", "from", rank=9),
+    Column("to_point", "text", "where it ends", "to", rank=9),
+    Column("count", "count", "packets that took it", "count"),
+    Column("moved", "part", "of them, those that ended it on another CPU than they began it on", "moved", rank=2),
+    Column("sum_ns", "ns", "of all of them", "sum", rank=4),
+    Column("mean_ns", "ns", "of one", "mean", rank=3),
+    Column("p50_ns", "ns", "half took at most so long", "p50"),
+    Column("p90_ns", "ns", "90 % took at most so long", "p90", rank=1),
+    Column("p99_ns", "ns", "99 % took at most so long", "p99"),
+    Column("p99_9_ns", "ns", "99.9 % took at most so long", "p99.9"),
+    Column("max_ns", "ns", "the longest", "max"),
+)
+
+# What lines can be by → the column that tells them apart, and its name.
+_GROUPS: Final = {
+    "flow": ("s.life_flow", "(SELECT flow AS id, name FROM flow_names)"),
+    "interface": (
+        f"s.life_netns * {PLACE_STEP} + s.life_ifindex",
+        f"(SELECT {PLACE} AS id, name FROM device_names)",
+    ),
+    "cpu": ("s.cpu", "(SELECT -1 AS id, '' AS name)"),
+    "netns": ("s.life_netns", "(SELECT -1 AS id, '' AS name)"),
+    "process": ("o.pid", "(SELECT DISTINCT pid AS id, name FROM owners)"),
+}
+BY: Final = tuple(_GROUPS)
+
+# A hop belongs to who sends until the driver has the packet, and to who receives from there on.
+_SENDER: Final = "(s.point IN ({tx}) OR (s.point IN ({ends}) AND s.from_point IN ({tx})))"
+_OWNED: Final = f" LEFT JOIN owners o ON o.flow = s.life_flow AND o.sends = {_SENDER}"
+
+_COUNTED: Final = """
+    SELECT grp, from_point, point, slot, count(*) AS samples, CAST(sum(duration_ns) AS BIGINT) AS sum_ns,
+           max(duration_ns) AS max_ns, CAST(sum(CASE WHEN cpu <> from_cpu THEN 1 ELSE 0 END) AS BIGINT) AS moved
+    FROM (SELECT {group} AS grp, s.from_point, s.point, s.cpu, s.from_cpu, s.time_ns - s.from_time_ns AS duration_ns,
+                 {slot} AS slot
+          FROM {source} s{owned} WHERE s.continues AND {wanted}) hops
+    GROUP BY grp, from_point, point, slot"""
+
+
+def hop_times(trace: Trace, selection: Selection, *, by: str | None = None, limit: int | None = None) -> Report:
+    """Return the distributions of all hops.
+
+    Parameters
+    ----------
+    trace, selection
+        Whose packets: a hop counts where it ends.
+    by
+        One of :data:`BY`: a line for each of these, instead of one for all.
+    limit
+        So many groups, those with most hops; all their hops are shown.
+    """
+    make_lives(trace)
+    make_owners(trace)
+    # Whose packet it is takes a look at the whole life; without it the analysis is three times as fast.
+    whose = by not in {None, "cpu"} or bool(selection.flows or selection.ports or selection.addresses)
+    whose = whose or bool(selection.processes or selection.interfaces)
+    sources = ("chains", "beside_lives") if whose else ("steps", "beside")
+    counted = " UNION ALL ".join(_counted(trace, selection, by, source) for source in sources)
+    trace.execute(f"CREATE OR REPLACE TEMPORARY TABLE counted_hops AS {counted}")
+    names, left_out = _groups(trace, by, limit)
+    columns = COLUMNS if by is None else (Column(by, "text", "whose packets", by), *COLUMNS)
+    return of_rows("hops", columns, _rows(trace, names, by), notes=_notes(trace), left_out=left_out)
+
+
+def _counted(trace: Trace, selection: Selection, by: str | None, source: str) -> str:
+    number = points(trace)
+    conditions = [
+        selection.window(trace, "s.time_ns"),
+        selection.flow(trace, "s.life_flow"),
+        selection.device(trace, "s.life_"),
+    ]
+    owned = ""
+    if by == "process":
+        sending, ends = (
+            ", ".join(str(number.get(name, -1)) for name in names) for names in ([*SENDING, "tx.driver"], ENDS)
+        )
+        owned = _OWNED.format(tx=sending, ends=ends)
+    return _COUNTED.format(
+        group=_GROUPS[by][0] if by else "0",
+        slot=slot("(s.time_ns - s.from_time_ns)"),
+        source=source,
+        owned=owned,
+        wanted=" AND ".join(conditions),
+    )
+
+
+def _groups(trace: Trace, by: str | None, limit: int | None) -> tuple[dict[int | None, str], int]:
+    """Return the groups that are shown, in order, with their names, and how many are not."""
+    if by is None:
+        return {0: ""}, 0
+    found = trace.rows(
+        f"SELECT g.grp, max(n.name), count(*) OVER () FROM"
+        f" (SELECT grp, sum(samples) AS samples FROM counted_hops GROUP BY grp) g"
+        f" LEFT JOIN {_GROUPS[by][1]} n ON n.id = g.grp GROUP BY g.grp, g.samples ORDER BY g.samples DESC, g.grp"
+        + ("" if limit is None else f" LIMIT {limit}")
+    )
+    names = {group: name or (UNKNOWN if group is None else str(group)) for group, name, _ in found}
+    return names, found[0][2] - len(found) if found else 0
+
+
+def _rows(trace: Trace, names: dict[int | None, str], by: str | None) -> list[list[Value]]:
+    series: dict[tuple[int | None, int, int], list[tuple[int, int, int, int, int]]] = {}
+    for group, before, point, *counted in trace.rows(f"SELECT * FROM counted_hops WHERE {_among(names)}"):
+        series.setdefault((group, before, point), []).append(tuple(counted))
+    point_names = trace.metadata.points
+    order = {group: place for place, group in enumerate(names)}
+    rows = []
+    for key in sorted(series, key=lambda key: (order[key[0]], _place(point_names, key[1:]))):
+        group, before, point = key
+        hop = _row(point_names[before], point_names[point], series[key])
+        rows.append(hop if by is None else [names[group], *hop])
+    return rows
+
+
+def _among(names: dict[int | None, str]) -> str:
+    """Return the condition that a group is one of those that are shown."""
+    numbers = ", ".join(str(each) for each in names if each is not None)
+    return " OR ".join([*([f"grp IN ({numbers})"] if numbers else []), *(["grp IS NULL"] if None in names else [])])
+
+
+def _place(names: dict[int, str], points: tuple[int, ...]) -> list[int]:
+    return [WAY.index(names[point]) if names[point] in WAY else len(WAY) for point in points]
+
+
+def _row(before: str, point: str, counted: list[tuple[int, int, int, int, int]]) -> list[Value]:
+    """Return a hop's row from (slot, samples, sum_ns, max_ns, moved) of each slot."""
+    slots = np.zeros(SLOTS, np.int64)
+    for slot_number, samples, *_ in counted:
+        slots[slot_number] = samples
+    histogram = Histogram(slots, sum(each[2] for each in counted), max(each[3] for each in counted))
+    return [
+        f"{before} → {point}",
+        before,
+        point,
+        histogram.count,
+        sum(each[4] for each in counted) / histogram.count,
+        histogram.sum_ns,
+        histogram.mean_ns,
+        *(histogram.percentile(q) for q in PERCENTILES),
+        histogram.max_ns,
+    ]
+
+
+def _notes(trace: Trace) -> list[str]:
+    """Return sentences on what is missing: hops that nobody could see whole."""
+    notes = loss_notes(trace)
+    if notes:
+        ((broken,),) = trace.rows(
+            "SELECT count(*) FROM (SELECT 1 FROM steps WHERE broken UNION ALL SELECT 1 FROM beside WHERE broken) b"
+        )
+        notes.append(f"left out: {broken:,} hops in which events were lost: they may be of two packets")
+    reasons = unattached(trace)
+    return [*notes, *(f"{point} was not attached: {reasons[point]}" for point in WAY if point in reasons)]

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which events are of the same packet: the lives of skbs, as views in SQL.
+
+A life is what happens at one address from a beginning to an end (:mod:`hopscope.analysis.continues`). Where events were
+lost in between, nobody knows whether it is the same packet: then it is not said to be.
+
+Views::
+
+    steps    a packet's event, with the one before at its address (from_point, from_time_ns, …) and whether it
+             `continues` its life, or would, if nothing were lost in between (`broken`); its own columns as they are
+    beside   tx.driver, with its tx.start as the event before
+    chains   steps, with the `packet` that each is of, and the flow and device that it had last (`life_flow`,
+             `life_ifindex`, `life_netns`): where headers are not looked at, an event has none of its own
+    lives    all events of packets, those beside the way as well, with the same
+
+A packet's number is unique in a trace, and the same whoever analyses it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from hopscope.analysis.continues import BESIDE, PLACE, holds, transitions
+from hopscope.analysis.names import points
+from hopscope.store.trace import last_known
+
+if TYPE_CHECKING:
+    from hopscope.store.trace import Trace
+
+_COLUMNS: Final = "time_ns, cpu, point, tid, skb, head, flow, len_bytes, header_bytes, seq, tcp_flags, ifindex, netns"
+_NAMED: Final = ("tx.start", *BESIDE)
+_BEFORE: Final = ("point", "time_ns", "cpu", "head", "flow", "seq", "place")
+
+# Intervals in which events were lost on any CPU, joined where they overlap; each reaches to the next.
+_GAPS: Final = """
+    WITH ordered AS (
+        SELECT from_ns, until_ns, max(until_ns) OVER (
+                   ORDER BY from_ns, until_ns ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before_ns
+        FROM losses WHERE lost > 0),
+    numbered AS (
+        SELECT from_ns, until_ns, sum(CASE WHEN before_ns >= from_ns THEN 0 ELSE 1 END) OVER (
+                   ORDER BY from_ns, until_ns ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS gap
+        FROM ordered),
+    joined AS (SELECT min(from_ns) AS from_ns, max(until_ns) AS until_ns FROM numbered GROUP BY gap)
+    SELECT from_ns, until_ns, coalesce(lead(from_ns) OVER (ORDER BY from_ns), 9223372036854775807) AS next_ns
+    FROM joined"""
+
+_STEPS: Final = f"""
+    SELECT s.*, t.condition IS NOT NULL AND {holds("t.condition")} AND {{clean}} AS continues,
+           t.condition IS NOT NULL AND {holds("t.condition")} AND NOT {{clean}} AS broken
+    FROM (SELECT {_COLUMNS}, place, {", ".join(f"lag({name}) OVER own AS from_{name}" for name in _BEFORE)}
+          FROM (SELECT *, {PLACE} AS place FROM packets WHERE point NOT IN ({{beside}})) p
+          WINDOW own AS (PARTITION BY skb ORDER BY time_ns)) s
+    LEFT JOIN transitions t ON t.before = s.from_point AND t.point = s.point{{gaps}}"""
+_CLEAN: Final = "(g.until_ns IS NULL OR s.from_time_ns > g.until_ns)"
+_WITH_GAPS: Final = " LEFT JOIN gaps g ON s.time_ns >= g.from_ns AND s.time_ns < g.next_ns"
+
+# The driver's function runs on one CPU, and one for a stacked device has returned when the upper one's does. Its packet
+# may be gone by then, and the address another's.
+_BESIDE: Final = f"""
+    SELECT s.*, s.from_point = {{tx_start}} AND {{clean}} AS continues,
+           s.from_point = {{tx_start}} AND NOT {{clean}} AS broken
+    FROM (SELECT {_COLUMNS}, lag(point) OVER own AS from_point, lag(time_ns) OVER own AS from_time_ns,
+                 lag(cpu) OVER own AS from_cpu{{carried}}
+          FROM {{source}} WHERE point IN ({{tx_start}}, {{tx_driver}})
+          WINDOW own AS (PARTITION BY skb, cpu, ifindex, netns ORDER BY time_ns, point)) s{{gaps}}
+    WHERE s.point = {{tx_driver}}"""
+
+_OWN_NUMBER: Final = "(time_ns - {started_ns}) * 1024 + cpu"
+_LAST_KNOWN: Final = ", ".join(
+    f"{last_known(f'CASE WHEN {name} <> 0 OR NOT continues THEN {name} END')} OVER own AS life_{name}"
+    for name in ("flow", "ifindex", "netns")
+)
+_CHAINS: Final = f"""
+    SELECT {_COLUMNS}, from_point, from_time_ns, from_cpu, continues,
+           max(CASE WHEN continues THEN NULL ELSE {_OWN_NUMBER} END) OVER own AS packet,
+           {_LAST_KNOWN}
+    FROM steps
+    WINDOW own AS (PARTITION BY skb ORDER BY time_ns ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"""
+# tx.driver has no life of its own to take them from.
+_CARRIED: Final = ("packet", "life_flow", "life_ifindex", "life_netns")
+_STARTS: Final = f"""
+    SELECT {_COLUMNS}, {", ".join(_CARRIED)} FROM chains WHERE point = {{tx_start}}
+    UNION ALL
+    SELECT {_COLUMNS}, {_OWN_NUMBER}, 0, ifindex, netns FROM packets WHERE point = {{tx_driver}}"""
+
+_BESIDE_LIVES: Final = f"""
+    SELECT {_COLUMNS}, from_point, from_time_ns, from_cpu, continues,
+           {", ".join(f"CASE WHEN continues THEN from_{name} ELSE {name} END AS {name}" for name in _CARRIED)}
+    FROM ({_BESIDE}) b"""
+_BEFORE_OR_NULL: Final = ", ".join(
+    f"CASE WHEN continues THEN {name} END AS {name}" for name in ("from_point", "from_time_ns", "from_cpu")
+)
+_LIVES: Final = f"""
+    SELECT {_COLUMNS}, {_BEFORE_OR_NULL}, {", ".join(_CARRIED)} FROM chains
+    UNION ALL
+    SELECT {_COLUMNS}, {_BEFORE_OR_NULL}, {", ".join(_CARRIED)} FROM beside_lives
+    UNION ALL
+    SELECT {_COLUMNS}, NULL, NULL, NULL, {_OWN_NUMBER}, flow, ifindex, netns
+    FROM packets WHERE point = {{retransmit}}"""
+
+
+def make_lives(trace: Trace) -> None:
+    """Make all of the views; again is allowed."""
+    number = {name: points(trace).get(name, -1) for name in _NAMED}
+    terms = {"tx_start": number["tx.start"], "tx_driver": number["tx.driver"], **_loss_terms(trace)}
+    listed = ", ".join(f"({before}, {point}, {rule})" for before, point, rule in transitions(points(trace)))
+    values = f"(VALUES {listed})" if listed else "(SELECT 0, 0, 0 WHERE FALSE)"
+    _table(trace, "transitions", f"SELECT * FROM {values} AS t(before, point, condition)")
+    _table(trace, "gaps", _GAPS)
+    beside = ", ".join(str(number[name]) for name in BESIDE)
+    _view(trace, "steps", _STEPS.format(beside=beside, **_loss_terms(trace)))
+    _view(trace, "beside", _BESIDE.format(source="packets", carried="", **terms))
+    started_ns = trace.metadata.started_ns
+    _view(trace, "chains", _CHAINS.format(started_ns=started_ns))
+    starts = _STARTS.format(started_ns=started_ns, **terms)
+    carried = "".join(f", {name}, lag({name}) OVER own AS from_{name}" for name in _CARRIED)
+    _view(trace, "beside_lives", _BESIDE_LIVES.format(source=f"({starts}) u", carried=carried, **terms))
+    _view(trace, "lives", _LIVES.format(started_ns=started_ns, retransmit=number["tcp.retransmit"]))
+
+
+def has_gaps(trace: Trace) -> bool:
+    """Return whether events are known to be missing."""
+    return bool(trace.rows("SELECT 1 FROM losses WHERE lost > 0 LIMIT 1"))
+
+
+def _loss_terms(trace: Trace) -> dict[str, str]:
+    """Return what a query needs so that nothing continues over a gap."""
+    return {"clean": _CLEAN, "gaps": _WITH_GAPS} if has_gaps(trace) else {"clean": "TRUE", "gaps": ""}
+
+
+def _view(trace: Trace, name: str, query: str) -> None:
+    trace.execute(f"CREATE OR REPLACE TEMPORARY VIEW {name} AS {query}")
+
+
+def _table(trace: Trace, name: str, query: str) -> None:
+    """Make a small table that others are joined to: an engine knows how small it is."""
+    trace.execute(f"CREATE OR REPLACE TEMPORARY TABLE {name} AS {query}")

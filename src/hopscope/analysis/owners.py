@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which processes a flow's ends belong to: those whose socket calls sent and received its data.
+
+A packet in a softirq has the thread that happened to be interrupted; its socket knows better.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from hopscope.analysis.names import make_names
+
+if TYPE_CHECKING:
+    from hopscope.store.trace import Trace
+
+# Points that run in the caller's thread; others of a socket may be in whatever thread a softirq interrupted.
+_CALLS: Final = "('tx.send', 'tx.sent', 'rx.read', 'rx.received')"
+
+# Who sends a flow receives the reverse one. Of several processes that share a socket, the one that did most has it.
+_OWNERS: Final = f"""
+    WITH calls AS (
+        SELECT s.flow, p.name LIKE 'tx.%' AS sends, t.pid, min(t.comm) AS comm, count(*) AS calls
+        FROM sockets s JOIN points p ON p.point = s.point AND p.name IN {_CALLS}
+        JOIN thread_names t ON t.tid = s.tid
+        WHERE s.flow <> 0 GROUP BY s.flow, p.name LIKE 'tx.%', t.pid),
+    reverses AS (
+        SELECT forth.flow, back.flow AS back
+        FROM flows forth JOIN flows back ON back.source = forth.destination AND back.destination = forth.source
+            AND back.source_port = forth.destination_port AND back.destination_port = forth.source_port
+            AND back.protocol = forth.protocol),
+    ends AS (
+        SELECT flow, sends, pid, comm, calls FROM calls
+        UNION ALL
+        SELECT r.back, NOT c.sends, c.pid, c.comm, c.calls FROM calls c JOIN reverses r ON r.flow = c.flow),
+    summed AS (SELECT flow, sends, pid, min(comm) AS comm, sum(calls) AS calls FROM ends GROUP BY flow, sends, pid),
+    ranked AS (
+        SELECT *, row_number() OVER (PARTITION BY flow, sends ORDER BY calls DESC, pid) AS place FROM summed)
+    SELECT flow, sends, pid, comm, concat(comm, ' (', pid, ')') AS name FROM ranked WHERE place = 1"""
+
+
+def make_owners(trace: Trace) -> None:
+    """Make the table ``owners``: flow, whether the process sends it (else it receives it), pid, comm, name."""
+    make_names(trace)
+    trace.execute(f"CREATE OR REPLACE TEMPORARY TABLE owners AS {_OWNERS}")

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from analysis.traces import MadeTrace
+from analysis.world import WAYS, World
+from hopscope.analysis.lives import make_lives
+from hopscope.store.trace import Trace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+CPUS = 3
+ACTIONS = st.one_of(
+    st.tuples(st.just("begin"), st.sampled_from(sorted(WAYS)), st.integers(0, CPUS - 1)),
+    st.tuples(st.just("go on"), st.integers(0, 99), st.integers(0, CPUS - 1), st.booleans()),
+    st.tuples(st.just("catch up")),
+    st.tuples(st.just("free"), st.integers(0, CPUS - 1)),
+)
+LOSSES = st.tuples(st.just("lose"), st.integers(1, 60))
+
+
+def world_of(actions: Iterable[tuple[object, ...]]) -> World:
+    world = World()
+    for what, *arguments in actions:
+        if what == "begin":
+            world.begin(*arguments)
+        elif what == "go on" and world.on_the_way:
+            which, cpu, late = arguments
+            world.go_on(which, cpu=cpu, late=late)
+        elif what == "catch up":
+            world.catch_up()
+        elif what == "free":
+            world.free_another(*arguments)
+        elif what == "lose":
+            world.lose_next(*arguments)
+    world.finish()
+    return world
+
+
+def found(made: MadeTrace, left_out: Iterable[str] = ()) -> list[tuple[int, int, str, bool]]:
+    """Return (packet as found, packet in truth, point, whether its life goes on there) of each event."""
+    with tempfile.TemporaryDirectory() as folder, Trace(made.write(Path(folder) / "trace", left_out=left_out)) as trace:
+        make_lives(trace)
+        rows = trace.rows(
+            "SELECT packet, time_ns, cpu, skb, p.name, from_point IS NOT NULL FROM lives JOIN points p USING (point)"
+            " ORDER BY time_ns"
+        )
+    return [(packet, made.truth[time, cpu, skb, name], name, goes_on) for packet, time, cpu, skb, name, goes_on in rows]
+
+
+def pairs(events: list[tuple[int, int, str, bool]]) -> set[tuple[int, int]]:
+    return {(packet, truth) for packet, truth, *_ in events}
+
+
+@given(st.lists(ACTIONS, max_size=120))
+@settings(max_examples=25)
+def test_each_packet_is_one_life_and_each_life_one_packet(actions: list[tuple[object, ...]]) -> None:
+    world = world_of(actions)
+    events = found(world.made)
+    assert len(events) == len(world.made.truth)
+    same = pairs(events)
+    assert len(same) == len({packet for packet, _ in same}) == len({truth for _, truth in same})
+
+
+@given(st.lists(st.one_of(ACTIONS, LOSSES), max_size=120))
+@settings(max_examples=25)
+def test_lost_events_part_lives_but_never_join_them(actions: list[tuple[object, ...]]) -> None:
+    world = world_of(actions)
+    events = found(world.made)
+    same = pairs(events)
+    assert len(same) == len({packet for packet, _ in same})
+    # What does not go on begins in the middle, or after a gap: it is seen not to be a whole life.
+    parts: dict[int, list[tuple[int, str]]] = {}
+    for packet, truth, point, goes_on in events:
+        if not goes_on:
+            parts.setdefault(truth, []).append((packet, point))
+    for begun in parts.values():
+        assert len(begun) == 1 or world.lost_ns
+
+
+@pytest.mark.parametrize("absent", [["rx.l4"], ["tx.driver"], ["tx.enqueue", "tx.dequeue"], ["rx.tcp_queue"]])
+@given(st.lists(ACTIONS, max_size=80))
+@settings(max_examples=8)
+def test_points_that_are_not_attached_part_no_lives(absent: list[str], actions: list[tuple[object, ...]]) -> None:
+    same = pairs(found(world_of(actions).made, absent))
+    assert len(same) == len({packet for packet, _ in same}) == len({truth for _, truth in same})
+
+
+def test_late_return_of_a_driver_belongs_to_the_packet_before() -> None:
+    made = MadeTrace()
+    device = made.device("lo", 1)
+    for number, at in ((1, 0), (2, 100)):
+        made.packet("tx.queue", at + 10, skb=8, packet=number, head=9, cpu=number, **device)
+        made.packet("tx.start", at + 20, skb=8, packet=number, head=9, cpu=number, **device)
+        made.packet("rx.driver", at + 30, skb=8, packet=number, head=9, cpu=number, **device)
+        made.packet("skb.free", at + 40, skb=8, packet=number, head=9, cpu=0)
+    made.packet("tx.driver", 135, skb=8, packet=1, cpu=1, **device)
+    made.packet("tx.driver", 150, skb=8, packet=2, cpu=2, **device)
+    assert len(pairs(found(made))) == 2
+
+
+def test_packet_number_does_not_depend_on_the_order_of_rows() -> None:
+    world = world_of([("begin", way, 0) for way in sorted(WAYS)])
+    before = found(world.made)
+    world.made.rows["packets"].reverse()
+    assert found(world.made) == before
+
+
+def test_trace_without_packets_has_no_lives() -> None:
+    assert found(MadeTrace()) == []
