@@ -32,9 +32,34 @@ def test_flows_are_shown_to_people_and_programs(folder: Path) -> None:
     assert done.stderr.startswith("hopscope: lost: 7 events")
 
 
+def test_packets_are_trees_or_rows(folder: Path) -> None:
+    done = hopscope("report", "packets", folder, "--port", "53")
+    assert done.returncode == 0
+    lines = done.stdout.splitlines()
+    assert lines[0] == "[fd00::1]:5353 > [fd00::2]:53  100 bytes  700ns  at 0.000002 s"
+    assert lines[2].split() == ["700ns", "+700ns", "1", "rx.core", "eth1", "len", "100", "seq", "0"]
+    rows = hopscope("report", "packets", folder, "--csv", "--slowest").stdout.splitlines()
+    of_packets = [row.split(",")[8] for row in rows if ",packet," in row]
+    assert of_packets == [*["rx.driver", "rx.core"] * 2, *["tx.queue", "tx.start"] * 2]
+
+
+def test_hops_are_shown(folder: Path) -> None:
+    table = hopscope("report", "hops", folder).stdout
+    assert [line.split()[:4] for line in table.splitlines()[1:3]] == [
+        ["tx.queue", "→", "tx.start", "2"],
+        ["rx.driver", "→", "rx.core", "2"],
+    ]
+    found = hopscope("report", "hops", "--json", "--by", "cpu", folder).stdout
+    assert {(each["cpu"], each["hop"]) for each in map(json.loads, found.splitlines())} == {
+        ("0", "tx.queue → tx.start"),
+        ("0", "rx.driver → rx.core"),
+        ("1", "rx.driver → rx.core"),
+    }
+
+
 def test_limit_of_a_table_is_said(folder: Path) -> None:
     assert "and 2 more (--limit)" in hopscope("report", "flows", "--limit", "1", folder).stdout
-    assert "2 rows are left out" in hopscope("report", "flows", "--csv", "--limit", "1", folder).stderr
+    assert "left out by --limit: 2" in hopscope("report", "flows", "--csv", "--limit", "1", folder).stderr
 
 
 def test_events_are_all_shown_unless_limited(folder: Path) -> None:

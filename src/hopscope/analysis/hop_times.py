@@ -56,7 +56,7 @@ _GROUPS: Final = {
     "flow": ("s.life_flow", "(SELECT flow AS id, name FROM flow_names)"),
     "interface": (
         f"s.life_netns * {PLACE_STEP} + s.life_ifindex",
-        f"(SELECT {PLACE} AS id, name FROM device_names)",
+        f"(SELECT {PLACE} AS id, label AS name FROM device_names)",
     ),
     "cpu": ("s.cpu", "(SELECT -1 AS id, '' AS name)"),
     "netns": ("s.life_netns", "(SELECT -1 AS id, '' AS name)"),

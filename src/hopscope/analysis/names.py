@@ -25,8 +25,8 @@ _VIEWS: Final = {
                     ELSE CAST(protocol AS VARCHAR) END AS protocol_name
         FROM flows""",
     "device_names": f"""
-        SELECT netns, ifindex, CASE WHEN count(*) OVER (PARTITION BY name) > 1 THEN concat(name, '@', netns)
-                                    ELSE name END AS name
+        SELECT netns, ifindex, name,
+               CASE WHEN count(*) OVER (PARTITION BY name) > 1 THEN concat(name, '@', netns) ELSE name END AS label
         FROM (SELECT netns, ifindex, max({_CLEAN.format("name")}) AS name FROM devices GROUP BY netns, ifindex) d""",
     "thread_names": f"""
         SELECT tid, pid, comm, concat(comm, ' (', pid, ')') AS name

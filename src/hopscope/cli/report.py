@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hopscope.cli.report_options import print_blocks, report_options, show
+from hopscope.cli.report_options import SHOWN, print_blocks, report_options, show
 
 if TYPE_CHECKING:
     from hopscope.cli.report_options import Common
@@ -58,6 +58,34 @@ def hops(*, common: Common, by: str | None) -> None:
 
     with common.trace() as trace:
         show(hop_times(trace, common.selection, by=by, limit=common.limit), common.form)
+
+
+@command.command("packets", short_help="Single packets: their ways through the kernel, with times.")
+@click.option("--slowest", is_flag=True, help="Those that were longest on the way first, instead of in order of time.")
+@report_options()
+def packets(*, common: Common, slowest: bool) -> None:
+    """Show what happened to single packets on this host, and what ran around them.
+
+    Each packet is a tree: time since it was seen first, time since the line before, CPU, point, device, thread. Points
+    of stacked devices stand within those of the device above; clones and segments below their packet. JSON and CSV have
+    a row an event. There are 20 packets, unless --limit says otherwise.
+    """
+    from hopscope.analysis.gaps import loss_notes  # noqa: PLC0415
+    from hopscope.analysis.packet_rows import packet_rows  # noqa: PLC0415
+    from hopscope.analysis.packet_trees import packet_trees  # noqa: PLC0415
+    from hopscope.views.packet_trees import render_trees  # noqa: PLC0415
+    from hopscope.views.report_table import footer  # noqa: PLC0415
+
+    limit = SHOWN if common.given_limit is None else common.given_limit or None
+    with common.trace() as trace:
+        trees, left_out = packet_trees(trace, common.selection, limit=limit, slowest=slowest)
+        report = packet_rows(trees, left_out=left_out, notes=loss_notes(trace))
+        started_ns = trace.metadata.started_ns
+    show(
+        report,
+        common.form,
+        lambda report, terminal: "\n".join([*render_trees(trees, started_ns, terminal), *footer(report, terminal)]),
+    )
 
 
 @command.command("events", short_help="Every event, in the order of time.")

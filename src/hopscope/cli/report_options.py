@@ -171,7 +171,7 @@ def show(report: Report, form: Form, render: Callable[[Report, Terminal], str] |
         print_blocks([(render or render_report)(report, terminal())])
         return
     print_blocks(json_lines(report) if form == "json" else csv_lines(report))
-    left_out = [f"{report.left_out:,} rows are left out (--limit)"] if report.left_out else []
+    left_out = [f"left out by --limit: {report.left_out:,}"] if report.left_out else []
     for note in [*report.notes, *left_out]:
         click.echo(f"hopscope: {note}", err=True)
 
