@@ -70,13 +70,23 @@ class MadeTrace:
         """Put down an interrupt, a softirq, a poll, or what the scheduler does."""
         self.add("cpu", time_ns=STARTED_NS + at, point=points()[point], cpu=cpu, **columns)
 
-    def drop(self, at: int, *, skb: int, packet: int = 0, reason: int = 2, cpu: int = 0, **columns: int) -> None:
-        """Put down that a packet is dropped; `columns` are the packet's, but for `location`, `stack` and `sock`."""
-        own = {name: columns.pop(name) for name in ("location", "stack", "sock") if name in columns}
+    def drop(  # noqa: PLR0913 # as the table's columns
+        self,
+        at: int,
+        *,
+        skb: int,
+        packet: int = 0,
+        cpu: int = 0,
+        reason: int = 2,
+        location: int = 0,
+        stack: int = -1,
+        **columns: int,
+    ) -> None:
+        """Put down that a packet is dropped, in both tables; `columns` are the packet's."""
         self.packet("skb.drop", at, skb=skb, packet=packet, cpu=cpu, **columns)
-        number = points()["skb.drop"]
-        own = {"stack": -1, **own}
-        self.add("drops", time_ns=STARTED_NS + at, point=number, skb=skb, reason=reason, cpu=cpu, **own)
+        both = {name: value for name, value in columns.items() if name in {"flow", "ifindex", "netns", "tid"}}
+        own = {"reason": reason, "location": location, "stack": stack, "cpu": cpu}
+        self.add("drops", time_ns=STARTED_NS + at, point=points()["skb.drop"], skb=skb, **own, **both)
 
     def lose(self, from_ns: int, until_ns: int, *, cpu: int = 0, lost: int = 1) -> None:
         """Put down that events are missing, not before and not after these times since the start."""

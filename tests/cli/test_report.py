@@ -57,6 +57,17 @@ def test_hops_are_shown(folder: Path) -> None:
     }
 
 
+def test_netdev_times_are_of_both_directions_or_one(folder: Path) -> None:
+    both = [json.loads(line) for line in hopscope("report", "netdev-times", "--json", folder).stdout.splitlines()]
+    assert {each["schema"] for each in both} == {f"hopscope.report.netdev-times.{way}/1" for way in ("rx", "tx")}
+    assert len(hopscope("report", "netdev-times", "--rx", "--csv", folder).stdout.splitlines()) == 3
+
+
+def test_drops_are_none(folder: Path) -> None:
+    done = hopscope("report", "drops", folder)
+    assert done.stdout.startswith("lost: 7 events, any of which may have been a drop")
+
+
 def test_limit_of_a_table_is_said(folder: Path) -> None:
     assert "and 2 more (--limit)" in hopscope("report", "flows", "--limit", "1", folder).stdout
     assert "left out by --limit: 2" in hopscope("report", "flows", "--csv", "--limit", "1", folder).stderr

@@ -88,6 +88,36 @@ def packets(*, common: Common, slowest: bool) -> None:
     )
 
 
+@command.command("drops", short_help="Dropped packets: why, where, of which flow.")
+@click.option("--stacks", is_flag=True, help="Tell them apart by the kernel's stack, too, and show it.")
+@report_options()
+def drops(*, common: Common, stacks: bool) -> None:
+    """Count the packets that the kernel dropped, by reason, function, flow and device, the most first."""
+    from hopscope.analysis.drop_reasons import drop_reasons  # noqa: PLC0415
+    from hopscope.views.drop_stacks import render_drops  # noqa: PLC0415
+
+    with common.trace() as trace:
+        show(drop_reasons(trace, common.selection, limit=common.limit, stacks=stacks), common.form, render_drops)
+
+
+@command.command("netdev-times", short_help="The figures of perf's netdev-times, a line a packet.")
+@click.option("--rx", is_flag=True, help="Only what was received.")
+@click.option("--tx", is_flag=True, help="Only what was sent.")
+@report_options()
+def netdev_times(*, common: Common, rx: bool, tx: bool) -> None:
+    """Show for each packet its times from the interrupt to the copy, and from the queue to its release.
+
+    They are those of `perf script netdev-times`, but a packet is told from the next one at its address, and a drop from
+    a copy. Recorded are they by `hopscope record -P all`.
+    """
+    from hopscope.analysis.netdev_times import received, sent  # noqa: PLC0415
+
+    wanted = [analysis for analysis, only in ((received, rx), (sent, tx)) if only or rx == tx]
+    with common.trace() as trace:
+        for analysis in wanted:
+            show(analysis(trace, common.selection, limit=common.limit), common.form)
+
+
 @command.command("events", short_help="Every event, in the order of time.")
 @report_options()
 def events(*, common: Common) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def render_report(report: Report, terminal: Terminal) -> str:
     """Return heading, table and notes as lines without a line end after the last."""
-    lines = [line for text in report.heading for line in terminal.fold(text)]
+    lines = [line for text in report.heading for line in terminal.fold(text) or [""]]
     if len(report):
         lines += render_grid(
             [
