@@ -2,13 +2,14 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from hopscope.analysis import events
-from hopscope.analysis.events import event_blocks
+from hopscope.analysis.events import write_events
 from hopscope.analysis.selection import Selection
 
 if TYPE_CHECKING:
@@ -16,7 +17,9 @@ if TYPE_CHECKING:
 
 
 def lines(trace: Trace, form: events.Form, *, limit: int | None = None, **chosen: Any) -> list[str]:  # noqa: ANN401 # as of Selection
-    return "\n".join(event_blocks(trace, Selection(**chosen), form, limit=limit)).splitlines()
+    out = io.BytesIO()
+    write_events(trace, Selection(**chosen), form, out, limit=limit)
+    return out.getvalue().decode().splitlines()
 
 
 def test_every_event_is_a_line_in_order_of_time(trace: Trace) -> None:

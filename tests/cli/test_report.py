@@ -6,10 +6,11 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import jsonschema
 import pytest
 
 from analysis.conftest import small
-from cli.command import complaint, hopscope
+from cli.command import SCHEMAS, complaint, hopscope
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -90,6 +91,21 @@ def test_killed_recording_is_shown_with_a_warning(folder: Path, tmp_path: Path) 
     done = hopscope("report", "summary", copy)
     assert done.returncode == 0
     assert "the recorder was killed, or is still at work" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    ["summary", "flows", "hops", "hops --by interface", "packets", "drops --stacks", "netdev-times", "events"],
+)
+def test_json_is_as_its_schema_says(arguments: str, tmp_path: Path) -> None:
+    made = small()
+    made.drop(50_000, skb=0x5000, reason=7)
+    done = hopscope("report", *arguments.split(), "--json", made.write(tmp_path / "trace"))
+    assert (done.returncode, done.stderr) == (0, "")
+    objects = [json.loads(line) for line in done.stdout.splitlines()]
+    assert objects
+    for each in objects:
+        jsonschema.validate(each, json.loads((SCHEMAS / f"{each['schema'].replace('/', '-')}.schema.json").read_text()))
 
 
 def test_what_cannot_be_done_is_one_sentence(folder: Path, tmp_path: Path) -> None:

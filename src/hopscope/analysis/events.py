@@ -3,28 +3,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, BinaryIO, Final, Literal, TypeAlias
 
 import numpy as np
 
-from hopscope.analysis.event_lines import CSV_HEADING, OWN_COLUMNS, TABLES, line_of
+from hopscope.analysis.event_lines import CSV_HEADING, NAMES, TABLES, joins, line_of
 from hopscope.analysis.names import make_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from hopscope.analysis.selection import Selection
     from hopscope.store.trace import Trace
 
 Form: TypeAlias = Literal["text", "json", "csv"]
 
 # Lines that are sorted and held in memory at a time, and how finely the run is cut to come near that number.
-_SLICE_ROWS: Final = 1 << 19
+_SLICE_ROWS: Final = 1 << 20
 _GRAIN_NS: Final = 1_000_000
 
 
-def event_blocks(trace: Trace, selection: Selection, form: Form, *, limit: int | None = None) -> Iterator[str]:
-    """Iterate over blocks of lines, without a line end after the last of each.
+def write_events(trace: Trace, selection: Selection, form: Form, out: BinaryIO, *, limit: int | None = None) -> None:
+    """Write a line for each event.
 
     Parameters
     ----------
@@ -33,22 +31,24 @@ def event_blocks(trace: Trace, selection: Selection, form: Form, *, limit: int |
     form
         ``text``: time since the start in s, CPU, probe point, thread, device, flow and what the event says;
         ``json``: an object a line; ``csv``: with a heading.
+    out
+        Where to.
     limit
         So many lines.
     """
     make_names(trace)
+    for name, query in NAMES.items():
+        trace.execute(f"CREATE OR REPLACE TEMPORARY TABLE {name} AS {query}")
     if form == "csv":
-        yield CSV_HEADING
+        out.write(f"{CSV_HEADING}\n".encode())
     left = limit
     for first_ns, until_ns in _slices(trace, selection):
-        query = _query(trace, selection, form, f"time_ns >= {first_ns} AND time_ns < {until_ns}")
+        query = _query(
+            trace, selection, form, f"time_ns >= {first_ns} AND time_ns < {until_ns} AND {selection.window(trace)}"
+        )
+        written = trace.copy_lines(query if left is None else f"{query} LIMIT {left}", out)
         if left is not None:
-            query += f" LIMIT {left}"
-        lines = trace.columns(query)["line"]
-        if len(lines):
-            yield "\n".join(lines.tolist())
-        if left is not None:
-            left -= len(lines)
+            left -= written
             if left <= 0:
                 return
 
@@ -70,28 +70,13 @@ def _slices(trace: Trace, selection: Selection) -> list[tuple[int, int]]:
 
 
 def _query(trace: Trace, selection: Selection, form: Form, window: str) -> str:
-    """Return the query for the lines of a part of the run.
-
-    The numbers that make the lines are joined to their names before they become text; ties in time are broken alike in
-    every run.
-    """
-    parts = [
-        f"SELECT time_ns, cpu, point, tid, {', '.join(_own(table))} FROM {table}"
-        f" WHERE {window} AND {selection.window(trace)} AND {_wanted(trace, selection, table)}"
+    """Return the query for the lines of a part of the run; ties in time are broken alike in every run."""
+    lines = (
+        f"SELECT e.time_ns, e.cpu, e.point, {line_of(form, table, trace.metadata.started_ns)} AS line"
+        f" FROM (SELECT * FROM {table} WHERE {window} AND {_wanted(trace, selection, table)}) e {joins(table)}"
         for table in TABLES
-    ]
-    joins = (
-        " LEFT JOIN points p ON p.point = e.point LEFT JOIN flow_names f ON f.flow = e.flow"
-        " LEFT JOIN device_names d ON d.netns = e.netns AND d.ifindex = e.ifindex"
-        " LEFT JOIN thread_names t ON t.tid = e.tid"
     )
-    line = line_of(form, trace.metadata.started_ns)
-    return f"SELECT {line} AS line FROM ({' UNION ALL '.join(parts)}) e{joins} ORDER BY e.time_ns, e.cpu, e.point"
-
-
-def _own(table: str) -> list[str]:
-    """Return the columns that events have besides those of all; those that a table lacks are NULL."""
-    return [name if name in TABLES[table] else f"NULL AS {name}" for name in OWN_COLUMNS]
+    return f"SELECT line FROM ({' UNION ALL '.join(lines)}) l ORDER BY time_ns, cpu, point"
 
 
 def _wanted(trace: Trace, selection: Selection, table: str) -> str:

@@ -63,6 +63,7 @@ _GROUPS: Final = {
     "process": ("o.pid", "(SELECT DISTINCT pid AS id, name FROM owners)"),
 }
 BY: Final = tuple(_GROUPS)
+BY_COLUMNS: Final = tuple(Column(by, "text", "whose packets the line is of, with --by", by) for by in BY)
 
 # A hop belongs to who sends until the driver has the packet, and to who receives from there on.
 _SENDER: Final = "(s.point IN ({tx}) OR (s.point IN ({ends}) AND s.from_point IN ({tx})))"
@@ -98,7 +99,7 @@ def hop_times(trace: Trace, selection: Selection, *, by: str | None = None, limi
     counted = " UNION ALL ".join(_counted(trace, selection, by, source) for source in sources)
     trace.execute(f"CREATE OR REPLACE TEMPORARY TABLE counted_hops AS {counted}")
     names, left_out = _groups(trace, by, limit)
-    columns = COLUMNS if by is None else (Column(by, "text", "whose packets", by), *COLUMNS)
+    columns = COLUMNS if by is None else (BY_COLUMNS[BY.index(by)], *COLUMNS)
     return of_rows("hops", columns, _rows(trace, names, by), notes=_notes(trace), left_out=left_out)
 
 

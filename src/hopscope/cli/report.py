@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 import click
 
-from hopscope.cli.report_options import SHOWN, print_blocks, report_options, show
+from hopscope.cli.report_options import SHOWN, report_options, show
 
 if TYPE_CHECKING:
     from hopscope.cli.report_options import Common
@@ -125,4 +126,6 @@ def events(*, common: Common) -> None:
     from hopscope.analysis import events as analysis  # noqa: PLC0415
 
     with common.trace() as trace:
-        print_blocks(analysis.event_blocks(trace, common.selection, common.form, limit=common.given_limit or None))
+        limit = common.given_limit or None
+        analysis.write_events(trace, common.selection, common.form, sys.stdout.buffer, limit=limit)
+        sys.stdout.buffer.flush()
