@@ -49,7 +49,7 @@ def test_received_packet_is_followed_from_the_interrupt_to_the_copy(tmp_path: Pa
     names = ("at_ns", "irq_ns", "softirq_ns", "receive_ns", "copy_ns", "poll_exit_ns", "thread", "instead")
     assert rows(report, *names) == [
         (1_000, 0, 30, 200, 700, 930, "server-18", ""),
-        (5_030, None, 0, 170, 770, 900, "server-18", ""),
+        (5_030, None, 0, 170, None, 900, None, "freed"),
         (6_700, None, None, 0, None, None, None, "not seen"),
     ]
     assert chosen.column("at_ns") == [5_030]
@@ -66,7 +66,7 @@ def test_what_is_not_copied_is_not_said_to_be(tmp_path: Path) -> None:
         report = received(trace, Selection())
     assert rows(report, "copy_ns", "thread", "instead") == [
         (None, None, "dropped"),
-        (None, None, "freed unread"),
+        (None, None, "freed"),
         (None, None, "forwarded"),
         (None, None, "merged, unread"),
     ]

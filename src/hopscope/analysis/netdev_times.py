@@ -4,7 +4,8 @@
 Received: from the interrupt over softirq and poll to the copy. Sent: from the queue over the driver to the release.
 
 That script finds packets again by their address alone, and takes a dropped one for a copied one. Here they are packets'
-lives (:mod:`hopscope.analysis.lives`), and what became of a packet that was not copied is said.
+lives (:mod:`hopscope.analysis.lives`), and what became of a packet that was not copied is said. A datagram of one
+piece is copied without an event; `report messages` finds its read.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ RX_COLUMNS: Final = (
     Column("irq_ns", "ns", "the interrupt's entry, after `at_ns`", "irq"),
     Column("softirq_ns", "ns", "the softirq's entry, after `at_ns`", "softirq"),
     Column("receive_ns", "ns", "netif_receive_skb, after `at_ns`", "receive"),
-    Column("copy_ns", "ns", "the copy to the reader, or a datagram's release by it, after `at_ns`", "copy"),
+    Column("copy_ns", "ns", "the first copy to the reader, after `at_ns`", "copy"),
     Column("poll_exit_ns", "ns", "the end of the poll, after `at_ns`", "poll end"),
     Column("thread", "text", "that read it", "read by", rank=1),
     Column("instead", "text", "what became of it, where there is no copy", "instead"),
@@ -73,7 +74,7 @@ _PACKETS: Final = """
            max(CASE WHEN point = {core} THEN netns END) AS netns,
            max(CASE WHEN life_flow <> 0 THEN life_flow END) AS flow,
            min(CASE WHEN point = {copy} THEN time_ns END) AS copy_ns,
-           max(CASE WHEN point IN ({copy}, {free}) THEN tid END) AS tid,
+           max(CASE WHEN point = {copy} THEN tid END) AS tid,
            max(CASE WHEN point = {free} THEN time_ns END) AS free_ns,
            max(CASE WHEN point = {drop} THEN time_ns END) AS drop_ns,
            max(CASE WHEN point = {queue} AND continues AND from_point IN ({core}, {ip}) THEN 1 END) AS forwarded,
@@ -99,14 +100,14 @@ _RX: Final = f"""
                CASE WHEN softirq_ns > 0 AND poll_ns > 0 THEN poll_ns END AS poll_ns
         FROM placed WHERE packet IS NOT NULL),
     timed AS (SELECT i.*, k.softirq_ns, k.irq_ns, k.poll_ns, coalesce(k.irq_ns, k.softirq_ns, i.time_ns) AS at_ns,
-                     coalesce(i.copy_ns, CASE WHEN p.protocol = 17 AND i.tid > 0 AND i.forwarded IS NULL
-                                              THEN i.free_ns END) AS read_ns
+                     i.copy_ns AS read_ns, p.protocol
               FROM packets_in i JOIN known k ON k.packet = i.packet LEFT JOIN flows p ON p.flow = i.flow)
     SELECT at_ns - {{started_ns}}, t.cpu, d.label, f.name, len_bytes, irq_ns - at_ns, softirq_ns - at_ns,
            t.time_ns - at_ns, read_ns - at_ns, poll_ns - at_ns,
            CASE WHEN read_ns IS NOT NULL THEN concat(h.comm, '-', t.tid) END,
            CASE WHEN read_ns IS NOT NULL THEN '' WHEN drop_ns IS NOT NULL THEN 'dropped'
-                WHEN forwarded = 1 THEN 'forwarded' WHEN free_ns IS NOT NULL THEN 'freed unread'
+                WHEN forwarded = 1 THEN 'forwarded' WHEN free_ns IS NOT NULL THEN 'freed'
+                WHEN t.protocol = 17 THEN 'no event'
                 WHEN queued = 1 THEN 'merged, unread' ELSE 'not seen' END,
            count(*) OVER ()
     FROM timed t LEFT JOIN device_names d ON d.netns = t.netns AND d.ifindex = t.ifindex

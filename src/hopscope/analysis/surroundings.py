@@ -102,25 +102,36 @@ def _last(rows: Sequence[_Row], name: str, closing: str) -> _Row | None:
 
 
 def _wake(tree: PacketTree, by_cpu: dict[int, list[_Row]]) -> Iterator[_Row]:
-    """Yield how the packet's reader was told, woken and brought on its CPU."""
+    """Yield how the packet's reader was told, woken and brought on its CPU.
+
+    Who copies is the reader; who frees may be a softirq in anybody's thread, unless it is whom the socket woke.
+    """
     given = next((event for event in reversed(tree.own) if event.point in _TO_SOCKET), None)
     if given is None:
         return
-    reader = next((event for event in tree.own if event.point in _BY_READER and event.time_ns > given.time_ns), None)
-    rows = by_cpu[given.cpu]
-    for row in rows[bisect_left(rows, (given.time_ns,)) :]:
+    after = [event for event in tree.own if event.time_ns > given.time_ns]
+    reader = next((event for event in after if event.point == "rx.copy"), None)
+    woken = reader.tid if reader else None
+    for row in _from(by_cpu[given.cpu], given.time_ns):
         if row[0] > given.time_ns + _TOLD_NS:
             break
-        if row[3] == "rx.ready" or (row[3] == "sched.wake" and reader and row[4] == reader.tid):
+        if row[3] == "sched.wake" and woken in {None, row[4]}:
+            woken = row[4]
+            yield row
+        if row[3] == "rx.ready":
             yield row
         if row[3] in {"sched.wake", "softirq.exit"}:
             break
+    reader = reader or next((event for event in after if event.point == "skb.free" and event.tid == woken), None)
     if reader:
-        rows = by_cpu[reader.cpu]
-        for row in reversed(rows[: bisect_left(rows, (reader.time_ns,))]):
-            if row[3] == "sched.switch" and row[4] == reader.tid and row[0] > given.time_ns:
+        for row in reversed([row for row in by_cpu[reader.cpu] if given.time_ns < row[0] < reader.time_ns]):
+            if row[3] == "sched.switch" and row[4] == reader.tid:
                 yield row
                 return
+
+
+def _from(rows: Sequence[_Row], time_ns: int) -> Sequence[_Row]:
+    return rows[bisect_left(rows, (time_ns,)) :]
 
 
 def _event(row: _Row) -> Event:
