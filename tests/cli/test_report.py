@@ -123,4 +123,6 @@ def test_query_comes_as_an_argument_or_from_the_standard_input(folder: Path, tmp
     shell = ("sh", "-c", f'exec "$@" < {tmp_path / "query.sql"}', "sh")
     found = hopscope("sql", "--csv", folder, before=shell).stdout.splitlines()
     assert found[:2] == ["name,n", "rx.core,2"]
+    lives = hopscope("sql", "--json", folder, "SELECT count(DISTINCT packet) AS packets FROM lives").stdout
+    assert json.loads(lives)["packets"] == 5
     assert complaint(hopscope("sql", folder, " "), 2).startswith("There is no query")

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from hopscope.analysis.lives import make_lives
 from hopscope.analysis.names import make_names
 from hopscope.analysis.report import Column, Report
 
@@ -27,6 +28,7 @@ def query_report(trace: Trace, query: str, *, limit: int | None = None) -> Repor
         The query is wrong.
     """
     make_names(trace)
+    make_lives(trace)
     text = re.sub(r"[;\s]+\Z", "", query)
     found = trace.columns(text)
     rows = len(next(iter(found.values()), ()))

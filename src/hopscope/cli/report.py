@@ -75,7 +75,7 @@ def packets(*, common: Common, slowest: bool) -> None:
     from hopscope.analysis.packet_rows import packet_rows  # noqa: PLC0415
     from hopscope.analysis.packet_trees import packet_trees  # noqa: PLC0415
     from hopscope.views.packet_trees import render_trees  # noqa: PLC0415
-    from hopscope.views.report_table import footer  # noqa: PLC0415
+    from hopscope.views.report_table import NOTHING, footer  # noqa: PLC0415
 
     limit = SHOWN if common.given_limit is None else common.given_limit or None
     with common.trace() as trace:
@@ -85,7 +85,9 @@ def packets(*, common: Common, slowest: bool) -> None:
     show(
         report,
         common.form,
-        lambda report, terminal: "\n".join([*render_trees(trees, started_ns, terminal), *footer(report, terminal)]),
+        lambda report, terminal: "\n".join(
+            [*(render_trees(trees, started_ns, terminal) or [NOTHING]), *footer(report, terminal)]
+        ),
     )
 
 

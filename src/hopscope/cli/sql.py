@@ -26,7 +26,7 @@ def command(*, as_json: bool, as_csv: bool, limit: int | None, folder: Path, que
     """Query a trace in SQL; without a QUERY, the one on the standard input.
 
     docs/trace.md describes the tables. Besides them there are the views `points`, `reasons`, `flow_names`,
-    `device_names` and `thread_names`.
+    `device_names`, `thread_names`, and `lives`: the packets' events, each with the packet that it is of.
 
     \b
     hopscope sql trace "SELECT point, count(*) FROM packets GROUP BY point"
