@@ -39,6 +39,7 @@ def schema(name: str) -> dict[str, Any]:
     always, sometimes = REPORTS[name]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": f"urn:hopscope:schema:report.{name}:{VERSION}",
         "title": f"hopscope.report.{name}/{VERSION}",
         "description": f"A line of `hopscope report {name.partition('.')[0]} --json`. Null is what was not seen.",
         "type": "object",
