@@ -134,7 +134,7 @@ def test_perf_counts_as_many(tmp_path: Path) -> None:
     script.write_text(f"import os\nprint(os.getpid())\nfor _ in range({CALLS}):\n    os.getpid()\n")
     # In a mount namespace of its own, so that tracefs is nowhere else.
     shell = (
-        "mount -t tracefs tracefs /sys/kernel/tracing && "
+        "mountpoint -q /sys/kernel/tracing || mount -t tracefs tracefs /sys/kernel/tracing && "
         f'exec perf stat -x, -e raw_syscalls:sys_enter --filter \'id == {GETPID}\' "$0" "$1"'
     )
     done = []
@@ -217,11 +217,11 @@ def test_every_record_that_found_no_room_is_counted(*, told: bool, monkeypatch: 
 
 
 def test_an_event_that_counts_nanoseconds_is_one_record() -> None:
-    found = recorded(["sched:sched_stat_runtime", "sched:sched_switch"], lambda: time.sleep(0.1))
+    found = recorded(["sched:sched_stat_runtime", "sched:sched_switch"], lambda: [time.sleep(0.005) for _ in range(20)])
     rows = list(
         zip(*(found["e_sched_sched_stat_runtime"][name].tolist() for name in ("time_ns", "cpu", "pid")), strict=True)
     )
-    assert len(rows) > 3
+    assert len(rows) > 10
     assert len(set(rows)) == len(rows)
     assert LOSSES.name not in found
 

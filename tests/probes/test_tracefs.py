@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -43,9 +44,12 @@ def test_what_only_ftrace_itself_writes_is_not_listed() -> None:
 
 
 def test_where_it_is_mounted_that_is_used_and_its_options_stay() -> None:
+    with Tracefs() as tracefs:
+        mode = f"{stat.S_IMODE(os.fstat(tracefs._root).st_mode):o}"
     script = (
-        "mount -t tracefs -o mode=755 tracefs /sys/kernel/tracing && stat -c %a /sys/kernel/tracing && "
-        '"$0" -c "$1" && stat -c %a /sys/kernel/tracing; mount -o remount,mode=700 /sys/kernel/tracing'
+        "umount --lazy /sys/kernel/tracing 2>/dev/null; mount -t tracefs -o mode=755 tracefs /sys/kernel/tracing && "
+        'stat -c %a /sys/kernel/tracing && "$0" -c "$1" && stat -c %a /sys/kernel/tracing; '
+        f"mount -o remount,mode={mode} /sys/kernel/tracing"
     )
     command = ["unshare", "--mount", "sh", "-c", script, sys.executable, LOOK]
     before, number, after = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()

@@ -26,7 +26,7 @@ from hopscope.libbpf.perf_ring import PerfRing
 from hopscope.probes.rights import require_rights
 from hopscope.probes.tracefs import Tracefs
 from hopscope.probes.tracepoint_format import parse_format
-from hopscope.store.schema import Column, Table
+from hopscope.store.schema import BY_NAME, Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -41,12 +41,7 @@ RING_BYTES: Final = 4 << 20
 LOSSES: Final = Table(
     "e_losses",
     "records of tracepoints (the tables e_*) that are missing, because the ring was full",
-    (
-        Column("from_ns", np.int64, "not before"),
-        Column("until_ns", np.int64, "not after"),
-        Column("cpu", np.int16, "where"),
-        Column("lost", np.int64, "how many"),
-    ),
+    BY_NAME["losses"].columns,
 )
 # The left side of a comparison in the kernel's filter language, which it does not explain when it refuses one.
 _COMPARED: Final = re.compile(r"([A-Za-z_][\w.]*)\s*(?:[=!<>]=|[<>&~])")
