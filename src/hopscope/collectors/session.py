@@ -13,7 +13,7 @@ from hopscope.probes.grants import refusal
 from hopscope.probes.rights import require_rights
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Mapping
     from types import TracebackType
 
     from hopscope.probes.resolve import Plan
@@ -34,15 +34,19 @@ class Session:
         Asked first when the kernel refuses; True if `configure` will do differently now and trying again makes sense.
     later
         Programs of the plan that the collector attaches itself.
+    functions
+        As :meth:`~hopscope.libbpf.BpfObject.open` takes them: C functions that get other instructions.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 # what a collector may decide
         self,
         name: str,
         plan: Plan,
         configure: Callable[[BpfObject], None],
         adapt: Callable[[LoadError], bool] = lambda _: False,
         later: Callable[[], Collection[str]] = tuple,
+        *,
+        functions: Mapping[str, Callable[[int], bytes]] | None = None,
     ) -> None:
         require_rights()
         self._name = name
@@ -50,6 +54,7 @@ class Session:
         self._configure = configure
         self._adapt = adapt
         self._later = later
+        self._functions = functions
         self._everywhere: list[EveryNamespace] = []
         self.bpf = self._started()
 
@@ -72,7 +77,7 @@ class Session:
 
     def _started(self) -> BpfObject:
         while True:
-            bpf = BpfObject.open(object_path(self._name))
+            bpf = BpfObject.open(object_path(self._name), self._functions)
             try:
                 self._start(bpf)
             except LoadError as error:

@@ -69,6 +69,12 @@ class BpfProgInfo(ctypes.Structure):
     )
 
 
+class BpfObjectOpenOpts(ctypes.Structure):
+    """The first fields of libbpf's ``struct bpf_object_open_opts``."""
+
+    _fields_ = (("sz", ctypes.c_size_t), ("object_name", c_char_p))
+
+
 class BpfLinkInfo(ctypes.Structure):
     """The first fields of ``struct bpf_link_info``, the same for every type of link."""
 
@@ -103,6 +109,7 @@ PROTOTYPES: Final[dict[str, tuple[type | None, tuple[type, ...]]]] = {
     "libbpf_set_print": (c_void_p, (PRINT_CALLBACK,)),
     "libbpf_num_possible_cpus": (c_int, ()),
     "bpf_object__open_file": (c_void_p, (c_char_p, c_void_p)),
+    "bpf_object__open_mem": (c_void_p, (c_void_p, ctypes.c_size_t, c_void_p)),
     "bpf_object__load": (c_int, _VOID_P),
     "bpf_object__close": (None, _VOID_P),
     "bpf_object__btf": (c_void_p, _VOID_P),

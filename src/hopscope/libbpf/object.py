@@ -11,6 +11,8 @@ import numpy as np
 
 from hopscope.errors import FormatError
 from hopscope.libbpf import _dtype
+from hopscope.libbpf._abi import BpfObjectOpenOpts
+from hopscope.libbpf._elf import with_function
 from hopscope.libbpf._failure import load_error
 from hopscope.libbpf._handle import ObjectHandle
 from hopscope.libbpf._library import lib
@@ -20,7 +22,7 @@ from hopscope.libbpf.maps import Map
 from hopscope.libbpf.program import Program
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
     from types import TracebackType
 
@@ -51,16 +53,26 @@ class BpfObject:
         self.maps = {found.name: found for found in maps}
 
     @classmethod
-    def open(cls, path: Path) -> Self:
+    def open(cls, path: Path, functions: Mapping[str, Callable[[int], bytes]] | None = None) -> Self:
         """Read an object file; nothing is given to the kernel yet.
+
+        Parameters
+        ----------
+        path
+            Of the file.
+        functions
+            Name of a C function → what gives its instructions, asked for the number of bytes that they are to have.
+            The function in the file is as long as they may become, and has no relocations.
 
         Raises
         ------
         LoadError
             There is no such file, or it is not a BPF object with BTF.
+        FormatError
+            It has no such function.
         """
         with captured() as log:
-            pointer = lib().bpf_object__open_file(os.fsencode(path), None)
+            pointer = _opened_with(path, functions) if functions else _opened(path)
         if not pointer:
             raise load_error(f"{path.name} cannot be opened", ctypes.get_errno(), log=log.text)
         handle = ObjectHandle(pointer, path.name)
@@ -178,6 +190,24 @@ class BpfObject:
         if not lowest <= value <= highest:
             raise FormatError(f"{name} is {dtype} and cannot hold {value}")
         return np.array(value, dtype).tobytes()
+
+
+def _opened(path: Path) -> int | None:
+    pointer: int | None = lib().bpf_object__open_file(os.fsencode(path), None)
+    return pointer
+
+
+def _opened_with(path: Path, functions: Mapping[str, Callable[[int], bytes]]) -> int | None:
+    """Open a copy of a file in which functions have other instructions."""
+    try:
+        elf = path.read_bytes()
+    except OSError as error:
+        raise load_error(f"{path.name} cannot be opened", error.errno or 0) from error
+    for name, made in functions.items():
+        elf = with_function(elf, name, made)
+    options = BpfObjectOpenOpts(ctypes.sizeof(BpfObjectOpenOpts), path.name.partition(".")[0].encode())
+    pointer: int | None = lib().bpf_object__open_mem(elf, len(elf), ctypes.byref(options))
+    return pointer
 
 
 def _own_btf(handle: ObjectHandle) -> Btf:
