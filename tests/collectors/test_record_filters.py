@@ -100,7 +100,9 @@ FILTERS: dict[str, Any] = {
     "pid": {"pids": [7]},
     "comm": {"comms": ["seven"]},
     "cgroup": {"cgroups": [7]},
+    "pcap": {"pcap": "tcp port 80 and host 10.0.0.1"},
     "most": {
+        "pcap": "tcp[((tcp[12] & 0xf0) >> 2):4] = 0x47455420 or udp",
         "ports": range(1, 17),
         "addresses": [ipaddress.ip_network("10.77.0.0/24")] * 16,
         "namespaces": range(1, 17),

@@ -2,6 +2,7 @@
 /* Recording: a packet's headers, whether it is wanted, and its record. */
 #pragma once
 
+#include "pcap.h"
 #include "record_state.h"
 
 /* Packets are filtered: what they are wanted for is in their headers, or it is their flow that is wanted. */
@@ -176,8 +177,10 @@ struct passing {
 	u64 flow;
 	u64 skb;
 	u64 head;
-	u64 data;    /* where skb->len begins */
-	u64 network; /* where IP's header begins; 0: not looked at, unless a filter needs it */
+	u64 data;         /* where skb->len begins */
+	u64 network;      /* where IP's header begins; 0: not looked at, unless a filter needs it */
+	u64 readable_end; /* of what is not in pages */
+	u64 end;          /* of the packet, if nothing of it was in pages */
 	u32 len_bytes;
 	u32 ifindex;
 	u32 netns;
@@ -194,6 +197,8 @@ INLINE void passing_of(struct passing *passing, struct sk_buff *skb, u32 point)
 	passing->head = address(skb->head);
 	passing->data = address(skb->data);
 	passing->network = passing->head + skb->network_header;
+	passing->readable_end = passing->head + skb->tail;
+	passing->end = passing->data + skb->len;
 	passing->len_bytes = skb->len;
 	passing->point = point;
 }
@@ -244,6 +249,22 @@ static __attribute__((noinline)) int local_end(struct local_end *end, const stru
 	return 0;
 }
 
+/* What its socket does is wanted, too. */
+INLINE void want_socket(const struct passing *passing, const struct headers *found)
+{
+	struct local_end end = {};
+
+	/* At an interface is one end; what an expression wants comes by both. */
+	if (!cfg_pcap && flow_wanted(found->flow))
+		return;
+	want_flow(found->flow);
+	if (found->key.protocol != IPPROTO_UDP || !passing->netns)
+		return;
+	local_end(&end, passing, &found->key);
+	want_flow(end.exact);
+	want_flow(end.anywhere);
+}
+
 /* By its device where it is at one; elsewhere by its flow, which was wanted at a device. */
 INLINE bool place_wanted(const struct passing *passing, const struct headers *found)
 {
@@ -251,16 +272,10 @@ INLINE bool place_wanted(const struct passing *passing, const struct headers *fo
 		return flow_wanted(found->flow);
 	if (!interface_wanted(passing->ifindex, passing->netns) || !namespace_wanted(passing->netns))
 		return false;
-	if (!flow_wanted(found->flow)) {
+	if (cfg_interfaces)
+		want_socket(passing, found);
+	else
 		want_flow(found->flow);
-		if (cfg_interfaces && found->key.protocol == IPPROTO_UDP) {
-			struct local_end end = {};
-
-			local_end(&end, passing, &found->key);
-			want_flow(end.exact);
-			want_flow(end.anywhere);
-		}
-	}
 	return true;
 }
 
@@ -286,9 +301,15 @@ INLINE bool headers_wanted(const struct passing *passing, const struct headers *
 {
 	if (!port_wanted(&found->key.ends) || !address_wanted(&found->key.ends))
 		return false;
+	if (!pcap_wanted(passing->network, passing->readable_end - passing->network, passing->end - passing->network))
+		return false;
 	if (cfg_by_process && !owner_wanted(passing, found))
 		return false;
-	return !(cfg_interfaces || cfg_namespaces) || place_wanted(passing, found);
+	if ((cfg_interfaces || cfg_namespaces) && !place_wanted(passing, found))
+		return false;
+	if (cfg_pcap)
+		want_socket(passing, found);
+	return true;
 }
 
 /* Returns whether it was wanted. */

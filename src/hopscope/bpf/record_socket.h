@@ -68,8 +68,8 @@ static __attribute__((noinline)) bool socket_of_process(struct sock *sk, u64 flo
 	return true;
 }
 
-/* Does it have packets at the interfaces that are asked for? */
-INLINE bool socket_at_interface(const struct sock *sk, u64 flow)
+/* Does it have packets at the interfaces that are asked for, or that the expression of pcap wants? */
+INLINE bool socket_of_packets(const struct sock *sk, u64 flow)
 {
 	return flow_wanted(flow) || (is_unconnected(sk) && flow_wanted(socket_end(sk)));
 }
@@ -95,7 +95,7 @@ static __attribute__((noinline)) int record_socket(struct sock *sk, const struct
 	flow = socket_flow(sk, event->receives, &key);
 	if (!port_wanted(&key.ends) || !address_wanted(&key.ends))
 		return 0;
-	if (cfg_interfaces && !socket_at_interface(sk, flow))
+	if ((cfg_interfaces || cfg_pcap) && !socket_of_packets(sk, flow))
 		return 0;
 	if (cfg_by_process && !socket_of_process(sk, flow, event->receives, event->in_call))
 		return 0;

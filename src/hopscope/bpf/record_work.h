@@ -171,7 +171,7 @@ int record_retransmit(u64 *ctx)
 		return 0;
 	if (!namespace_wanted(netns) || !port_wanted(&key.ends) || !address_wanted(&key.ends))
 		return 0;
-	if (cfg_interfaces && !flow_wanted(flow))
+	if ((cfg_interfaces || cfg_pcap) && !flow_wanted(flow))
 		return 0;
 	if (cfg_by_process && !socket_of_process(sk, flow, false, false))
 		return 0;

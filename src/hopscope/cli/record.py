@@ -50,6 +50,7 @@ _MIB = 1 << 20
     multiple=True,
     help="A tracepoint of the kernel with all its fields; patterns such as 'tcp:*' will do (docs/record-events.md).",
 )
+@click.option("--pcap", metavar="EXPRESSION", default="", help="Only packets that tcpdump would show for it.")
 @click.option("--stacks", is_flag=True, help="Take the kernel's stack at each drop.")
 @click.option(
     "--snap",
@@ -101,6 +102,7 @@ def command(  # noqa: PLR0913 # one parameter an option
     profiles: tuple[str, ...],
     points: tuple[str, ...],
     events: tuple[str, ...],
+    pcap: str,
     stacks: bool,
     snap: int | None,
     interfaces: tuple[str, ...],
@@ -150,6 +152,7 @@ def command(  # noqa: PLR0913 # one parameter an option
         profiles=profiles or (() if points or events else _DEFAULT),
         points=points,
         tracepoints=events,
+        pcap=pcap,
         stacks=stacks,
         snap_bytes=snap or 0,
         ring_bytes=int(buffer) * _MIB,

@@ -68,6 +68,7 @@ def record_options(  # noqa: PLR0913 # one parameter an option
     addresses: Iterable[str],
     ports: Iterable[int],
     ways: Iterable[str],
+    pcap: str = "",
     **others: Any,  # noqa: ANN401 # whatever RecordOptions takes
 ) -> RecordOptions:
     """Return what ``record`` and ``drops`` are asked for, with names looked up.
@@ -85,12 +86,14 @@ def record_options(  # noqa: PLR0913 # one parameter an option
         "netns": namespaces,
         "address": addresses,
         "port": ports,
+        "pcap": [pcap] if pcap else [],
     }
     return RecordOptions(
         **sockets(namespaces=namespaces, cgroups=cgroups, pids=pids, comms=comms, ports=ports, addresses=addresses),
         shown=shown(filters),
         interfaces=[found for name in interfaces for found in _interface(name)],
         ways=dict(_way(text) for text in ways),
+        pcap=pcap,
         **others,
     )
 

@@ -28,6 +28,7 @@ from hopscope.collectors.session import Session
 from hopscope.collectors.tracepoints import Tracepoints
 from hopscope.errors import FormatError, KernelError
 from hopscope.libbpf import Btf, RingReader, possible_cpus
+from hopscope.probes import pcap
 from hopscope.probes.catalogue import POINTS
 from hopscope.probes.resolve import Plan, Resolver
 from hopscope.store.meta import Metadata
@@ -82,7 +83,8 @@ class Recorder(Attached):
         set_list(bpf, "interface", np.array(list(options.interfaces), HOP_INTERFACE_DTYPE))
         by_process = bool(options.pids or options.comms or options.cgroups)
         bpf.set_const("cfg_by_process", int(by_process))
-        bpf.set_const("cfg_by_headers", int(options.selects or bool(options.interfaces)))
+        bpf.set_const("cfg_by_headers", int(options.selects or bool(options.interfaces or options.pcap)))
+        bpf.set_const("cfg_pcap", int(bool(options.pcap)))
         bpf.set_const("cfg_drop_arguments", Btf.kernel().tracepoint_arguments("kfree_skb"))
         bpf.set_const("cfg_retransmit_arguments", Btf.kernel().tracepoint_arguments("tcp_retransmit_skb"))
         bpf.set_const("cfg_drop_stacks", int(options.stacks))
@@ -92,8 +94,9 @@ class Recorder(Attached):
         bpf.maps["captures"].set_max_entries(possible_cpus())
 
     def _open(self, stack: contextlib.ExitStack) -> None:
-        self._session = stack.enter_context(Session("record", self._plan, self._configure))
         options = self._options
+        functions = pcap.functions(options.pcap) if options.pcap else None
+        self._session = stack.enter_context(Session("record", self._plan, self._configure, functions=functions))
         bpf = self._session.bpf
         self._note_plan(bpf, {f"{PREFIX}{name}": way for name, way in options.ways.items()})
         for name in options.points:

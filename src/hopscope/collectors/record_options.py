@@ -66,6 +66,8 @@ class RecordOptions(Selection):
         Tracepoints of the kernel, as :class:`~hopscope.collectors.tracepoints.Spec` reads them.
     interfaces
         (ifindex, namespace inode).
+    pcap
+        Only packets that this expression of pcap's language wants, and what their sockets do; empty: all.
     stacks
         Take the kernel's stack at each drop.
     snap_bytes
@@ -80,6 +82,7 @@ class RecordOptions(Selection):
     points: Sequence[str] = ()
     tracepoints: Sequence[str] = ()
     interfaces: Sequence[tuple[int, int]] = ()
+    pcap: str = ""
     stacks: bool = False
     snap_bytes: int = 0
     ring_bytes: int = RING_BYTES
