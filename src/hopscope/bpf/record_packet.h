@@ -254,8 +254,8 @@ INLINE void want_socket(const struct passing *passing, const struct headers *fou
 {
 	struct local_end end = {};
 
-	/* At an interface is one end; what an expression wants comes by both. */
-	if (!cfg_pcap && flow_wanted(found->flow))
+	/* At an interface is one end; what an expression wants, and what is in the sample, comes by both. */
+	if (!cfg_pcap && cfg_sample <= 1 && flow_wanted(found->flow))
 		return;
 	want_flow(found->flow);
 	if (found->key.protocol != IPPROTO_UDP || !passing->netns)
@@ -307,7 +307,9 @@ INLINE bool headers_wanted(const struct passing *passing, const struct headers *
 		return false;
 	if ((cfg_interfaces || cfg_namespaces) && !place_wanted(passing, found))
 		return false;
-	if (cfg_pcap)
+	if (cfg_sample > 1 && (!found->flow || !flow_sampled(&found->key)))
+		return false;
+	if (cfg_pcap || cfg_sample > 1)
 		want_socket(passing, found);
 	return true;
 }

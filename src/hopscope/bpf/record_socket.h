@@ -74,6 +74,27 @@ INLINE bool socket_of_packets(const struct sock *sk, u64 flow)
 	return flow_wanted(flow) || (is_unconnected(sk) && flow_wanted(socket_end(sk)));
 }
 
+/* One that sends to and receives from anybody has no flow of its own: any of its packets will do. */
+INLINE bool socket_sampled(const struct sock *sk, u64 flow, const struct flow_key *key)
+{
+	return is_unconnected(sk) ? socket_of_packets(sk, flow) : flow_sampled(key);
+}
+
+/* `flow` and `key` are those that the socket receives, or sends. */
+static __attribute__((noinline)) bool socket_wanted(struct sock *sk, u64 flow, const struct flow_key *key,
+						    bool receives, bool in_call)
+{
+	if (!namespace_wanted(sk->__sk_common.skc_net.net->ns.inum))
+		return false;
+	if (!port_wanted(&key->ends) || !address_wanted(&key->ends))
+		return false;
+	if ((cfg_interfaces || cfg_pcap) && !socket_of_packets(sk, flow))
+		return false;
+	if (cfg_sample > 1 && !socket_sampled(sk, flow, key))
+		return false;
+	return !cfg_by_process || socket_of_process(sk, flow, receives, in_call);
+}
+
 struct socket_event {
 	s64 value;
 	s32 len_bytes;
@@ -90,14 +111,10 @@ static __attribute__((noinline)) int record_socket(struct sock *sk, const struct
 	u16 family = sk->__sk_common.skc_family;
 	u64 flow;
 
-	if ((family != AF_INET && family != AF_INET6) || !namespace_wanted(netns))
+	if (family != AF_INET && family != AF_INET6)
 		return 0;
 	flow = socket_flow(sk, event->receives, &key);
-	if (!port_wanted(&key.ends) || !address_wanted(&key.ends))
-		return 0;
-	if ((cfg_interfaces || cfg_pcap) && !socket_of_packets(sk, flow))
-		return 0;
-	if (cfg_by_process && !socket_of_process(sk, flow, event->receives, event->in_call))
+	if (!socket_wanted(sk, flow, &key, event->receives, event->in_call))
 		return 0;
 	know_flow(flow, &key);
 	tid = this_thread();

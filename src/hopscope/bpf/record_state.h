@@ -278,6 +278,22 @@ INLINE u64 end_anywhere(u16 port, u32 netns)
 	return hash ^ hash >> 32;
 }
 
+const volatile u32 cfg_sample = 1; /* follow 1 flow in N */
+
+/* The same for both directions, at every hook and on every host. */
+INLINE bool flow_sampled(const struct flow_key *key)
+{
+	u64 sum = key->protocol;
+
+	for (u32 end = 0; end < 2; end++) {
+		u64 high = (u64)key->ends.address[end][0] << 32 | key->ends.address[end][1];
+		u64 low = (u64)key->ends.address[end][2] << 32 | key->ends.address[end][3];
+
+		sum += flow_mix(flow_mix(flow_mix(high, 0), low), key->ends.port[end]);
+	}
+	return !(flow_mix(sum, 0) % cfg_sample);
+}
+
 static __attribute__((noinline)) int tell_flow(u64 flow, const struct flow_key *key)
 {
 	struct hop_flow *record;

@@ -169,11 +169,7 @@ int record_retransmit(u64 *ctx)
 
 	if (cfg_retransmit_arguments > 2 && (s32)ctx[2])
 		return 0;
-	if (!namespace_wanted(netns) || !port_wanted(&key.ends) || !address_wanted(&key.ends))
-		return 0;
-	if ((cfg_interfaces || cfg_pcap) && !flow_wanted(flow))
-		return 0;
-	if (cfg_by_process && !socket_of_process(sk, flow, false, false))
+	if (!socket_wanted(sk, flow, &key, false, false))
 		return 0;
 	know_flow(flow, &key);
 	tid = this_thread();

@@ -53,6 +53,13 @@ _MIB = 1 << 20
 @click.option("--pcap", metavar="EXPRESSION", default="", help="Only packets that tcpdump would show for it.")
 @click.option("--stacks", is_flag=True, help="Take the kernel's stack at each drop.")
 @click.option(
+    "--sample",
+    type=click.IntRange(1, 1 << 20),
+    default=1,
+    metavar="N",
+    help="Follow 1 flow in N, both of its directions, at every point.",
+)
+@click.option(
     "--snap",
     type=click.IntRange(14, 8192),
     metavar="BYTES",
@@ -104,6 +111,7 @@ def command(  # noqa: PLR0913 # one parameter an option
     events: tuple[str, ...],
     pcap: str,
     stacks: bool,
+    sample: int,
     snap: int | None,
     interfaces: tuple[str, ...],
     pids: tuple[int, ...],
@@ -154,6 +162,7 @@ def command(  # noqa: PLR0913 # one parameter an option
         tracepoints=events,
         pcap=pcap,
         stacks=stacks,
+        sample=sample,
         snap_bytes=snap or 0,
         ring_bytes=int(buffer) * _MIB,
         ways=ways,

@@ -83,7 +83,9 @@ class Recorder(Attached):
         set_list(bpf, "interface", np.array(list(options.interfaces), HOP_INTERFACE_DTYPE))
         by_process = bool(options.pids or options.comms or options.cgroups)
         bpf.set_const("cfg_by_process", int(by_process))
-        bpf.set_const("cfg_by_headers", int(options.selects or bool(options.interfaces or options.pcap)))
+        by_headers = options.selects or options.sample > 1 or bool(options.interfaces or options.pcap)
+        bpf.set_const("cfg_by_headers", int(by_headers))
+        bpf.set_const("cfg_sample", options.sample)
         bpf.set_const("cfg_pcap", int(bool(options.pcap)))
         bpf.set_const("cfg_drop_arguments", Btf.kernel().tracepoint_arguments("kfree_skb"))
         bpf.set_const("cfg_retransmit_arguments", Btf.kernel().tracepoint_arguments("tcp_retransmit_skb"))
@@ -149,6 +151,7 @@ class Recorder(Attached):
                 "points": list(self._options.points),
                 "tracepoints": list(self._options.tracepoints),
                 "filters": dict(self._options.shown),
+                "sampling_1_in": self._options.sample,
             },
         )
 

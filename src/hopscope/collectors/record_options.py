@@ -70,6 +70,8 @@ class RecordOptions(Selection):
         Only packets that this expression of pcap's language wants, and what their sockets do; empty: all.
     stacks
         Take the kernel's stack at each drop.
+    sample
+        Follow one flow in so many, both of its directions, at every point.
     snap_bytes
         Keep so many bytes of each frame, as a device has it; 0: none.
     ring_bytes
@@ -84,6 +86,7 @@ class RecordOptions(Selection):
     interfaces: Sequence[tuple[int, int]] = ()
     pcap: str = ""
     stacks: bool = False
+    sample: int = 1
     snap_bytes: int = 0
     ring_bytes: int = RING_BYTES
     ways: Mapping[str, str] = field(default_factory=dict)
