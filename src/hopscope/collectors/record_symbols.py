@@ -21,6 +21,8 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 # Different stacks that are told apart.
 STACKS: Final = 16384
+# What the kernel calls to run our program, and the program: the innermost frames.
+_OURS: Final = ("bpf_prog_", "bpf_trace_run", "__bpf_trace_", "__traceiter_", "bpf_trampoline_")
 
 
 class DropPlaces:
@@ -74,4 +76,8 @@ class DropPlaces:
         raw = self._stacks.lookup(struct.pack("=I", stack)) or b""
         frames = np.frombuffer(raw, np.int64)[: HopRecordLimits.HOP_DROP_FRAMES]
         found: Array = frames[frames != 0]
+        if self._symbols:
+            names = self._symbols.names(found.view(np.uint64))
+            ours = next((depth for depth, name in enumerate(names) if not str(name).startswith(_OURS)), len(found))
+            found = found[ours:]
         return found

@@ -3,6 +3,7 @@
 #include "../../../src/hopscope/bpf/bpf.h"
 
 #define ROUNDS 64
+#define XDP_ABORTED 0
 #define XDP_PASS 2
 #define TC_ACT_OK 0
 #define ACCEPT 1
@@ -32,6 +33,12 @@ SEC("xdp")
 int burn_xdp(void *ctx)
 {
 	return burn(XDP_PASS);
+}
+
+SEC("xdp")
+int give_up(void *ctx)
+{
+	return XDP_ABORTED;
 }
 
 SEC("xdp")
