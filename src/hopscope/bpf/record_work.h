@@ -294,9 +294,11 @@ int record_wake(u64 *ctx)
 	return work(HOP_POINT_SCHED_WAKE, tid, 0);
 }
 
-/* A thread that ends, or has a new name: its number means another from now on. */
-SEC("tp_btf/sched_process_exit")
-int record_exit(u64 *ctx)
+/* A number is another's from here on. The end of the first one is no good: after its tracepoint the thread closes its
+ * sockets, and is made known once more.
+ */
+SEC("tp_btf/task_newtask")
+int record_newtask(u64 *ctx)
 {
 	struct task_struct *task = (void *)ctx[0];
 	u32 tid = task->pid;

@@ -168,7 +168,7 @@ RECORD: Final = (
     ),
     _point(
         "threads",
-        "threads end, or get another name",
-        Way("tp_btf", ("sched_process_exit", "task_rename"), ("record_exit", "record_rename")),
+        "threads begin, or get another name",
+        Way("tp_btf", ("task_newtask", "task_rename"), ("record_newtask", "record_rename")),
     ),
 )
