@@ -25,12 +25,12 @@ typedef struct {
 } possible_net_t;
 
 struct rb_node {
-	struct rb_node *rb_right;
-	struct rb_node *rb_left;
+	void *rb_right; /* struct rb_node, as all of these */
+	void *rb_left;
 };
 
 struct rb_root {
-	struct rb_node *rb_node;
+	void *rb_node;
 };
 
 struct hlist_head {
@@ -52,7 +52,7 @@ struct net_device {
 	u16 type;
 	char name[16];
 	possible_net_t nd_net;
-	const struct rtnl_link_ops *rtnl_link_ops;
+	const void *rtnl_link_ops; /* struct rtnl_link_ops */
 };
 
 struct napi_struct {
@@ -102,8 +102,8 @@ struct skb_shared_info {
 };
 
 struct sk_buff_head {
-	struct sk_buff *next;
-	struct sk_buff *prev;
+	void *next; /* struct sk_buff, as the next */
+	void *prev;
 	u32 qlen;
 };
 
@@ -163,7 +163,7 @@ struct file {
 
 struct fdtable {
 	u32 max_fds;
-	struct file **fd;
+	void **fd; /* of struct file */
 };
 
 struct files_struct {
@@ -172,7 +172,7 @@ struct files_struct {
 
 struct socket {
 	u32 state;
-	struct file *file;
+	void *file; /* struct file */
 	struct sock *sk;
 };
 
@@ -283,8 +283,8 @@ struct task_struct {
 	int tgid;
 	char comm[16];
 	u64 nvcsw;
-	struct files_struct *files;
-	struct io_uring_task *io_uring;
+	void *files;    /* struct files_struct */
+	void *io_uring; /* struct io_uring_task */
 };
 
 /* Before 5.14 (2f064a59a11f, "sched: Change task_struct::state"). */
@@ -337,7 +337,7 @@ struct bpf_sock_ops {
 	u32 unused[16];
 	u32 cb_flags;
 	u32 unused_2[24];
-	struct bpf_sock *sk __attribute__((aligned(8)));
+	void *sk __attribute__((aligned(8))); /* struct bpf_sock */
 };
 
 #if defined(__TARGET_ARCH_x86)
