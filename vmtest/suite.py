@@ -24,6 +24,7 @@ TESTS: Final = (
     "tests/collectors/test_rx_ways.py",
     "tests/collectors/test_tx_ways.py",
     "tests/collectors/test_tx_counts.py::test_so_many_sends_are_so_many_messages",
+    "tests/collectors/test_record_ways.py",
     "tests/collectors/test_cpu_ways.py",
     "tests/collectors/test_cpu_hotplug.py",
 )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from collectors.measure import PATH_NAMES, Way, way
+from collectors.record_measure import Seen, recording
 from hopscope.lab import Lab
 from hopscope.probes.trial import try_everything
 
@@ -28,6 +29,19 @@ def kept_lab() -> Iterator[Lab]:
     """One network for a module's tests: under emulation each takes seconds to make and to remove."""
     with Lab() as made:
         yield made
+
+
+@pytest.fixture(scope="module")
+def recorder(kept_lab: Lab) -> Iterator[Seen]:
+    """To load the programs takes long: the tests of a module share a recording of its network."""
+    with recording(kept_lab) as seen:
+        yield seen
+
+
+@pytest.fixture
+def seen(recorder: Seen) -> Seen:
+    """Return the module's recording, with nothing in it but names."""
+    return recorder.forget()
 
 
 @pytest.fixture(params=PATH_NAMES)

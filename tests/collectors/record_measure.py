@@ -37,6 +37,9 @@ class Rows:
     def __getitem__(self, column: str) -> Array:
         return self._columns[column]
 
+    def __contains__(self, column: str) -> bool:
+        return column in self._columns
+
     def where(self, mask: Array) -> Rows:
         return Rows({name: values[mask] for name, values in self._columns.items()})
 

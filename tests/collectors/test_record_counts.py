@@ -23,11 +23,9 @@ from collectors.measure import (
     until,
     way,
 )
-from collectors.record_measure import ACK, FIN, PSH, SYN, anyone, covered, payload, recording
+from collectors.record_measure import ACK, FIN, PSH, SYN, anyone, covered, payload
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from collectors.record_measure import Seen
     from hopscope.lab import Lab, Namespace
 
@@ -42,18 +40,6 @@ UDP_HEADERS = {socket.AF_INET: 28, socket.AF_INET6: 48}
 ETHERNET = 14
 # include/net/tcp_states.h
 ESTABLISHED, SYN_SENT, SYN_RECV, FIN_WAIT1, FIN_WAIT2, CLOSED, CLOSE_WAIT, LAST_ACK, LISTEN = 1, 2, 3, 4, 5, 7, 8, 9, 10
-
-
-@pytest.fixture(scope="module")
-def recorder(kept_lab: Lab) -> Iterator[Seen]:
-    """To load the programs takes long: the tests of this module share a recorder."""
-    with recording(kept_lab) as seen:
-        yield seen
-
-
-@pytest.fixture
-def seen(recorder: Seen) -> Seen:
-    return recorder.forget()
 
 
 @pytest.fixture(params=PATH_NAMES)

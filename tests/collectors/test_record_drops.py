@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import ipaddress
 import re
 import socket
 import struct
@@ -41,11 +40,6 @@ def recorder(kept_lab: Lab) -> Iterator[Seen]:
     """To load the programs takes long: the tests of this module share a recorder, of drops alone."""
     with recording(kept_lab, profiles=["drops"], stacks=True) as seen:
         yield seen
-
-
-@pytest.fixture
-def seen(recorder: Seen) -> Seen:
-    return recorder.forget()
 
 
 @pytest.fixture
@@ -227,7 +221,6 @@ def udp_packet(port: int, payload: bytes, *, source: str = CLIENT_IPV4, wrong: i
 
 def send_wrong(lab: Lab, raw: socket.socket, receiver: socket.socket) -> int:
     """Send 23 datagrams that are wrong and as many that are right; return the port."""
-    receiver.bind((SERVER_IPV4, 0))
     limit(receiver)
     port = int(receiver.getsockname()[1])
     before = snmp(lab.server, "Udp", "InCsumErrors")
@@ -243,6 +236,7 @@ def test_a_wrong_checksum(seen: Seen, kept_lab: Lab, raw: socket.socket) -> None
     accept_all = struct.pack("=HBBI", 6, 0, 0, 0xFFFFFFFF)
     program = ctypes.create_string_buffer(accept_all)
     with kept_lab.server.call(socket.socket, socket.AF_INET, socket.SOCK_DGRAM) as receiver:
+        receiver.bind((SERVER_IPV4, 0))
         # For a filter the kernel looks at the sum before it queues, else when the bytes are copied.
         receiver.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, struct.pack("HL", 1, ctypes.addressof(program)))
         port = send_wrong(kept_lab, raw, receiver)
@@ -251,13 +245,12 @@ def test_a_wrong_checksum(seen: Seen, kept_lab: Lab, raw: socket.socket) -> None
 
 
 def test_a_wrong_checksum_that_shows_when_it_is_read(kept_lab: Lab, raw: socket.socket) -> None:
-    with (
-        kept_lab.server.call(socket.socket, socket.AF_INET, socket.SOCK_DGRAM) as receiver,
-        recording(None, profiles=["drops"], addresses=[ipaddress.ip_network(SERVER_IPV4)]) as seen,
-    ):
-        port = send_wrong(kept_lab, raw, receiver)
-        # In the socket a packet is at no device.
-        assert {(key[0], *key[2:]): count for key, count in drops(seen).items()} == {("UDP_CSUM", "", port): 23}
+    with kept_lab.server.call(socket.socket, socket.AF_INET, socket.SOCK_DGRAM) as receiver:
+        receiver.bind((SERVER_IPV4, 0))
+        with recording(None, profiles=["drops"], ports=[receiver.getsockname()[1]]) as seen:
+            port = send_wrong(kept_lab, raw, receiver)
+            # In the socket a packet is at no device.
+            assert {(key[0], *key[2:]): count for key, count in drops(seen).items()} == {("UDP_CSUM", "", port): 23}
 
 
 def test_a_full_queue(seen: Seen, kept_lab: Lab, sender: socket.socket) -> None:

@@ -14,29 +14,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from collectors.measure import Way, in_thread, ping, udp_pair, way
-from collectors.record_measure import recording
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from collectors.record_measure import Rows, Seen
     from hopscope.lab import Lab
 
 pytestmark = pytest.mark.root
 
 COMM = Path("/proc/thread-self/comm")
-
-
-@pytest.fixture(scope="module")
-def recorder(kept_lab: Lab) -> Iterator[Seen]:
-    """To load the programs takes long: the tests of this module share a recorder."""
-    with recording(kept_lab) as seen:
-        yield seen
-
-
-@pytest.fixture
-def seen(recorder: Seen) -> Seen:
-    return recorder.forget()
 
 
 @pytest.fixture

@@ -153,6 +153,7 @@ class _Recording:
         for table, columns in rows:
             for each in self._kept.add(table, columns) if self._kept else ((table, columns),):
                 self._write(*each)
+        self._writer.rotate()
         self._trigger = self._trigger or self._watch.seen(rows)
 
     def finish(self) -> None:

@@ -68,11 +68,15 @@ class Metadata:
         """Write the file, in one step: a reader finds the old or the new one."""
         document = {"format": _FORMAT, "version": VERSION, **asdict(self)}
         fresh = folder / f".{FILE}.partial"
-        with fresh.open("w", encoding="utf-8") as file:
-            json.dump(document, file, indent=1, default=_type_name)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(folder / FILE)
+        try:
+            with fresh.open("w", encoding="utf-8") as file:
+                json.dump(document, file, indent=1, default=_type_name)
+                file.flush()
+                os.fsync(file.fileno())
+            fresh.replace(folder / FILE)
+        except OSError:
+            fresh.unlink(missing_ok=True)
+            raise
 
     @classmethod
     def read(cls, folder: Path) -> Metadata:

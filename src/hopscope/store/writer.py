@@ -7,6 +7,8 @@ recorder costs at most what was not in a complete file yet.
 
 from __future__ import annotations
 
+import errno
+import os
 import time
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +18,7 @@ import duckdb
 import numpy as np
 
 from hopscope.errors import DiskFullError, UsageError
+from hopscope.store.meta import FILE
 from hopscope.store.schema import TABLES
 
 if TYPE_CHECKING:
@@ -36,6 +39,7 @@ FILE_ROWS: Final = 1 << 20
 FILE_S: Final = 5.0
 # Room that a table's rows begin with.
 _LEAST_ROWS: Final = 1024
+_CAUSES: Final = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EACCES, errno.ENOENT)
 # Files that may wait for the disk: with the rows that become the next one, what a recording needs of memory.
 _WAITING: Final = 2
 # The quickest compression is the best buy; version 2 has delta encoding, which times and sequence numbers need.
@@ -63,12 +67,15 @@ class TraceWriter:
     ------
     UsageError
         The folder has something in it, or cannot be made.
+    DiskFullError
+        There is no room.
     """
 
     def __init__(self, folder: Path, metadata: Metadata, *, file_rows: int = FILE_ROWS, file_s: float = FILE_S) -> None:
         _make(folder)
         self.folder = folder
         self.metadata = metadata
+        self._write_metadata()
         self.bytes_written = 0
         self._file_rows = file_rows
         self._file_s = file_s
@@ -78,7 +85,6 @@ class TraceWriter:
         self._pending: deque[Future[int]] = deque()
         # The thread begins now, with the priority of now: its caller may take a higher one for itself.
         self._worker.submit(int).result()
-        metadata.write(folder)
 
     def append(self, table: str, columns: Columns) -> None:
         """Add rows: the columns of the table as the schema has them, of one length. They are copied.
@@ -94,6 +100,18 @@ class TraceWriter:
         rows.add(columns)
         if rows.count >= self._file_rows or rows.age_s() >= self._file_s:
             self._begin(rows)
+
+    def rotate(self) -> None:
+        """Begin the files of tables whose rows have waited long enough, whether more come or not.
+
+        Raises
+        ------
+        DiskFullError
+            There is no room.
+        """
+        for rows in self._tables.values():
+            if rows.age_s() >= self._file_s:
+                self._begin(rows)
 
     def flush(self) -> None:
         """Write what waits, and wait until its files are complete.
@@ -129,7 +147,7 @@ class TraceWriter:
             self._engine.close()
             self.metadata.state = state
             self.metadata.ended_ns = ended_ns or time.clock_gettime_ns(time.CLOCK_MONOTONIC)
-            self.metadata.write(self.folder)
+            self._write_metadata()
 
     def __enter__(self) -> Self:
         return self
@@ -138,6 +156,12 @@ class TraceWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close("stopped: the disk is full" if isinstance(error, DiskFullError) else "complete")
+
+    def _write_metadata(self) -> None:
+        try:
+            self.metadata.write(self.folder)
+        except OSError as error:
+            raise _unwritable(self.folder / FILE, error) from error
 
     def _begin(self, rows: _Rows) -> None:
         self._collect(_WAITING - 1)
@@ -153,10 +177,10 @@ class TraceWriter:
 
     def _write(self, rows: _Rows, path: Path, count: int, buffer: Columns) -> int:
         """Write one file, and say how large it is. Runs in the worker."""
-        path.parent.mkdir(exist_ok=True)
         partial = path.with_name(f".{path.name}.partial")
         self._engine.register("columns", {name: column[:count] for name, column in buffer.items()})
         try:
+            path.parent.mkdir(exist_ok=True)
             self._engine.execute(f"COPY (SELECT * FROM columns) TO '{_quoted(partial)}' ({_FORMAT})")
             partial.rename(path)
         except (duckdb.IOException, OSError) as error:
@@ -238,6 +262,13 @@ def _quoted(path: Path) -> str:
 
 def _unwritable(path: Path, error: Exception) -> DiskFullError:
     return DiskFullError(
-        f"{path} cannot be written: {str(error).strip().splitlines()[-1]}",
+        f"{path} cannot be written: {_cause(error)}",
         "Make room; what was recorded up to there can be read",
     )
+
+
+def _cause(error: Exception) -> str:
+    """Say what the kernel said, rather than what the engine makes of it."""
+    words = str(error)
+    code = error.errno if isinstance(error, OSError) else next((c for c in _CAUSES if os.strerror(c) in words), None)
+    return os.strerror(code) if code else words.strip().splitlines()[-1]

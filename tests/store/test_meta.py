@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a trace says of itself: kept as it was, and refused with a reason where it is of another version or damaged."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hopscope.errors import FormatError
+from hopscope.store.meta import FILE, Metadata
+from hopscope.store.schema import VERSION
+from store.columns import metadata
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def change(folder: Path, **values: Any) -> None:  # noqa: ANN401 - JSON
+    document = json.loads((folder / FILE).read_text())
+    document.update(values)
+    (folder / FILE).write_text(json.dumps({name: value for name, value in document.items() if value is not ...}))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    metadata(reasons={2: "NOT_SPECIFIED"}, plan=[{"point": "rx.core"}], options={"a": [1]}).write(tmp_path)
+    return tmp_path
+
+
+def sentence(folder: Path) -> str:
+    with pytest.raises(FormatError) as caught:
+        Metadata.read(folder)
+    text = str(caught.value)
+    assert "\n" not in text
+    return text
+
+
+def test_what_is_written_is_read(folder: Path) -> None:
+    found = Metadata.read(folder)
+    assert found == metadata(reasons={2: "NOT_SPECIFIED"}, plan=[{"point": "rx.core"}], options={"a": [1]})
+    assert [path.name for path in folder.iterdir()] == [FILE]
+
+
+@pytest.mark.parametrize("version", [VERSION - 1, VERSION + 1, None, "1"])
+def test_another_version_says_what_can_read_it(folder: Path, version: object) -> None:
+    change(folder, version=version, hopscope="9.8")
+    said = sentence(folder)
+    assert f"version {version}, this hopscope reads version {VERSION}" in said
+    assert "Open it with hopscope 9.8" in said
+
+
+def test_what_a_later_one_of_this_version_says_besides_is_left_out(folder: Path) -> None:
+    change(folder, colour="blue")
+    assert Metadata.read(folder).hopscope == "0.1"
+
+
+@pytest.mark.parametrize("field", ["hopscope", "started_ns", "realtime_ns", "points"])
+def test_a_field_that_must_be_there(folder: Path, field: str) -> None:
+    change(folder, **{field: ...})
+    assert "is damaged" in sentence(folder)
+
+
+@pytest.mark.parametrize("value", [7, [], "x", {"x": "rx.core"}, None])
+def test_a_field_of_another_type(folder: Path, value: object) -> None:
+    change(folder, points=value)
+    assert "is damaged" in sentence(folder)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"format": "other"}', "\udcff"])
+def test_what_is_no_trace(tmp_path: Path, text: str) -> None:
+    (tmp_path / FILE).write_bytes(text.encode(errors="surrogateescape"))
+    assert str(tmp_path) in sentence(tmp_path)
+
+
+def test_folders_that_are_none(tmp_path: Path) -> None:
+    assert "is no trace: it has no" in sentence(tmp_path)
+    assert "is no trace: it has no" in sentence(tmp_path / "missing")
+    (tmp_path / "file").write_text("")
+    assert "but a file" in sentence(tmp_path / "file")
+
+
+@given(share=st.floats(0, 1, exclude_max=True))
+def test_cut_anywhere_it_is_refused(tmp_path_factory: pytest.TempPathFactory, share: float) -> None:
+    folder = tmp_path_factory.mktemp("cut")
+    metadata().write(folder)
+    whole = (folder / FILE).read_bytes()
+    (folder / FILE).write_bytes(whole[: int(share * len(whole))])
+    assert str(folder) in sentence(folder)
