@@ -131,3 +131,21 @@ def events(*, common: Common) -> None:
         limit = common.given_limit or None
         analysis.write_events(trace, common.selection, common.form, sys.stdout.buffer, limit=limit)
         sys.stdout.buffer.flush()
+
+
+@command.command("messages", short_help="Where each message's time went, the slowest first.")
+@report_options()
+@click.option("--waterfall", is_flag=True, help="Every stage of each message as a bar; so they are up to 10 messages.")
+def messages(*, common: Common, waterfall: bool) -> None:
+    """Follow what each send call wrote to the call that read it, and say who held it: the slowest first.
+
+    A message is what one send call wrote to a TCP connection, or a datagram of UDP.
+    """
+    from hopscope.analysis import messages as analysis  # noqa: PLC0415
+    from hopscope.views.waterfall import FEW, render_messages  # noqa: PLC0415
+
+    limit = FEW if waterfall and common.given_limit is None and common.form == "text" else common.limit
+    with common.trace() as trace:
+        report = analysis.messages(trace, common.selection, limit=limit)
+        few = waterfall or (limit is not None and limit <= FEW)
+        show(report, common.form, lambda report, terminal: render_messages(report, terminal, waterfall=few))

@@ -11,7 +11,15 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from hopscope.analysis import drop_reasons, flows, hop_times, netdev_times, packet_rows, summary
+from hopscope.analysis import (
+    drop_reasons,
+    flows,
+    hop_times,
+    messages,
+    netdev_times,
+    packet_rows,
+    summary,
+)
 from hopscope.analysis.event_lines import COLUMNS as EVENT_COLUMNS
 from hopscope.views.report_lines import VERSION
 
@@ -30,6 +38,7 @@ REPORTS: Final[Mapping[str, tuple[Sequence[Column], Sequence[Column]]]] = {
     "netdev-times.rx": (netdev_times.RX_COLUMNS, ()),
     "netdev-times.tx": (netdev_times.TX_COLUMNS, ()),
     "events": (EVENT_COLUMNS, ()),
+    "messages": (messages.COLUMNS, ()),
 }
 _TYPES: Final = {"text": "string", "count": "integer", "bytes": "integer", "at_ns": "integer", "number": "integer"}
 

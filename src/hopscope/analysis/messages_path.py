@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The way of a message from the send call to the return of the receive call: its points in order, and who is to blame.
+
+A stage is the time between a point that was seen and the next one that was seen. Who had to act for the message to get
+there is to blame for the stage.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+SEND_CALL: Final = "send call"
+SENDER: Final = "sender's stack"
+QDISC: Final = "qdisc"
+DRIVER: Final = "driver"
+SOFTIRQ: Final = "receiver's softirq"
+QUEUE: Final = "socket queue"
+WAKE_UP: Final = "wake-up"
+READER: Final = "reader"
+RETRANSMISSION: Final = "retransmission"
+
+# In the order in which a message comes to them.
+LAYERS: Final = (SEND_CALL, SENDER, QDISC, DRIVER, RETRANSMISSION, SOFTIRQ, QUEUE, WAKE_UP, READER)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A point on the way.
+
+    Parameters
+    ----------
+    point
+        Its name in the trace.
+    column
+        Of the table ``messages``: when the message passed it, CLOCK_MONOTONIC in ns, NULL if that was not seen.
+    layer
+        Who is to blame for the stage that ends here.
+    meaning
+        Of the column.
+    """
+
+    point: str
+    column: str
+    layer: str
+    meaning: str
+
+    @property
+    def title(self) -> str:
+        """What people are shown."""
+        return "tx.queue first" if self.column == "first_ns" else self.point
+
+
+STEPS: Final = (
+    Step("call.enter", "call_ns", SEND_CALL, "the send call was entered"),
+    Step("tx.send", "send_ns", SEND_CALL, "the send call had the socket to itself"),
+    Step("tx.queue", "first_ns", SENDER, "the packet with its first byte came to a device, if its last byte did later"),
+    Step("tx.queue", "queue_ns", SENDER, "the packet with its last byte came to a device"),
+    Step("tx.enqueue", "enqueue_ns", SENDER, "that packet entered the queueing discipline"),
+    Step("tx.dequeue", "dequeue_ns", QDISC, "it left it"),
+    Step("tx.start", "start_ns", QDISC, "the driver's function was called with it"),
+    Step("rx.driver", "driver_ns", DRIVER, "the receiving driver handed over the packet with the last byte"),
+    Step("rx.core", "core_ns", SOFTIRQ, "the stack received it"),
+    Step("rx.ip", "ip_ns", SOFTIRQ, "IP began"),
+    Step("rx.l4", "l4_ns", SOFTIRQ, "TCP or UDP began"),
+    Step("rx.tcp_queue", "tcp_ns", SOFTIRQ, "the receiving TCP socket processed it"),
+    Step("rx.ready", "ready_ns", SOFTIRQ, "the reader was told"),
+    Step("sched.wake", "wake_ns", WAKE_UP, "the reader was woken up"),
+    Step("sched.switch", "switch_ns", WAKE_UP, "the reader came to a CPU"),
+    Step("rx.copy", "copy_ns", READER, "its last byte was copied to the reader"),
+    Step("rx.read", "read_ns", READER, "TCP: its last byte was read"),
+    Step("rx.received", "received_ns", READER, "the receive call returned"),
+)
+BY_COLUMN: Final = {step.column: step for step in STEPS}
+# What the packets themselves pass; their times come from the packet with the last byte.
+PACKET_COLUMNS: Final = tuple(step.column for step in STEPS[3:12])
+_RECEIVED: Final = tuple(step.column for step in STEPS[7:13])
+
+
+def before(column: str) -> tuple[str, ...]:
+    """Return the columns of the points before this one."""
+    names = list(BY_COLUMN)
+    return tuple(names[: names.index(column)])
+
+
+def layer_of(column: str, previous: str, *, resent: bool) -> str:
+    """Return who is to blame for the stage from one point that was seen to the next one that was seen.
+
+    `resent`: bytes of the message were sent again during the stage.
+    """
+    if resent and column in _RECEIVED:
+        return RETRANSMISSION
+    if column == "copy_ns" and previous != "switch_ns":
+        return QUEUE  # the reader was awake, and busy with something else
+    return BY_COLUMN[column].layer
+
+
+def latest(columns: tuple[str, ...]) -> str:
+    """Return SQL for the latest of these times; NULL where none was seen."""
+    return columns[0] if len(columns) == 1 else f"greatest({', '.join(columns)})"
+
+
+def earliest(columns: tuple[str, ...]) -> str:
+    """Return SQL for the earliest of these times; NULL where none was seen."""
+    return columns[0] if len(columns) == 1 else f"least({', '.join(columns)})"
+
+
+def stage(column: str) -> str:
+    """Return SQL for the duration of the stage that ends at a point, ns; NULL where there is none."""
+    return f"{column} - {latest(before(column))}"
+
+
+def layer_sql(column: str) -> str:
+    """Return SQL for the layer of the stage that ends at a point: :func:`layer_of`, row by row."""
+    layer = _quoted(BY_COLUMN[column].layer)
+    if column in _RECEIVED:
+        during = f"resent_ns > {latest(before(column))} AND resent_ns < {column}"
+        return f"CASE WHEN {during} THEN {_quoted(RETRANSMISSION)} ELSE {layer} END"
+    if column == "copy_ns":
+        return f"CASE WHEN switch_ns IS NULL THEN {_quoted(QUEUE)} ELSE {layer} END"
+    return layer
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bytes of TCP flows that packets carried past the probe points: ``segments``, one row a range of bytes.
+
+Sequence numbers start anew every 4 GiB and with every connection of the same addresses and ports. Here a byte has a
+place (64 bits) in its connection that nothing else has: the way from one event to the next is the signed difference of
+their 32-bit numbers. That is right while two events that follow each other are within 2 GiB, and a receive window has
+no more than 1 GiB. The sum is made over slices of time, not over events: a slice is so short that no link carries
+2 GiB in it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from hopscope.analysis.messages_path import BY_COLUMN, PACKET_COLUMNS
+from hopscope.analysis.names import points
+
+if TYPE_CHECKING:
+    from hopscope.analysis.selection import Selection
+    from hopscope.store.trace import Trace
+
+# 17 ms; in 2 GiB a slice that is a terabit a second.
+SLICE_NS: Final = 1 << 24
+WRAP: Final = 1 << 32
+TCP: Final = 6
+_SYN: Final = 2
+_NEVER_NS: Final = (1 << 63) - 1
+
+
+def make_segments(trace: Trace, selection: Selection) -> None:
+    """Make the tables ``connections``, ``stream_events``, ``anchors`` and ``segments`` of the wanted flows."""
+    numbers = points(trace)
+    wanted = selection.flow(trace, "e.flow")
+    make_table(trace, "connections", _CONNECTIONS)
+    make_table(trace, "carried", _carried(numbers, wanted))
+    make_table(trace, "stream_events", _stream_events(numbers, wanted))
+    make_table(trace, "anchors", _ANCHORS)
+    make_table(trace, "segments", _SEGMENTS)
+    trace.execute("DROP TABLE carried")
+
+
+def make_table(trace: Trace, name: str, query: str) -> None:
+    """Make a temporary table of a query's rows; one of that name is replaced."""
+    trace.execute(f"CREATE OR REPLACE TEMPORARY TABLE {name} AS {query}")
+
+
+def place(seq: str, anchor: str = "a") -> str:
+    """Return SQL for the place of the byte with a sequence number, near an anchor."""
+    return f"CAST({anchor}.place + {difference(seq, f'{anchor}.seq')} AS BIGINT)"
+
+
+def difference(later: str, earlier: str) -> str:
+    """Return SQL for the signed difference of two 32-bit numbers."""
+    half = WRAP // 2
+    return f"(({later} - {earlier} + {WRAP + half}) % {WRAP} - {half})"
+
+
+def number(numbers: dict[str, int], name: str) -> int:
+    """Return a point's number in the trace; one that no event has, if the trace does not know the point."""
+    return numbers.get(name, -1)
+
+
+# Each SYN with another number begins another connection between the same ends. What came before the first one that was
+# seen is connection 0.
+_CONNECTIONS: Final = f"""
+    SELECT flow, first_ns AS from_ns, row_number() OVER (PARTITION BY flow ORDER BY first_ns) AS connection,
+           coalesce(lead(first_ns) OVER (PARTITION BY flow ORDER BY first_ns), {_NEVER_NS}) AS until_ns
+    FROM (SELECT flow, seq, min(time_ns) AS first_ns FROM packets
+          WHERE flow <> 0 AND tcp_flags % {2 * _SYN} >= {_SYN} GROUP BY flow, seq) syns"""
+
+IN_CONNECTION: Final = (
+    "LEFT JOIN connections c ON c.flow = e.flow AND e.time_ns >= c.from_ns AND e.time_ns < c.until_ns"
+)
+SLICE: Final = f"e.time_ns - e.time_ns % {SLICE_NS}"
+
+
+def _carried(numbers: dict[str, int], wanted: str) -> str:
+    """Return the query for what each packet carried, and when it passed which point.
+
+    Points inside of the stack do not look at the headers: there, a packet's flow is that of the last point that did,
+    with the same skb. A segment that GSO has cut begins with the driver; where that hands it over to the receiver, the
+    flow is found there. Points where a packet cannot be after the one that told its flow belong to another packet, of
+    which that point was not seen.
+    """
+    known = {column: number(numbers, BY_COLUMN[column].point) for column in PACKET_COLUMNS}
+    listed = ", ".join(map(str, known.values()))
+    times = ", ".join(f"min(CASE WHEN point = {each} THEN time_ns END) AS {name}" for name, each in known.items())
+    return f"""
+        SELECT e.flow, coalesce(c.connection, 0) AS connection, {SLICE} AS slice, e.time_ns, e.seq, e.payload,
+               {", ".join(_after(column, known) for column in PACKET_COLUMNS)}
+        FROM (SELECT told_ns AS time_ns, {", ".join(_TOLD)}, {times}
+              FROM (SELECT *, {_told_ns(known)} AS told_ns
+                    FROM (SELECT skb, point, flow, seq, len_bytes - header_bytes AS payload, tcp_flags, time_ns
+                          FROM packets WHERE point IN ({listed})) passed) named
+              GROUP BY skb, told_ns) e {IN_CONNECTION}
+        WHERE e.tcp_flags <> 0 AND e.payload > 0 AND {wanted}"""
+
+
+# What the point that looked at the headers said; there is one of it in each group.
+_TOLD: Final = tuple(
+    f"max(CASE WHEN flow <> 0 THEN {name} END) AS {name}" for name in ("flow", "seq", "payload", "tcp_flags", "point")
+)
+
+
+def _told_ns(known: dict[str, int]) -> str:
+    """Return SQL for the time of the event that tells an event's flow."""
+    own = "OVER (PARTITION BY skb ORDER BY time_ns)"
+    queued = ", ".join(str(known[name]) for name in ("queue_ns", "enqueue_ns", "dequeue_ns"))
+    cut = (
+        f"point = {known['start_ns']} AND lead(point) {own} = {known['driver_ns']}"
+        f" AND coalesce(lag(point) {own}, 0) NOT IN ({queued})"
+    )
+    last = "max(CASE WHEN flow <> 0 THEN time_ns END) OVER (PARTITION BY skb ORDER BY time_ns ROWS UNBOUNDED PRECEDING)"
+    return f"CASE WHEN {cut} THEN lead(time_ns) {own} ELSE {last} END"
+
+
+def _after(column: str, known: dict[str, int]) -> str:
+    """Return SQL for a packet's time at a point, NULL if it cannot be there after the point that told its flow."""
+    if column == "tcp_ns":
+        told = [known[column]]
+    elif column in {"driver_ns", "core_ns", "ip_ns", "l4_ns"}:
+        told = [known["driver_ns"], known["queue_ns"]]
+    elif column == "start_ns":
+        cut = f"(e.point = {known['driver_ns']} AND e.start_ns < e.time_ns)"
+        return f"CASE WHEN e.point = {known['queue_ns']} OR {cut} THEN e.start_ns END AS start_ns"
+    else:
+        told = [known["queue_ns"]]
+    return f"CASE WHEN e.point IN ({', '.join(map(str, told))}) THEN e.{column} END AS {column}"
+
+
+def _stream_events(numbers: dict[str, int], wanted: str) -> str:
+    """Return the query for what sockets say of the stream: calls that write and read."""
+    listed = ", ".join(str(number(numbers, name)) for name in ("tx.send", "tx.sent", "rx.read"))
+    return f"""
+        SELECT e.flow, coalesce(c.connection, 0) AS connection, {SLICE} AS slice,
+               e.time_ns, e.point, e.tid, e.sock, e.seq, e.len_bytes
+        FROM sockets e {IN_CONNECTION}
+        WHERE e.point IN ({listed}) AND e.protocol = {TCP} AND {wanted}"""
+
+
+_ANCHORS: Final = f"""
+    SELECT flow, connection, slice, seq,
+           sum(step) OVER (PARTITION BY flow, connection ORDER BY slice ROWS UNBOUNDED PRECEDING) AS place
+    FROM (SELECT flow, connection, slice, seq,
+                 coalesce({difference("seq", "lag(seq) OVER (PARTITION BY flow, connection ORDER BY slice)")},
+                          seq + {WRAP}) AS step
+          FROM (SELECT flow, connection, slice, min_by(seq, time_ns) AS seq
+                FROM (SELECT flow, connection, slice, seq, time_ns FROM carried
+                      UNION ALL SELECT flow, connection, slice, seq, time_ns FROM stream_events) events
+                GROUP BY flow, connection, slice) firsts) steps"""
+
+_SEGMENTS: Final = f"""
+    SELECT e.flow, e.connection, {place("e.seq")} AS start_byte, {place("e.seq")} + e.payload AS end_byte,
+           {", ".join(f"min(e.{column}) AS {column}" for column in PACKET_COLUMNS)}
+    FROM carried e JOIN anchors a ON a.flow = e.flow AND a.connection = e.connection AND a.slice = e.slice
+    GROUP BY 1, 2, 3, 4"""
