@@ -149,3 +149,17 @@ def messages(*, common: Common, waterfall: bool) -> None:
         report = analysis.messages(trace, common.selection, limit=limit)
         few = waterfall or (limit is not None and limit <= FEW)
         show(report, common.form, lambda report, terminal: render_messages(report, terminal, waterfall=few))
+
+
+@command.command("outliers", short_help="Messages that are not like the others, and in what.")
+@report_options()
+def outliers(*, common: Common) -> None:
+    """Find messages that took far longer than usual somewhere or went another way, and say what else is different.
+
+    What is usual is taken from the recording itself.
+    """
+    from hopscope.analysis import outliers as analysis  # noqa: PLC0415
+    from hopscope.views.odd_messages import render_outliers  # noqa: PLC0415
+
+    with common.trace() as trace:
+        show(analysis.outliers(trace, common.selection, limit=common.limit), common.form, render_outliers)

@@ -17,6 +17,7 @@ from hopscope.analysis import (
     hop_times,
     messages,
     netdev_times,
+    outliers,
     packet_rows,
     summary,
 )
@@ -39,6 +40,7 @@ REPORTS: Final[Mapping[str, tuple[Sequence[Column], Sequence[Column]]]] = {
     "netdev-times.tx": (netdev_times.TX_COLUMNS, ()),
     "events": (EVENT_COLUMNS, ()),
     "messages": (messages.COLUMNS, ()),
+    "outliers": (outliers.COLUMNS, ()),
 }
 _TYPES: Final = {"text": "string", "count": "integer", "bytes": "integer", "at_ns": "integer", "number": "integer"}
 
