@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-Unit: TypeAlias = Literal["ns", "at_ns", "bytes", "count", "per_s", "part", "number", "text"]
+Unit: TypeAlias = Literal["ns", "at_ns", "bytes", "count", "per_s", "part", "ratio", "number", "text"]
 
 Value: TypeAlias = int | float | str | None
 
@@ -30,7 +30,8 @@ class Column:
         In JSON, CSV and SQL; with the unit where there is one, as ``p99_ns``.
     unit
         ``ns`` a duration; ``at_ns`` a time since the start of the recording; ``bytes``; ``count``; ``per_s``;
-        ``part`` of a whole, 0..1; ``number`` shown as it is, such as an address; ``text``.
+        ``part`` of a whole, 0..1; ``ratio`` of two, or another figure without a unit; ``number`` shown as it is, such
+        as an address; ``text``.
     meaning
         One sentence.
     title

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -149,6 +151,20 @@ def messages(*, common: Common, waterfall: bool) -> None:
         report = analysis.messages(trace, common.selection, limit=limit)
         few = waterfall or (limit is not None and limit <= FEW)
         show(report, common.form, lambda report, terminal: render_messages(report, terminal, waterfall=few))
+
+
+@command.command("compare", short_help="Which hop takes another time in a second recording.")
+@report_options()
+@click.argument("other", type=click.Path(path_type=Path), metavar="TRACE2")
+def compare(*, common: Common, other: Path) -> None:
+    """Compare two recordings hop by hop: what got slower or faster, by how much, and how sure that is.
+
+    Differences that chance makes, or that are too small to matter, are no differences.
+    """
+    from hopscope.analysis import compare as analysis  # noqa: PLC0415
+
+    with common.trace() as before, replace(common, folder=other).trace() as after:
+        show(analysis.compare(before, after, common.selection, limit=common.limit), common.form)
 
 
 @command.command("outliers", short_help="Messages that are not like the others, and in what.")

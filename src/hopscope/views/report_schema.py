@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from hopscope.analysis import (
+    compare,
     drop_reasons,
     flows,
     hop_times,
@@ -41,6 +42,7 @@ REPORTS: Final[Mapping[str, tuple[Sequence[Column], Sequence[Column]]]] = {
     "events": (EVENT_COLUMNS, ()),
     "messages": (messages.COLUMNS, ()),
     "outliers": (outliers.COLUMNS, ()),
+    "compare": (compare.COLUMNS, ()),
 }
 _TYPES: Final = {"text": "string", "count": "integer", "bytes": "integer", "at_ns": "integer", "number": "integer"}
 
