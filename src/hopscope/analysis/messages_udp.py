@@ -18,7 +18,14 @@ UDP: Final = 17
 # So many addresses can stand in a query.
 MOST_ADDRESSES: Final = 4096
 _PEEK: Final = 2
-_SCRATCH: Final = ("datagrams", "datagram_calls", "datagrams_told", "datagrams_received", "around_received")
+_SCRATCH: Final = (
+    "datagrams",
+    "datagram_calls",
+    "datagrams_told",
+    "datagrams_received",
+    "around_datagrams",
+    "around_received",
+)
 
 
 def make_udp_messages(trace: Trace, selection: Selection) -> None:
@@ -28,9 +35,10 @@ def make_udp_messages(trace: Trace, selection: Selection) -> None:
     addresses = _addresses(trace)
     make_table(trace, "datagrams", _datagrams(numbers, selection.flow(trace, "flow"), addresses))
     make_table(trace, "datagram_calls", _calls(numbers))
-    make_table(trace, "datagrams_told", _told(numbers, addresses))
+    make_table(trace, "datagrams_told", _told(numbers))
     make_table(trace, "datagrams_received", _received(numbers))
-    make_table(trace, "around_received", _around(numbers))
+    make_table(trace, "around_datagrams", _around(numbers))  # first the rows, then the windows: that is quicker
+    make_table(trace, "around_received", _before_returns(numbers))
     make_table(trace, "udp_messages", _MESSAGES)
     for name in _SCRATCH:
         trace.execute(f"DROP TABLE {name}")
@@ -54,14 +62,17 @@ def _datagrams(numbers: dict[str, int], wanted: str, addresses: str) -> str:
     times = ", ".join(f"min(CASE WHEN point = {each} THEN time_ns END) AS {name}" for name, each in known.items())
     queue = known["queue_ns"]
     return f"""
-        SELECT packet, flow, len_bytes, tid, freed_tid, freed_ns, CAST(NULL AS BIGINT) AS tcp_ns, {", ".join(known)}
+        SELECT packet, flow, len_bytes, tid, coalesce(l4_cpu, core_cpu) AS came_cpu, freed_tid, freed_ns,
+               CAST(NULL AS BIGINT) AS tcp_ns, {", ".join(known)}
         FROM (SELECT packet, min(time_ns) AS begins_ns, {times},
                      max(CASE WHEN point = {freed} THEN tid END) AS freed_tid,
                      max(CASE WHEN point = {freed} THEN time_ns END) AS freed_ns,
+                     min_by(cpu, CASE WHEN point = {known["l4_ns"]} THEN time_ns END) AS l4_cpu,
+                     min_by(cpu, CASE WHEN point = {known["core_ns"]} THEN time_ns END) AS core_cpu,
                      min_by(flow, CASE WHEN point = {queue} THEN time_ns END) AS flow,
                      min_by(tid, CASE WHEN point = {queue} THEN time_ns END) AS tid,
                      min_by(len_bytes - header_bytes, CASE WHEN point = {queue} THEN time_ns END) AS len_bytes
-              FROM lives WHERE point IN ({listed}) AND {addresses} GROUP BY packet) whole
+              FROM chains WHERE point IN ({listed}) AND {addresses} GROUP BY packet) whole
         WHERE queue_ns = begins_ns AND flow IN (SELECT flow FROM flows WHERE protocol = {UDP}) AND {wanted}"""
 
 
@@ -79,20 +90,18 @@ def _calls(numbers: dict[str, int]) -> str:
              ) found WHERE packet IS NOT NULL"""
 
 
-def _told(numbers: dict[str, int], addresses: str) -> str:
+def _told(numbers: dict[str, int]) -> str:
     """Return the query for which socket was told of a datagram, and as which in its order.
 
     The reader is told right after the datagram is in the queue, on the same CPU, before that does the next packet.
     """
-    ready, l4, core = (number(numbers, name) for name in ("rx.ready", "rx.l4", "rx.core"))
+    ready = number(numbers, "rx.ready")
     cpu = "OVER (PARTITION BY cpu ORDER BY time_ns)"
     return f"""
         SELECT packet, sock, time_ns AS ready_ns, row_number() OVER (PARTITION BY sock ORDER BY time_ns) AS place
-        FROM (SELECT point, sock, time_ns, lag(packet) {cpu} AS packet,
-                     lag(point) {cpu} AS before_point
-              FROM (SELECT l.cpu, l.time_ns, l.point, l.packet, 0 AS sock FROM lives l
-                    JOIN datagrams d ON d.packet = l.packet AND l.time_ns = coalesce(d.l4_ns, d.core_ns)
-                    WHERE l.point IN ({l4}, {core}) AND {addresses}
+        FROM (SELECT point, sock, time_ns, lag(packet) {cpu} AS packet
+              FROM (SELECT came_cpu AS cpu, coalesce(l4_ns, core_ns) AS time_ns, 0 AS point, packet, 0 AS sock
+                    FROM datagrams WHERE came_cpu IS NOT NULL
                     UNION ALL SELECT cpu, time_ns, point, NULL, sock FROM sockets
                               WHERE point = {ready} AND protocol = {UDP}) events) found
         WHERE point = {ready}"""
@@ -117,21 +126,22 @@ def _received(numbers: dict[str, int]) -> str:
 
 
 def _around(numbers: dict[str, int]) -> str:
-    """Return the query for the last wake-up of the reader, and its last switch to a CPU, before a call returned."""
+    """Return the query for returns of receive calls, and for what their threads did: wake-ups, switches to them."""
     wake, switch = number(numbers, "sched.wake"), number(numbers, "sched.switch")
-    readers = "(SELECT DISTINCT tid FROM datagrams_received)"
-    last = ", ".join(
-        f"max(CASE WHEN point = {point} THEN time_ns END) OVER"
-        f" (PARTITION BY tid ORDER BY time_ns ROWS UNBOUNDED PRECEDING) AS {name}"
-        for name, point in (("wake_ns", wake), ("switch_ns", switch))
-    )
     return f"""
-        SELECT * FROM (
-            SELECT *, {last} FROM (
-                SELECT tid, time_ns, 0 AS point FROM datagrams_received
-                UNION ALL SELECT CAST(subject AS INTEGER), time_ns, point FROM cpu
-                          WHERE point IN ({wake}, {switch}) AND subject IN {readers}) around
-        ) found WHERE point = 0"""
+        SELECT tid, time_ns, 0 AS point FROM datagrams_received
+        UNION ALL SELECT CAST(subject AS INTEGER), time_ns, point FROM cpu
+                  WHERE point IN ({wake}, {switch}) AND subject IN (SELECT DISTINCT tid FROM datagrams_received)"""
+
+
+def _before_returns(numbers: dict[str, int]) -> str:
+    """Return the query for the last wake-up of the reader, and its last switch to a CPU, before a call returned."""
+    last = ", ".join(
+        f"max(CASE WHEN point = {number(numbers, point)} THEN time_ns END) OVER"
+        f" (PARTITION BY tid ORDER BY time_ns ROWS UNBOUNDED PRECEDING) AS {name}"
+        for name, point in (("wake_ns", "sched.wake"), ("switch_ns", "sched.switch"))
+    )
+    return f"SELECT * FROM (SELECT *, {last} FROM around_datagrams) found WHERE point = 0"
 
 
 # What a call received is no longer than the datagram: where it is, the order is not known for sure.
