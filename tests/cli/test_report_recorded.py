@@ -59,10 +59,11 @@ print(small, datagrams({DATAGRAMS}, {DATAGRAM_BYTES}), stream({LARGE}, {LARGE_BY
 """
 
 
-@pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+# With a filter, headers are looked at everywhere.
+@pytest.fixture(scope="module", params=[(), ("--address", "127.0.0.0/8")], ids=["all", "filtered"])
+def recorded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
     folder = tmp_path_factory.mktemp("recorded") / "trace"
-    options = ("-o", folder, "-P", "messages", "--point", "call.enter")
+    options = ("-o", folder, "-P", "messages", "--point", "call.enter", *request.param)
     done = hopscope("record", *options, "--", sys.executable, "-c", TRAFFIC)
     assert done.returncode == 0, done.stderr
     assert "none lost" in done.stderr + done.stdout
@@ -91,4 +92,5 @@ def test_all_messages_are_followed_to_their_read(
         times = [row[name] for name in points if row[name] is not None]
         assert times == sorted(set(times))
         assert row["call_enter_ns"] == 0
-        assert None not in {row[name] for name in ("tx_queue_ns", "rx_driver_ns", "rx_core_ns", "rx_ready_ns")}
+        seen = ("tx_queue_ns", "tx_start_ns", "rx_driver_ns", "rx_core_ns", "rx_l4_ns", "rx_ready_ns")
+        assert None not in {row[name] for name in seen}

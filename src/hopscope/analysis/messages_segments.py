@@ -79,10 +79,10 @@ SLICE: Final = f"e.time_ns - e.time_ns % {SLICE_NS}"
 def _carried(numbers: dict[str, int], wanted: str) -> str:
     """Return the query for what each packet carried, and when it passed which point.
 
-    Points inside of the stack do not look at the headers: there, a packet's flow is that of the last point that did,
-    with the same skb. A segment that GSO has cut begins with the driver; where that hands it over to the receiver, the
-    flow is found there. Points where a packet cannot be after the one that told its flow belong to another packet, of
-    which that point was not seen.
+    Points inside of the stack do not look at the headers, unless a filter made them: there, a packet's flow is that of
+    the last point that always does, with the same skb. A segment that GSO has cut begins with the driver; where that
+    hands it over to the receiver, the flow is found there. Points where a packet cannot be after the one that told its
+    flow belong to another packet, of which that point was not seen.
     """
     known = {column: number(numbers, BY_COLUMN[column].point) for column in PACKET_COLUMNS}
     listed = ", ".join(map(str, known.values()))
@@ -90,7 +90,7 @@ def _carried(numbers: dict[str, int], wanted: str) -> str:
     return f"""
         SELECT e.flow, coalesce(c.connection, 0) AS connection, {SLICE} AS slice, e.time_ns, e.seq, e.payload,
                {", ".join(_after(column, known) for column in PACKET_COLUMNS)}
-        FROM (SELECT told_ns AS time_ns, {", ".join(_TOLD)}, {times}
+        FROM (SELECT told_ns AS time_ns, {_told(known)}, {times}
               FROM (SELECT *, {_told_ns(known)} AS told_ns
                     FROM (SELECT skb, point, flow, seq, len_bytes - header_bytes AS payload, tcp_flags, time_ns
                           FROM packets WHERE point IN ({listed})) passed) named
@@ -98,10 +98,15 @@ def _carried(numbers: dict[str, int], wanted: str) -> str:
         WHERE e.tcp_flags <> 0 AND e.payload > 0 AND {wanted}"""
 
 
-# What the point that looked at the headers said; there is one of it in each group.
-_TOLD: Final = tuple(
-    f"max(CASE WHEN flow <> 0 THEN {name} END) AS {name}" for name in ("flow", "seq", "payload", "tcp_flags", "point")
-)
+def _tells(known: dict[str, int]) -> str:
+    """Return SQL for whether an event tells its packet's flow."""
+    return f"flow <> 0 AND point IN ({known['queue_ns']}, {known['driver_ns']}, {known['tcp_ns']})"
+
+
+def _told(known: dict[str, int]) -> str:
+    """Return SQL for what the point that looked at the headers said; there is one of it in each group."""
+    columns = ("flow", "seq", "payload", "tcp_flags", "point")
+    return ", ".join(f"max(CASE WHEN {_tells(known)} THEN {name} END) AS {name}" for name in columns)
 
 
 def _told_ns(known: dict[str, int]) -> str:
@@ -112,7 +117,8 @@ def _told_ns(known: dict[str, int]) -> str:
         f"point = {known['start_ns']} AND lead(point) {own} = {known['driver_ns']}"
         f" AND coalesce(lag(point) {own}, 0) NOT IN ({queued})"
     )
-    last = "max(CASE WHEN flow <> 0 THEN time_ns END) OVER (PARTITION BY skb ORDER BY time_ns ROWS UNBOUNDED PRECEDING)"
+    before = "OVER (PARTITION BY skb ORDER BY time_ns ROWS UNBOUNDED PRECEDING)"
+    last = f"max(CASE WHEN {_tells(known)} THEN time_ns END) {before}"
     return f"CASE WHEN {cut} THEN lead(time_ns) {own} ELSE {last} END"
 
 
