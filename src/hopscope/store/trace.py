@@ -7,6 +7,7 @@ files, and the queries keep to SQL that engines share.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import struct
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +21,7 @@ from hopscope.store.meta import Metadata
 from hopscope.store.schema import SQL_TYPES, TABLES
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
     from types import TracebackType
 
@@ -86,8 +88,11 @@ class Trace:
         ------
         UsageError
             The query is wrong.
+        FormatError
+            The trace is damaged.
         """
-        return self._run(query).fetchnumpy()
+        with self._errors():
+            return self._run(query).fetchnumpy()
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
         """Run a query and return its rows; for small results.
@@ -96,12 +101,16 @@ class Trace:
         ------
         UsageError
             The query is wrong.
+        FormatError
+            The trace is damaged.
         """
-        return self._run(query).fetchall()
+        with self._errors():
+            return self._run(query).fetchall()
 
     def names(self, query: str) -> list[str]:
         """Return the names of the columns that a query gives."""
-        return [each[0] for each in self._run(f"SELECT * FROM ({query}) LIMIT 0").description or []]
+        with self._errors():
+            return [each[0] for each in self._run(f"SELECT * FROM ({query}) LIMIT 0").description or []]
 
     def execute(self, statement: str) -> None:
         """Run a statement that gives nothing, such as the making of a temporary view or table.
@@ -161,14 +170,25 @@ class Trace:
         self.close()
 
     def _run(self, statement: str) -> duckdb.DuckDBPyConnection:
-        try:
+        with self._errors():
             return self._engine.execute(statement)
-        except duckdb.IOException as error:
+
+    @contextlib.contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Tell a wrong query from a damaged trace in what the engine complains of."""
+        try:
+            yield
+        except (
+            duckdb.ProgrammingError,
+            duckdb.DataError,
+            duckdb.NotSupportedError,
+            duckdb.OutOfMemoryException,
+        ) as error:
+            raise UsageError(_first_line(error), "docs/trace.md has the tables") from error
+        except (duckdb.Error, RuntimeError) as error:  # the latter where bytes are not even text to complain with
             raise FormatError(
                 f"{self.folder} cannot be read: {_first_line(error)}", "Restore it from a copy"
             ) from error
-        except duckdb.Error as error:
-            raise UsageError(_first_line(error), "docs/trace.md has the tables") from error
 
     def _make_view(self, table: Table) -> None:
         files = ", ".join(f"'{_quoted(file)}'" for file in self._complete(table))
