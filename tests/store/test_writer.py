@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import subprocess
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+import disks
 from hopscope.errors import DiskFullError, UsageError
 from hopscope.store import writer as module
 from hopscope.store.meta import FILE, Metadata
@@ -132,14 +132,9 @@ def test_the_state_says_how_it_ended(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=128k", "none", str(folder)], check=True)
-    try:
+def disk(tmp_path: Path) -> Iterator[Path]:
+    with disks.small_disk(tmp_path / "disk", 128) as folder:
         yield folder
-    finally:
-        subprocess.run(["umount", str(folder)], check=True)
 
 
 def random_packets(count: int) -> dict[str, np.ndarray]:
@@ -158,8 +153,8 @@ def write_much(folder: Path) -> None:
 
 
 @pytest.mark.root
-def test_a_full_disk_is_one_sentence_and_what_was_written_can_be_read(small_disk: Path) -> None:
-    folder = small_disk / "t"
+def test_a_full_disk_is_one_sentence_and_what_was_written_can_be_read(disk: Path) -> None:
+    folder = disk / "t"
     with pytest.raises(DiskFullError, match=r"cannot be written: No space left on device\. Make room; what was"):
         write_much(folder)
     with Trace(folder) as trace:
@@ -172,15 +167,15 @@ def test_a_full_disk_is_one_sentence_and_what_was_written_can_be_read(small_disk
 
 @pytest.mark.root
 @pytest.mark.parametrize("left_bytes", [0, 4096])
-def test_a_disk_that_was_full_before(small_disk: Path, left_bytes: int) -> None:
-    filled = small_disk / "filled"
+def test_a_disk_that_was_full_before(disk: Path, left_bytes: int) -> None:
+    filled = disk / "filled"
     with contextlib.suppress(OSError):
         filled.write_bytes(bytes(1 << 20))
     if left_bytes:
         with filled.open("r+b") as file:
             file.truncate(filled.stat().st_size - left_bytes)
     with pytest.raises(DiskFullError, match="cannot be written: No space left on device"):
-        write_much(small_disk / "t")
+        write_much(disk / "t")
 
 
 def test_the_metadata_is_replaced_in_one_step(tmp_path: Path) -> None:

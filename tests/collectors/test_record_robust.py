@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Full rings, several recordings at once, and a sudden end."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from collectors.measure import assert_killed_leaves_nothing, ping, tcp_pair, udp_pair, way
+from collectors.record_measure import Seen, recording
+from hopscope.collectors.record import Recorder
+from hopscope.collectors.record_options import RecordOptions
+
+if TYPE_CHECKING:
+    from hopscope.lab import Lab
+
+pytestmark = pytest.mark.root
+
+HOLDER = """
+import time
+from hopscope.collectors.record import Recorder
+from hopscope.collectors.record_options import RecordOptions
+with Recorder(RecordOptions(profiles=["all"])):
+    print("attached", flush=True)
+    time.sleep(60)
+"""
+POINTS = ("tx.queue", "tx.start", "rx.driver", "rx.core")
+
+
+def test_what_a_full_ring_loses_is_counted(kept_lab: Lab) -> None:
+    path = way(kept_lab, "veth-4")
+    with udp_pair(path) as flow:
+        options = RecordOptions(profiles=(), points=POINTS, ports=[flow[1].getsockname()[1]], ring_bytes=4096)
+        with Recorder(options) as recorder:
+            seen = Seen(recorder)
+            # Flows, threads and devices are told of with the first: from there on there are events alone.
+            assert ping(*flow, 7) == 7
+            seen.forget()
+            assert recorder.lost == 0
+            before_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+            assert ping(*flow, 1009) == 1009
+            after_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+            seen.take()
+            events, losses = len(seen.rows("packets")), seen.rows("losses")
+            assert 0 < events < 1009
+            assert events + recorder.lost == 1009 * len(POINTS)
+            assert losses["lost"].sum() == recorder.lost
+            assert len(set(losses["cpu"])) == len(losses) >= 1
+            assert set(losses["cpu"]) <= set(seen.rows("packets")["cpu"])
+            assert (losses["from_ns"] <= before_ns).all()
+            assert (losses["until_ns"] >= after_ns).all()
+            assert recorder.fullest > 0.9
+            # What was read makes room again, and nothing is said a second time.
+            seen.forget()
+            lost = recorder.lost
+            assert ping(*flow, 7) == 7
+            assert seen.take().counts() == dict.fromkeys(POINTS, 7)
+            assert recorder.lost == lost
+            assert len(seen.rows("losses")) == len(losses)
+
+
+def test_a_drop_has_its_time_though_its_packet_was_lost(kept_lab: Lab) -> None:
+    with udp_pair(way(kept_lab, "veth-4")) as flow:
+        port = flow[1].getsockname()[1]
+        flow[1].close()
+        # 4096 bytes have room for 63 records of 64: a drop has two, so that the last one's packet or itself is lost.
+        options = RecordOptions(profiles=("drops",), ports=[port], ring_bytes=4096)
+        with Recorder(options) as recorder:
+            seen = Seen(recorder)
+            for _ in range(211):
+                try:
+                    flow[0].send(b"x")
+                except ConnectionRefusedError:
+                    flow[0].send(b"x")
+            seen.take()
+            assert recorder.lost > 0
+            times = seen.rows("drops")["time_ns"]
+            assert len(times)
+            assert (times > 0).all()
+
+
+def test_two_recordings_at_once_both_see_everything(kept_lab: Lab) -> None:
+    path = way(kept_lab, "lo-6")
+    with udp_pair(path) as udp, tcp_pair(path) as tcp, recording(kept_lab) as first:
+        with recording(None, ports=[udp[1].getsockname()[1]]) as second:
+            assert ping(*udp, 211) + ping(*tcp, 23) == 234
+            counts = second.take().counts()
+            assert {counts[point] for point in ("tx.queue", "tx.start", "tx.driver", "rx.driver", "rx.core")} == {211}
+        assert ping(*udp, 23) == 23
+        flow = first.take().flow_of(udp[0])
+    assert first.counts(flow=flow)["rx.driver"] == first.counts(flow=flow)["tx.queue"] == 234
+
+
+def test_events_before_the_start_are_no_loss_and_none_is_seen_twice(kept_lab: Lab) -> None:
+    with udp_pair(way(kept_lab, "veth-4")) as flow:
+        assert ping(*flow, 211) == 211
+        with recording(kept_lab) as seen:
+            started_ns = seen.recorder.started_ns
+            seen.take()
+            for _ in range(23):
+                assert ping(*flow, 7) == 7
+                seen.take()
+            packets = seen.at("rx.driver")
+    assert len(packets) == 7 * 23
+    assert (packets["time_ns"] >= started_ns).all()
+    assert len(np.unique(packets["time_ns"])) == 7 * 23
+
+
+def test_a_killed_recording_leaves_nothing_attached() -> None:
+    assert_killed_leaves_nothing(HOLDER)
