@@ -171,6 +171,7 @@ class _Recording:
             self._write(table, columns)
         if self._trigger:
             self._writer.metadata.options["trigger"] = self._trigger.text
+        self._writer.metadata.missed = missed = self._recorder.missed()
         self._writer.close(ended_ns=ended_ns)
         self.close()
         if self._live:
@@ -179,6 +180,10 @@ class _Recording:
             sys.stderr.write(f"trigger: {self._trigger.text}\n")
         if self._kept and self._kept.cut:
             sys.stderr.write("memory was too short for all of the last seconds (--flight-memory)\n")
+        if missed:
+            sys.stderr.write(
+                f"{missed:,} runs of BPF programs were suppressed by the kernel: as many events are missing\n"
+            )
         if lost := self._recorder.captures_lost():
             sys.stderr.write(f"{lost:,} packets could not be captured: a ring was full (--buffer)\n")
         sys.stderr.write(render_end(self._now(), str(self._writer.folder)) + "\n")

@@ -196,6 +196,10 @@ class Recorder(Attached):
         """Whether bytes of packets are captured."""
         return bool(self._options.snap_bytes)
 
+    def missed(self) -> int:
+        """Return how many runs of the programs the kernel suppressed since they were loaded."""
+        return int(self._cost.read().missed.sum())
+
     def captures_lost(self) -> int:
         """Return how many packets could not be captured, because a ring had no room."""
         return int(self._captures_lost.sum())

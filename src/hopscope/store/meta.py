@@ -48,6 +48,8 @@ class Metadata:
         What was asked for, as shown.
     tables
         Those that this trace has besides :data:`~hopscope.store.schema.TABLES`.
+    missed
+        Runs of the recording programs that the kernel suppressed: events that are missing, of no known place or time.
     state
         How it ended; ``recording`` if the recorder was killed.
     """
@@ -61,6 +63,7 @@ class Metadata:
     plan: list[dict[str, str]] = field(default_factory=list)
     options: dict[str, Any] = field(default_factory=dict)
     tables: list[Table] = field(default_factory=list)
+    missed: int = 0
     state: State = "recording"
     ended_ns: int | None = None
 

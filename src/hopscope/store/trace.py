@@ -10,7 +10,9 @@ from __future__ import annotations
 import contextlib
 import os
 import struct
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, Self
 
 import duckdb
@@ -22,7 +24,6 @@ from hopscope.store.schema import SQL_TYPES, TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
     from types import TracebackType
 
     from numpy.typing import NDArray
@@ -70,7 +71,14 @@ class Trace:
             self.warnings.append("the recorder was killed, or is still at work: the trace ends with its last full file")
         elif self.metadata.state != "complete":
             self.warnings.append(f"recording {self.metadata.state}")
-        self._engine = duckdb.connect(config={"memory_limit": MEMORY, "preserve_insertion_order": False})
+        if self.metadata.missed:
+            self.warnings.append(f"{self.metadata.missed:,} events are missing: the kernel suppressed BPF runs")
+        spill = (
+            Path(tempfile.gettempdir()) / f"hopscope-{os.getpid()}-{id(self):x}"
+        )  # made when it is needed, and removed
+        self._engine = duckdb.connect(
+            config={"memory_limit": MEMORY, "preserve_insertion_order": False, "temp_directory": str(spill)}
+        )
         for table in (*TABLES, *self.metadata.tables):
             self._make_view(table)
         self._make_names("points", "point", self.metadata.points)

@@ -37,6 +37,8 @@ Columns: TypeAlias = "Mapping[str, NDArray[Any]]"
 # Rows of a table that make a file, and how long they wait for more.
 FILE_ROWS: Final = 1 << 20
 FILE_S: Final = 5.0
+# Kept free, so that even on a full disk the trace can say how it ended.
+_RESERVE_BYTES: Final = 1 << 16
 # Room that a table's rows begin with.
 _LEAST_ROWS: Final = 1024
 _CAUSES: Final = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EACCES, errno.ENOENT)
@@ -74,8 +76,9 @@ class TraceWriter:
     def __init__(self, folder: Path, metadata: Metadata, *, file_rows: int = FILE_ROWS, file_s: float = FILE_S) -> None:
         _make(folder)
         self.folder = folder
+        self._reserve = folder / ".reserve"
         self.metadata = metadata
-        self._write_metadata()
+        self._write_metadata(_RESERVE_BYTES)
         self.bytes_written = 0
         self._file_rows = file_rows
         self._file_s = file_s
@@ -157,10 +160,14 @@ class TraceWriter:
     ) -> None:
         self.close("stopped: the disk is full" if isinstance(error, DiskFullError) else "complete")
 
-    def _write_metadata(self) -> None:
+    def _write_metadata(self, reserve_bytes: int = 0) -> None:
         try:
+            self._reserve.unlink(missing_ok=True)
             self.metadata.write(self.folder)
+            if reserve_bytes:
+                self._reserve.write_bytes(bytes(reserve_bytes))
         except OSError as error:
+            self._reserve.unlink(missing_ok=True)
             raise _unwritable(self.folder / FILE, error) from error
 
     def _begin(self, rows: _Rows) -> None:
