@@ -7,15 +7,17 @@ import contextlib
 import os
 import signal
 import sys
-import threading
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from hopscope.cli.backlog import Backlog
 from hopscope.cli.child import exit_code, running
 from hopscope.cli.stop import stop_on_signal
 from hopscope.collectors.flight import Kept, Watch
 from hopscope.collectors.record import CAPTURE
+from hopscope.errors import DiskFullError
 from hopscope.store.capture import FILE as CAPTURE_FILE
 from hopscope.store.capture import Captured, CaptureWriter
 from hopscope.store.writer import TraceWriter
@@ -23,18 +25,19 @@ from hopscope.views.recording import Recording, render_end, render_progress
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
     from hopscope.cli.stop import Stop
     from hopscope.collectors.flight import Trigger
-    from hopscope.collectors.record import Array, Recorder
+    from hopscope.collectors.record import Array, Recorder, Taken
 
 EVENT_TABLES: Final = frozenset({"packets", "sockets", "cpu"})
 # How long to let the rings fill: so long that a reading is worth its price, so short that they stay half empty.
-_MOST_S: Final = 0.1
+_MOST_S: Final = 0.04
 _LEAST_S: Final = 0.002
 _FULL: Final = 0.25
 _PROGRESS_S: Final = 1.0
+# Of records that are taken and not written yet.
+_BACKLOG_BYTES: Final = 256 << 20
 # As of nice(1).
 _PRIORITY: Final = -15
 
@@ -100,15 +103,21 @@ def record(recorder: Recorder, folder: Path, limits: Limits, flight: Flight | No
 
 @contextlib.contextmanager
 def _prior() -> Iterator[None]:
-    """Let this thread, and no other, go before those that it watches: it needs little, but in time."""
-    thread = threading.get_native_id()
-    before = os.getpriority(os.PRIO_PROCESS, thread)
+    """Let the threads of this process go before those that they watch: they need little, but in time.
+
+    All of them: the one that writes has Python's lock now and then, for which the one that reads would have to wait.
+    """
+    threads = [int(path.name) for path in Path("/proc/self/task").iterdir()]
+    before = {thread: os.getpriority(os.PRIO_PROCESS, thread) for thread in threads}
     with contextlib.suppress(PermissionError):  # without CAP_SYS_NICE
-        os.setpriority(os.PRIO_PROCESS, thread, _PRIORITY)
+        for thread in threads:
+            os.setpriority(os.PRIO_PROCESS, thread, _PRIORITY)
     try:
         yield
     finally:
-        os.setpriority(os.PRIO_PROCESS, thread, before)
+        for thread, priority in before.items():
+            with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
+                os.setpriority(os.PRIO_PROCESS, thread, priority)
 
 
 class _Recording:
@@ -124,6 +133,7 @@ class _Recording:
         if recorder.captures:
             began = writer.metadata
             self._capture = CaptureWriter(writer.folder / CAPTURE_FILE, began.realtime_ns - began.started_ns)
+        self._backlog = Backlog(self._keep, _BACKLOG_BYTES)
         self._events = 0
         self._started_s = time.monotonic()
         self._shown_s, self._shown_events = self._started_s, 0
@@ -148,8 +158,13 @@ class _Recording:
         return True
 
     def drain(self) -> None:
-        """Move what is in the rings to the trace, or to what is kept."""
-        rows = list(self._recorder.read())
+        """Take what is in the rings, for another thread to write."""
+        taken = self._recorder.take()
+        self._backlog.put(taken, taken.size_bytes)
+
+    def _keep(self, taken: Taken) -> None:
+        """Move what was taken to the trace, or to what is kept."""
+        rows = list(self._recorder.rows(taken))
         for table, columns in rows:
             for each in self._kept.add(table, columns) if self._kept else ((table, columns),):
                 self._write(*each)
@@ -167,6 +182,7 @@ class _Recording:
         self._recorder.stop()
         self.drain()
         ended_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+        self._backlog.close()
         for table, columns in self._kept.take() if self._kept else ():
             self._write(table, columns)
         if self._trigger:
@@ -189,7 +205,9 @@ class _Recording:
         sys.stderr.write(render_end(self._now(), str(self._writer.folder)) + "\n")
 
     def close(self) -> None:
-        """Close the capture; again is allowed."""
+        """End the thread, and close the capture; again is allowed."""
+        with contextlib.suppress(DiskFullError):  # it was raised before
+            self._backlog.close()
         if self._capture:
             self._capture.close()
 

@@ -12,7 +12,7 @@ import platform
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -44,6 +44,27 @@ Array = np.ndarray[Any, np.dtype[Any]]
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _REASON: Final = "SKB_DROP_REASON_"
 CAPTURE: Final = "capture"
+
+
+class Taken(NamedTuple):
+    """What was in the rings.
+
+    Attributes
+    ----------
+    records
+        CPU and records of each ring that had any: arrays of ``struct hop_packet``, or another of its size.
+    others
+        Tables' names and columns, besides those that come of the records.
+    """
+
+    records: list[tuple[int, Array]]
+    others: list[tuple[str, dict[str, Array]]]
+
+    @property
+    def size_bytes(self) -> int:
+        """What it takes of memory."""
+        columns = (column for _, each in self.others for column in each.values())
+        return sum(records.nbytes for _, records in self.records) + sum(column.nbytes for column in columns)
 
 
 class Recorder(Attached):
@@ -107,6 +128,10 @@ class Recorder(Attached):
         counters = bpf.data(".bss.counts")["record_counters"]
         self._counters, self._captures_lost = counters["lost"], counters["captures_lost"]
         self._lost = np.zeros(len(self._counters), np.uint64)
+        # What takes time comes before the rings, which fill from their first moment on.
+        self._places = DropPlaces(bpf.maps["stacks"])
+        stack.callback(self._places.close)
+        self._reasons = drop_reasons()
         self.started_ns = self._read_ns = _now_ns()
         # From here on there are rings; what came before this is no loss, and nobody asked for it.
         self._reader = RingReader.per_cpu(bpf.maps["rings"], HOP_PACKET_DTYPE, options.ring_bytes)
@@ -119,8 +144,6 @@ class Recorder(Attached):
         if options.tracepoints:
             stack.enter_context(self._tracepoints)
         self._tables = Tables()
-        self._places = DropPlaces(bpf.maps["stacks"])
-        stack.callback(self._places.close)
 
     def not_granted(self) -> list[str]:
         """Return the points that were asked for and that this kernel grants no way to attach."""
@@ -133,7 +156,7 @@ class Recorder(Attached):
             started_ns=self.started_ns,
             realtime_ns=time.time_ns() - _now_ns() + self.started_ns,
             points=point_names(),
-            reasons=drop_reasons(),
+            reasons=self._reasons,
             host={
                 "name": platform.node(),
                 "release": platform.release(),
@@ -156,35 +179,47 @@ class Recorder(Attached):
         )
 
     def read(self) -> Iterator[tuple[str, dict[str, Array]]]:
-        """Yield the rows that came since the last call: a table's name and its columns.
+        """Yield the rows that came since the last call, as :meth:`rows` makes them of what :meth:`take` takes."""
+        return self.rows(self.take())
 
-        What is captured comes as :data:`CAPTURE` and the columns of :class:`~hopscope.store.capture.Captured`.
+    def take(self) -> Taken:
+        """Take what is in the rings, as it is: quick, so that they do not fill up.
 
         A ring that holds bytes that are no record is skipped there and counted as lost.
         """
         self.fullest = 0.0
+        records = []
         for cpu in self._reader.cpus:
             try:
-                records = self._reader.read_cpu(cpu)
+                found = self._reader.read_cpu(cpu)
             except FormatError:
                 self.lost += 1
                 continue
-            if not len(records):
-                continue
-            taken = len(records) * (HOP_PACKET_DTYPE.itemsize + 8)
-            self.fullest = max(self.fullest, taken / self._options.ring_bytes)
+            if len(found):
+                records.append((cpu, found))
+                taken = len(found) * (HOP_PACKET_DTYPE.itemsize + 8)
+                self.fullest = max(self.fullest, taken / self._options.ring_bytes)
+        # After the records, which have the names of devices.
+        others = []
+        if self._captures and (captured := self._captures.read()):
+            others.append((CAPTURE, captured._asdict()))
+        if self._options.tracepoints:
+            before = self._tracepoints.lost
+            others += self._tracepoints.read().items()
+            self.lost += self._tracepoints.lost - before
+        return Taken(records, [*others, *self._losses()])
+
+    def rows(self, taken: Taken) -> Iterator[tuple[str, dict[str, Array]]]:
+        """Yield what was taken as rows: a table's name and its columns. To be called in the order of taking.
+
+        What is captured comes as :data:`CAPTURE` and the columns of :class:`~hopscope.store.capture.Captured`.
+        """
+        for cpu, records in taken.records:
             for table, columns in self._tables.rows(records, cpu):
                 yield table, columns
                 if table == "drops":
                     yield from self._places.rows(columns)
-        # After the records, which have the names of devices.
-        if self._captures and (captured := self._captures.read()):
-            yield CAPTURE, captured._asdict()
-        if self._options.tracepoints:
-            before = self._tracepoints.lost
-            yield from self._tracepoints.read().items()
-            self.lost += self._tracepoints.lost - before
-        yield from self._losses()
+        yield from taken.others
 
     def stop(self) -> None:
         """Record no more tracepoints; the next :meth:`read` gives their rest, and all losses."""

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 Columns: TypeAlias = "Mapping[str, NDArray[Any]]"
 
 # Rows of a table that make a file, and how long they wait for more.
-FILE_ROWS: Final = 1 << 20
+FILE_ROWS: Final = 1 << 19
 FILE_S: Final = 5.0
 # Kept free, so that even on a full disk the trace can say how it ended.
 _RESERVE_BYTES: Final = 1 << 16
@@ -86,7 +86,7 @@ class TraceWriter:
         self._engine = duckdb.connect(config={"threads": 1})
         self._worker: ThreadPoolExecutor | None = ThreadPoolExecutor(1, thread_name_prefix="hopscope-writer")
         self._pending: deque[Future[int]] = deque()
-        # The thread begins now, with the priority of now: its caller may take a higher one for itself.
+        # The thread begins now, and not when there is something to write: its caller may want to give it a priority.
         self._worker.submit(int).result()
 
     def append(self, table: str, columns: Columns) -> None:
