@@ -7,17 +7,13 @@ import contextlib
 import ipaddress
 import os
 import socket
-import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from collectors.measure import Way, limit, ping, tcp_pair, udp_pair, way
-from collectors.record_measure import FLOW, Rows, anyone, covered, namespaces, payload, recording
-from collectors.test_rx_filters import cgroups, traffic
+from collectors.record_measure import FLOW, Rows, anyone, namespaces, recording
 from collectors.tx_measure import vxlan
-from hopscope.lab import Tbf, Workload, shape
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -231,151 +227,6 @@ def test_what_is_no_ip_belongs_to_no_flow(kept_lab: Lab, options: Any) -> None: 
                 assert receiver.recv(2000) == frame
             seen.take()
     assert seen.counts() == {}
-
-
-def sinks(path: Way, protocol: str) -> tuple[Workload, Workload]:
-    words = (f"{protocol}-sink", "--bind", path.host)
-    return Workload(path.receiver, *words), Workload(path.receiver, *words)
-
-
-def send(path: Way, protocol: str, sink: Workload, messages: int) -> int:
-    words = (path.host, sink.port, "--size", 100, "--count", messages, "--rate", 1000)
-    with Workload(path.sender, f"{protocol}-send", *words) as sender:
-        sender.result()
-        return sender.pid
-
-
-@pytest.mark.parametrize("protocol", PAIRS)
-def test_pid_of_a_reader(kept_lab: Lab, protocol: str) -> None:
-    path = way(kept_lab, "veth-4")
-    wanted, other = sinks(path, protocol)
-    with wanted, other, recording(None, pids=[wanted.pid]) as seen:
-        for sink, messages in ((other, 69), (wanted, 23)):
-            send(path, protocol, sink, messages)
-        (wanted.result if protocol == "tcp" else wanted.stop)()
-        seen.take()
-    flows = seen.rows("flows")
-    assert {port for name in ("source_port", "destination_port") for port in flows[name]} >= {wanted.port}
-    for name in ("packets", "sockets"):
-        for flow in set(seen.rows(name)["flow"]) - {0}:
-            assert wanted.port in seen.ends(flow)
-    got = seen.at("rx.received")
-    assert got.where(got["len_bytes"] > 0)["len_bytes"].sum() == 2300
-    if protocol == "udp":
-        # It is not connected: whose the datagrams are is known by the port that it has read from.
-        first_read = seen.at("rx.received").by_time()["time_ns"][0]
-        arrived = seen.at("rx.core")
-        assert len(arrived.where(arrived["time_ns"] > first_read)) >= 22
-    else:
-        # Whose a connection is shows with the first call on it.
-        assert len(data(seen, "rx.core")) >= 22
-
-
-@pytest.mark.parametrize("protocol", PAIRS)
-@pytest.mark.parametrize("profile", ["messages", "packets", "tx"])
-def test_pid_of_a_sender(kept_lab: Lab, protocol: str, profile: str) -> None:
-    path = way(kept_lab, "veth-4")
-    script = (
-        "import socket, sys\n"
-        "sys.stdin.readline()\n"
-        f"kind = socket.SOCK_{'STREAM' if protocol == 'tcp' else 'DGRAM'}\n"
-        "sock = socket.socket(socket.AF_INET, kind)\n"
-        "sock.connect((sys.argv[1], int(sys.argv[2])))\n"
-        "for _ in range(23): sock.send(bytes(100))\n"
-        "sys.stdin.readline()\n"
-    )
-    sink = Workload(path.receiver, f"{protocol}-sink", "--bind", path.host)
-    child = path.sender.popen(
-        [sys.executable, "-c", script, path.host, str(sink.port)], stdin=subprocess.PIPE, text=True, bufsize=1
-    )
-    with sink, child, udp_pair(path) as other, recording(None, profiles=[profile], pids=[child.pid]) as seen:
-        assert child.stdin is not None
-        assert ping(*other, 69) == 69
-        child.stdin.write("\n")
-        child.stdin.write("\n")
-        child.wait(20)
-        assert ping(*other, 69) == 69
-        seen.take()
-    packets = seen.at("tx.queue")
-    assert {sink.port in seen.ends(flow) for flow in packets["flow"]} == {True}
-    sent = packets.where(payload(packets) > 0)
-    # TCP may send some bytes again.
-    assert (covered(sent["seq"], payload(sent)) if protocol == "tcp" else payload(sent).sum()) == 2300
-    assert set(seen.rows("sockets")["tid"]) <= {child.pid, *seen.at("rx.ready")["tid"], *seen.at("tcp.state")["tid"]}
-    if protocol == "udp":
-        assert len(packets) == len(seen.at("tx.start")) == len(seen.at("tx.driver")) == 23
-
-
-@pytest.mark.parametrize("protocol", PAIRS)
-def test_a_process_that_is_interrupted_is_not_whose_packets_these_are(kept_lab: Lab, protocol: str) -> None:
-    path = way(kept_lab, "veth-4")
-    with contextlib.ExitStack() as stack:
-        spinners = [
-            stack.enter_context(subprocess.Popen(["taskset", "-c", str(cpu), sys.executable, "-c", "while 1: pass"]))
-            for cpu in sorted(os.sched_getaffinity(0))
-        ]
-        for spinner in spinners:
-            stack.callback(spinner.kill)
-        sink = stack.enter_context(Workload(path.receiver, f"{protocol}-sink", "--bind", path.host))
-        seen = stack.enter_context(recording(None, pids=[spinner.pid for spinner in spinners]))
-        # With a TBF the packets go, and arrive, when a timer says so: in the time of whoever runs.
-        shape(path.sender, "client0", Tbf(2_000_000))
-        stack.callback(path.sender.run, ["tc", "qdisc", "del", "dev", "client0", "root"])
-        words = (path.host, sink.port, "--size", 1000, "--count", 211, "--rate", 2000)
-        stack.enter_context(Workload(path.sender, f"{protocol}-send", *words)).result()
-        seen.take()
-    assert seen.counts() == {}
-
-
-@pytest.mark.parametrize("protocol", PAIRS)
-def test_name_of_the_process(kept_lab: Lab, protocol: str) -> None:
-    path = way(kept_lab, "veth-4")
-    with recording(None, comms=["wanted-name"]) as seen:
-        traffic(path, protocol, 69, "--comm", "wanted-names")
-        traffic(path, protocol, 23, "--comm", "wanted-name")
-        traffic(path, protocol, 7)
-        seen.take()
-    got = seen.at("rx.received")
-    assert got.where(got["len_bytes"] > 0)["len_bytes"].sum() == 2300
-    assert {name for _, name in {seen.thread(tid, at) for tid, at in zip(got["tid"], got["time_ns"], strict=True)}} == {
-        "wanted-name"
-    }
-
-
-@pytest.mark.parametrize("protocol", PAIRS)
-def test_cgroup_and_those_below(kept_lab: Lab, protocol: str) -> None:
-    path = way(kept_lab, "veth-4")
-    with cgroups() as (wanted, child, other), recording(None, cgroups=[wanted.stat().st_ino]) as seen:
-        traffic(path, protocol, 23, "--cgroup", wanted)
-        traffic(path, protocol, 69, "--cgroup", other)
-        traffic(path, protocol, 7, "--cgroup", child)
-        seen.take()
-    got = seen.at("rx.received")
-    assert got.where(got["len_bytes"] > 0)["len_bytes"].sum() == 3000
-    # The socket knows its cgroup whoever runs: the reader is told of each message.
-    assert len(data(seen, "rx.core")) >= 30 - 2
-    assert len({tuple(sorted(map(str, seen.ends(flow)))) for flow in set(seen.at("rx.core")["flow"])}) == 2
-
-
-def test_many_flows_of_a_process(kept_lab: Lab) -> None:
-    path = way(kept_lab, "veth-4")
-    with contextlib.ExitStack() as stack:
-        receiver = stack.enter_context(kept_lab.server.call(socket.socket, socket.AF_INET, socket.SOCK_DGRAM))
-        receiver.bind((path.host, 0))
-        senders = [
-            stack.enter_context(kept_lab.client.call(socket.socket, socket.AF_INET, socket.SOCK_DGRAM))
-            for _ in range(1009)
-        ]
-        seen = stack.enter_context(recording(None, profiles=["packets"], pids=[os.getpid()]))
-        for sender in senders:
-            sender.connect((path.host, receiver.getsockname()[1]))
-        for _ in range(3):
-            assert sum(ping(sender, receiver, 1) for sender in senders) == 1009
-        seen.take()
-        flows = [seen.flow_of(sender) for sender in senders]
-    for point in ("tx.queue", "tx.start", "rx.driver", "rx.core"):
-        packets = seen.at(point)
-        assert len(packets) == len(packets.having(flow=flows)) == 3 * 1009, point
 
 
 def test_stacked_devices_under_a_filter(lab: Lab) -> None:

@@ -4,7 +4,7 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-const volatile u32 cfg_drop_arguments = 2; /* that this kernel's kfree_skb tracepoint has: a third is a reason (since 5.17) */
+const volatile u32 cfg_drop_arguments = 2; /* that this kernel's kfree_skb has: a third is a reason (since 5.17) */
 const volatile bool cfg_drop_stacks = 0;
 
 /* ---- packets ---- */

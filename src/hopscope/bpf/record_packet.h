@@ -279,6 +279,21 @@ INLINE bool place_wanted(const struct passing *passing, const struct headers *fo
 	return true;
 }
 
+/* A flow, and what comes back. */
+static __attribute__((noinline)) int want_both_ways(const struct headers *found)
+{
+	struct flow_key back = {.protocol = found->key.protocol};
+
+	for (u32 end = 0; end < 2; end++) {
+		__builtin_memcpy(back.ends.address[end], found->key.ends.address[1 - end],
+				 sizeof(back.ends.address[0]));
+		back.ends.port[end] = found->key.ends.port[1 - end];
+	}
+	want_flow(found->flow);
+	want_flow(flow_of(&back));
+	return 0;
+}
+
 /* By its flow, and that of a socket that is not connected by one end of it. */
 INLINE bool owner_wanted(const struct passing *passing, const struct headers *found)
 {
@@ -293,7 +308,7 @@ INLINE bool owner_wanted(const struct passing *passing, const struct headers *fo
 		if (!flow_wanted(end.exact) && !flow_wanted(end.anywhere))
 			return false;
 	}
-	want_flow(found->flow);
+	want_both_ways(found);
 	return true;
 }
 
