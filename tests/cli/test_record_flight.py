@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 import sys
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -35,6 +35,7 @@ for _ in range({count}):
         sender.sendto(b"x", ("{SERVER_IPV4}", {_PORT}))
     except OSError:
         pass
+print("sent", flush=True)
 time.sleep(20)
 """
     return ["nsenter", f"--net=/proc/{lab.client.pid}/ns/net", sys.executable, "-c", code]
@@ -62,8 +63,8 @@ def test_signal_writes_what_is_kept(lab: Lab, tmp_path: Path, number: signal.Sig
     folder = tmp_path / "trace"
     child = start("record", "-o", folder, "--flight", 60, *only(lab))
     eventually(lambda: len(links(child)) > 8 and (folder / "hopscope.json").exists(), "it does not record")
-    with lab.client.popen(sending(lab, 7)[2:]) as sender:
-        time.sleep(0.5)
+    with lab.client.popen(sending(lab, 7)[2:], stdout=subprocess.PIPE, text=True) as sender:
+        assert sender.stdout.readline() == "sent\n"
         child.send_signal(number)
         code, _, said = ended(child)
         sender.kill()

@@ -192,11 +192,14 @@ class Trace:
             duckdb.NotSupportedError,
             duckdb.OutOfMemoryException,
         ) as error:
+            if isinstance(error, duckdb.InvalidInputException):  # as a rule that of a file, rather than the query
+                raise self._damaged(error) from error
             raise UsageError(_first_line(error), "docs/trace.md has the tables") from error
         except (duckdb.Error, RuntimeError) as error:  # the latter where bytes are not even text to complain with
-            raise FormatError(
-                f"{self.folder} cannot be read: {_first_line(error)}", "Restore it from a copy"
-            ) from error
+            raise self._damaged(error) from error
+
+    def _damaged(self, error: Exception) -> FormatError:
+        return FormatError(f"{self.folder} cannot be read: {_first_line(error)}", "Restore it from a copy")
 
     def _make_view(self, table: Table) -> None:
         files = ", ".join(f"'{_quoted(file)}'" for file in self._complete(table))
