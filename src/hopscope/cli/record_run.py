@@ -85,16 +85,16 @@ def record(recorder: Recorder, folder: Path, limits: Limits, flight: Flight | No
         The folder cannot be used, or the command not be started.
     """
     also = (signal.SIGQUIT,) if flight else ()
-    with (
-        stop_on_signal(*also) as stop,
-        recorder,
-        TraceWriter(folder, recorder.metadata()) as writer,
-        contextlib.ExitStack() as others,
-    ):
+    with stop_on_signal(*also) as stop, contextlib.ExitStack() as stack:
+        with _prior():  # the rings fill from their first moment on
+            stack.enter_context(recorder)
+            writer = stack.enter_context(TraceWriter(folder, recorder.metadata()))
+            work = _Recording(recorder, writer, flight)
+            stack.callback(work.close)
+            work.drain()
         if missing := recorder.not_granted():
             sys.stderr.write(f"not granted by this kernel: {', '.join(missing)} (`hopscope probes` says why)\n")
-        work = _Recording(recorder, writer, flight)
-        others.callback(work.close)
+        # The command begins with the priority that it would have without us.
         with running(command, stop, None) as child, _prior():
             ended = work.run(stop, limits)
         work.finish()
