@@ -18,8 +18,8 @@ from vmtest.boot import GUEST_FOLDER, REPOSITORY
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# What differs between kernels: the ways to attach, and to follow TCP. Tests that pace their traffic say nothing under
-# emulation.
+# What differs between kernels: the ways to attach, to follow TCP, and to probe functions. Tests that pace their traffic
+# say nothing under emulation.
 TESTS: Final = (
     "tests/collectors/test_rx_ways.py",
     "tests/collectors/test_tx_ways.py",
@@ -27,6 +27,7 @@ TESTS: Final = (
     "tests/collectors/test_record_ways.py",
     "tests/collectors/test_cpu_ways.py",
     "tests/collectors/test_cpu_hotplug.py",
+    "tests/collectors/test_kernel_functions.py",
 )
 # What needs a NIC with a hardware clock.
 NIC_TESTS: Final = ("tests/collectors/test_rx_nic_stamps.py",)

@@ -27,7 +27,7 @@ def test_tracepoints_and_cgroups_are_granted_on_every_kernel_of_the_matrix() -> 
 
 
 def test_kernel_without_kprobes_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grants, "_KPROBE_PMU", Path("/no/such"))
+    monkeypatch.setattr(grants, "KPROBE_PMU", Path("/no/such"))
     assert try_kind("kprobe") == Grant(
         granted=False, reason="this kernel was built without kprobes (CONFIG_KPROBES)", next_step=""
     )

@@ -48,7 +48,8 @@ _MIB = 1 << 20
     "events",
     metavar="SUBSYSTEM:EVENT[:FILTER]",
     multiple=True,
-    help="A tracepoint of the kernel with all its fields; patterns such as 'tcp:*' will do (docs/record-events.md).",
+    help="A tracepoint of the kernel with all its fields; patterns such as 'tcp:*' will do. "
+    "function:NAME and return:NAME: the calls and returns of a kernel function (docs/record-events.md).",
 )
 @click.option("--pcap", metavar="EXPRESSION", default="", help="Only packets that tcpdump would show for it.")
 @click.option("--stacks", is_flag=True, help="Take the kernel's stack at each drop.")

@@ -25,6 +25,7 @@ from hopscope.collectors.record_symbols import STACKS, DropPlaces
 from hopscope.collectors.record_tables import Tables, point_names
 from hopscope.collectors.selection import set_list
 from hopscope.collectors.session import Session
+from hopscope.collectors.tracepoint_columns import CALLER
 from hopscope.collectors.tracepoints import Tracepoints
 from hopscope.errors import FormatError, KernelError
 from hopscope.libbpf import Btf, RingReader, possible_cpus
@@ -219,7 +220,10 @@ class Recorder(Attached):
                 yield table, columns
                 if table == "drops":
                     yield from self._places.rows(columns)
-        yield from taken.others
+        for table, columns in taken.others:
+            yield table, columns
+            if table in self._tracepoints.with_callers:
+                yield from self._places.symbols(columns[CALLER.name])
 
     def stop(self) -> None:
         """Record no more tracepoints; the next :meth:`read` gives their rest, and all losses."""

@@ -63,7 +63,7 @@ class RecordOptions(Selection):
     points
         Points besides those of the profiles.
     tracepoints
-        Tracepoints of the kernel, as :class:`~hopscope.collectors.tracepoints.Spec` reads them.
+        Tracepoints and functions of the kernel, as :class:`~hopscope.collectors.tracepoints.Spec` reads them.
     interfaces
         (ifindex, namespace inode).
     pcap

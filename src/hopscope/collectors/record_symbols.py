@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stacks and addresses of drops, named while the kernel that has them is at hand."""
+"""The stacks and addresses of drops, and of functions' callers, named while the kernel that has them is at hand."""
 
 from __future__ import annotations
 
@@ -62,7 +62,11 @@ class DropPlaces:
                     "address": np.concatenate([found for _, found in frames]),
                 },
             )
-        fresh = np.array(sorted({*np.concatenate(addresses).tolist()} - self._known_addresses - {0}), np.int64)
+        yield from self.symbols(np.concatenate(addresses))
+
+    def symbols(self, addresses: Array) -> Iterator[tuple[str, dict[str, Array]]]:
+        """Yield the rows of ``symbols`` that these addresses need and that are new."""
+        fresh = np.array(sorted({*np.unique(addresses).tolist()} - self._known_addresses - {0}), np.int64)
         if len(fresh) and self._symbols:
             self._known_addresses.update(fresh.tolist())
             yield "symbols", {"address": fresh, "name": np.array(self._symbols.names(fresh.view(np.uint64)), object)}

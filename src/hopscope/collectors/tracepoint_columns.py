@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A tracepoint's records as the columns of a table.
+"""The records of a tracepoint, or of a function's calls, as the columns of a table.
 
 Numbers become signed integers that hold every value, but for 64-bit unsigned ones, which keep their bits. Short arrays
 of numbers become a column an item; strings and addresses become text; all other bytes become text in hexadecimal.
@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import re
 import socket
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
 from hopscope.errors import FormatError
-from hopscope.libbpf.perf_ring import SAMPLE_HEAD, taken
+from hopscope.libbpf.perf_ring import SAMPLE_HEAD, STACK_AT, taken
 from hopscope.store.schema import TEXT, Column, Table
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ _COMMON: Final = (
     Column("cpu", np.int16, "where"),
     Column("tid", np.int32, "the thread that ran; in an interrupt the one that was interrupted, 0 for the idle task"),
 )
+CALLER: Final = Column("address", np.int64, "where in its caller it returns to, 0 if not known: `symbols` has the name")
 _SIGNED: Final = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
 _MOST_ITEMS: Final = 8
 _ADDRESS: Final = re.compile(r"addr|^(src|dst|gw[46]?|primary_key[46])$")
@@ -48,6 +49,10 @@ class EventColumns:
         Its name.
     fields
         Of its format.
+    meaning
+        Of the table, if it is no tracepoint's.
+    depth
+        How many addresses of the stack the records have, the last of which is the caller's; 0: they have no stack.
 
     Attributes
     ----------
@@ -55,11 +60,15 @@ class EventColumns:
         ``e_SUBSYSTEM_EVENT``, in which what is no letter or digit has become an underscore.
     """
 
-    def __init__(self, subsystem: str, event: str, fields: Sequence[Field]) -> None:
-        self._sources = [each for field in fields if field.size for each in _sources(field)]
+    def __init__(
+        self, subsystem: str, event: str, fields: Sequence[Field], meaning: str = "", *, depth: int = 0
+    ) -> None:
+        self._sources: list[_Source] = [each for field in fields if field.size for each in _sources(field)]
+        if depth:
+            self._sources.append(_Caller(depth))
         columns = _named([*_COMMON, *(each.column for each in self._sources)])
         name = "e_" + re.sub(r"\W", "_", f"{subsystem}_{event}", flags=re.ASCII)
-        self.table = Table(name, f"the kernel passes the tracepoint {subsystem}:{event}", tuple(columns))
+        self.table = Table(name, meaning or f"the kernel passes the tracepoint {subsystem}:{event}", tuple(columns))
         ends = [each.offset + each.size for each in self._sources]
         self._head_bytes = SAMPLE_HEAD.itemsize + max(ends, default=0)
 
@@ -79,6 +88,23 @@ class EventColumns:
         except IndexError as error:
             raise FormatError(f"a record of {self.table.name} is shorter than it says") from error
         return dict(zip((each.name for each in self.table.columns), found, strict=True))
+
+
+class _Caller:
+    """Where in its caller a function returns to, by the stack that the record has before the event's own bytes."""
+
+    def __init__(self, depth: int) -> None:
+        # Numbers of 64 bits: how many follow, a mark, the addresses.
+        self.offset, self.size = STACK_AT - SAMPLE_HEAD.itemsize, 8 * (2 + depth)
+        self.column = CALLER
+        self._count = 1 + depth
+
+    def read(self, heads: NDArray[np.void], words: Words, starts: NDArray[np.int64]) -> NDArray[Any]:
+        del words, starts
+        number = np.dtype(np.int64)
+        counts, last = (_at(heads, STACK_AT + 8 * index, number) for index in (0, self._count))
+        # Where the kernel could not follow its stack, what stands there is something else.
+        return np.where(counts == self._count, last, 0)
 
 
 class _Number:
@@ -131,6 +157,9 @@ class _Dynamic:
         return result
 
 
+_Source: TypeAlias = _Number | _Bytes | _Dynamic | _Caller
+
+
 def texts(items: NDArray[np.void], decode: Callable[[bytes], str]) -> NDArray[np.object_]:
     """Return the text of each item; `decode` is asked once for each different one."""
     size = items.dtype.itemsize
@@ -149,7 +178,7 @@ def texts(items: NDArray[np.void], decode: Callable[[bytes], str]) -> NDArray[np
     return decoded[which.reshape(-1)]
 
 
-def _sources(field: Field) -> list[_Number | _Bytes | _Dynamic]:
+def _sources(field: Field) -> list[_Source]:
     if field.where != "here":
         return [_Dynamic(field)]
     if field.item_bytes not in _SIGNED or field.text or field.items > _MOST_ITEMS:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Any tracepoint of the kernel, recorded as perf records it: events with all their fields, a table each.
+"""Any tracepoint or function of the kernel, recorded as perf records it: events with their fields, a table each.
 
 What the kernel does while it records an event on that CPU cannot be recorded itself, as with perf: the allocation of
 memory for a record, say. CPUs that come later are not seen. Before Linux 6.0, losses after a CPU's last record are not
@@ -14,11 +14,12 @@ import errno
 import re
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 import numpy as np
 
-from hopscope.collectors.tracepoint_columns import EventColumns
+from hopscope.collectors.kernel_functions import KINDS, function_events, require_one
+from hopscope.collectors.tracepoint_columns import CALLER, EventColumns
 from hopscope.errors import UsageError
 from hopscope.libbpf import online_cpus
 from hopscope.libbpf.perf_event import Tracepoint
@@ -34,13 +35,14 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from hopscope.libbpf.perf_event import RecordedEvent
     from hopscope.libbpf.perf_ring import Batch
     from hopscope.probes.tracepoint_format import Field
 
 RING_BYTES: Final = 4 << 20
 LOSSES: Final = Table(
     "e_losses",
-    "records of tracepoints (the tables e_*) that are missing, because the ring was full",
+    "records of tracepoints and functions (the tables e_*) that are missing, because the ring was full",
     BY_NAME["losses"].columns,
 )
 # The left side of a comparison in the kernel's filter language, which it does not explain when it refuses one.
@@ -58,7 +60,10 @@ Columns = dict[str, "NDArray[Any]"]
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """What ``-e`` says: ``subsystem:event[:filter]``, of which the first two may be patterns of the shell."""
+    """What ``-e`` says: ``subsystem:event[:filter]``, of which the first two may be patterns of the shell.
+
+    The subsystems ``function`` and ``return``, which no kernel has, mean the function that is named by `event`.
+    """
 
     subsystem: str
     event: str
@@ -71,22 +76,41 @@ class Spec:
         Raises
         ------
         UsageError
-            It has no event.
+            It has no event, or is more than a function's name.
         """
         parts = [part.strip() for part in text.split(":", 2)]
         if len(parts) < 2 or not parts[0] or not parts[1]:
             raise UsageError(
                 f"'{text}' names no tracepoint",
-                "Write subsystem:event or subsystem:event:filter, such as 'kmem:kmalloc:bytes_req > 1000'",
+                "Write subsystem:event or subsystem:event:filter, such as 'kmem:kmalloc:bytes_req > 1000', or "
+                "function:NAME, return:NAME",
             )
-        return cls(*parts)
+        spec = cls(*parts)
+        if spec.is_function:
+            require_one(spec.subsystem, spec.event, spec.filter)
+        return spec
+
+    @property
+    def is_function(self) -> bool:
+        """Whether it names a function."""
+        return self.subsystem in KINDS
 
     def __str__(self) -> str:
         return f"{self.subsystem}:{self.event}"
 
 
+class _Event(Protocol):
+    """What is wanted, of whatever kind."""
+
+    @property
+    def columns(self) -> EventColumns: ...
+
+    def open(self, cpu: int) -> RecordedEvent:
+        """Have it on a CPU, disabled."""
+
+
 @dataclass(frozen=True, slots=True)
-class _Event:
+class _TracepointEvent:
     """A tracepoint that is wanted."""
 
     name: str
@@ -95,9 +119,21 @@ class _Event:
     columns: EventColumns
     filter: str
 
+    def open(self, cpu: int) -> Tracepoint:
+        opened = Tracepoint(self.name, self.number, cpu)
+        try:
+            if self.filter:
+                opened.set_filter(self.filter)
+        except OSError as error:
+            opened.close()
+            if error.errno != errno.EINVAL:
+                raise
+            raise _bad_filter(self) from error
+        return opened
+
 
 class Tracepoints:
-    """Records tracepoints from being entered to being left; nothing of it stays in the kernel, however it ends.
+    """Records tracepoints and functions while it is entered; nothing of it stays in the kernel, however it ends.
 
     Parameters
     ----------
@@ -110,6 +146,8 @@ class Tracepoints:
     ----------
     tables : tuple of Table
         Once entered: one for each event, and :data:`LOSSES`.
+    with_callers : frozenset of str
+        Those of them that have :data:`~hopscope.collectors.tracepoint_columns.CALLER`.
     received : int
         Records handed out.
     lost : int
@@ -125,6 +163,7 @@ class Tracepoints:
         self._specs = [Spec.parse(each) for each in specs]
         self._ring_bytes = ring_bytes
         self.tables: tuple[Table, ...] = ()
+        self.with_callers: frozenset[str] = frozenset()
         self.received = 0
         self.lost = 0
 
@@ -136,14 +175,14 @@ class Tracepoints:
         PrivilegeError
             A right is missing.
         UsageError
-            There is no such event, or the kernel refuses a filter.
+            There is no such event or function, or the kernel refuses a filter.
         KernelError
-            The kernel refuses.
+            The kernel refuses, or has no probes for functions.
         """
         require_rights()
-        with Tracefs() as tracefs:
-            events = _wanted(tracefs, self._specs)
+        events = _wanted(self._specs)
         self.tables = (*(each.columns.table for each in events), LOSSES)
+        self.with_callers = frozenset(table.name for table in self.tables if CALLER in table.columns)
         with contextlib.ExitStack() as stack:
             self._open(events, stack)
             for cpu in self._cpus:
@@ -183,14 +222,16 @@ class Tracepoints:
     def _open(self, events: Sequence[_Event], stack: contextlib.ExitStack) -> None:
         self._cpus: list[_Cpu] = []
         self._by_id: dict[int, EventColumns] = {}
-        for cpu in online_cpus():
-            opened = []
-            for event in events:
-                opened.append(_opened(event, cpu))
+        by_cpu: dict[int, list[RecordedEvent]] = {cpu: [] for cpu in online_cpus()}
+        # One event after the other, on all CPUs: in what order functions are probed matters (kernel_functions.KINDS).
+        for event in events:
+            for cpu, opened in by_cpu.items():
+                opened.append(event.open(cpu))
                 stack.callback(opened[-1].close)
+                self._by_id[opened[-1].id] = event.columns
+        for opened in by_cpu.values():
             self._cpus.append(_Cpu(opened, self._ring_bytes))
             stack.callback(self._cpus[-1].ring.close)
-            self._by_id |= {each.id: event.columns for each, event in zip(opened, events, strict=True)}
         self._ids = np.array(sorted(self._by_id), np.uint64)
 
     def _events(self, batch: Batch) -> Iterator[tuple[str, Columns]]:
@@ -204,7 +245,7 @@ class Tracepoints:
 class _Cpu:
     """The events on one CPU, and what became of their records."""
 
-    def __init__(self, events: Sequence[Tracepoint], ring_bytes: int) -> None:
+    def __init__(self, events: Sequence[RecordedEvent], ring_bytes: int) -> None:
         self.ring = PerfRing(events, ring_bytes)
         self.received = 0
         self.lost = 0
@@ -264,7 +305,17 @@ def _joined(parts: Sequence[Columns]) -> Columns:
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
-def _wanted(tracefs: Tracefs, specs: Sequence[Spec]) -> list[_Event]:
+def _wanted(specs: Sequence[Spec]) -> list[_Event]:
+    """Return what the specs name, each once."""
+    functions = function_events((each.subsystem, each.event) for each in specs if each.is_function)
+    tracepoints = [each for each in specs if not each.is_function]
+    if not tracepoints:
+        return [*functions]
+    with Tracefs() as tracefs:
+        return [*functions, *_tracepoints(tracefs, tracepoints)]
+
+
+def _tracepoints(tracefs: Tracefs, specs: Sequence[Spec]) -> list[_TracepointEvent]:
     """Return the events that the specs name, each once."""
     filters: dict[tuple[str, str], list[str]] = {}
     for spec in specs:
@@ -276,32 +327,19 @@ def _wanted(tracefs: Tracefs, specs: Sequence[Spec]) -> list[_Event]:
     return [_event(tracefs, subsystem, name, each) for (subsystem, name), each in filters.items()]
 
 
-def _event(tracefs: Tracefs, subsystem: str, name: str, filters: Sequence[str]) -> _Event:
+def _event(tracefs: Tracefs, subsystem: str, name: str, filters: Sequence[str]) -> _TracepointEvent:
     fields = parse_format(tracefs.format(subsystem, name))
     for each in filters:
         _require_fields(f"{subsystem}:{name}", each, fields)
     # Who names it without a filter wants them all.
     distinct = list(dict.fromkeys(filters)) if all(filters) else [""]
-    return _Event(
+    return _TracepointEvent(
         f"{subsystem}:{name}",
         tracefs.number(subsystem, name),
         fields,
         EventColumns(subsystem, name, fields),
         distinct[0] if len(distinct) == 1 else " || ".join(f"({each})" for each in distinct),
     )
-
-
-def _opened(event: _Event, cpu: int) -> Tracepoint:
-    opened = Tracepoint(event.name, event.number, cpu)
-    try:
-        if event.filter:
-            opened.set_filter(event.filter)
-    except OSError as error:
-        opened.close()
-        if error.errno != errno.EINVAL:
-            raise
-        raise _bad_filter(event) from error
-    return opened
 
 
 def _unknown(tracefs: Tracefs, spec: Spec) -> UsageError:
@@ -324,7 +362,7 @@ def _require_fields(event: str, text: str, fields: Sequence[Field]) -> None:
             raise UsageError(f"{event} has no field {name}, which its filter '{text}' names", f"Its fields: {listed}")
 
 
-def _bad_filter(event: _Event) -> UsageError:
+def _bad_filter(event: _TracepointEvent) -> UsageError:
     declared = {field.name: field.declaration for field in event.fields}
     named = [declared[name] for name in _compared(event.filter) if name in declared]
     about = f" (declared there: {'; '.join(named)})" if named else ""

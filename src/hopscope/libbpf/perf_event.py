@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Perf events: a clock that programs hang on, counters that they read, tracepoints whose records go to a ring."""
+"""Perf events: a clock that programs hang on, counters that they read, what is recorded into a ring."""
 
 from __future__ import annotations
 
@@ -36,13 +36,15 @@ _DISABLED: Final = 1 << 0
 _PINNED: Final = 1 << 2
 _FREQ: Final = 1 << 10
 _SAMPLE_ID_ALL: Final = 1 << 18
+_EXCLUDE_CALLCHAIN_USER: Final = 1 << 22
 _USE_CLOCKID: Final = 1 << 25
-# What a tracepoint's record has, in this order: identifier, pid and tid, time, CPU, weight, the event's own bytes.
+# What a record has, in this order: identifier, pid and tid, time, CPU, weight, [stack,] the event's own bytes.
 _SAMPLE_TID: Final = 1 << 1
 _SAMPLE_TIME: Final = 1 << 2
 _SAMPLE_CPU: Final = 1 << 7
 # With it, an event that counts something else than itself (sched_stat_runtime: ns) is one record, not as many.
 _SAMPLE_PERIOD: Final = 1 << 8
+_SAMPLE_CALLCHAIN: Final = 1 << 5
 _SAMPLE_RAW: Final = 1 << 10
 _SAMPLE_IDENTIFIER: Final = 1 << 16
 _RECORDED: Final = _SAMPLE_IDENTIFIER | _SAMPLE_TID | _SAMPLE_TIME | _SAMPLE_CPU | _SAMPLE_PERIOD | _SAMPLE_RAW
@@ -54,7 +56,7 @@ _U64: Final = struct.Struct("=Q")
 
 
 class _PerfEventAttr(ctypes.Structure):
-    """``struct perf_event_attr`` up to PERF_ATTR_SIZE_VER3, which kernels know since 4.1."""
+    """``struct perf_event_attr`` up to PERF_ATTR_SIZE_VER5, which kernels know since 4.8."""
 
     _fields_ = (
         ("type", ctypes.c_uint32),
@@ -72,6 +74,10 @@ class _PerfEventAttr(ctypes.Structure):
         ("sample_regs_user", ctypes.c_uint64),
         ("sample_stack_user", ctypes.c_uint32),
         ("clockid", ctypes.c_int32),
+        ("sample_regs_intr", ctypes.c_uint64),
+        ("aux_watermark", ctypes.c_uint32),
+        ("sample_max_stack", ctypes.c_uint16),
+        ("reserved", ctypes.c_uint16),
     )
 
 
@@ -127,8 +133,8 @@ class CpuCounter:
         os.close(self.fd)
 
 
-class TracepointCount(NamedTuple):
-    """What the kernel counted of a tracepoint on one CPU.
+class RecordCount(NamedTuple):
+    """What the kernel counted of a recorded event on one CPU.
 
     Attributes
     ----------
@@ -142,8 +148,8 @@ class TracepointCount(NamedTuple):
     lost: int | None
 
 
-class Tracepoint:
-    """A kernel tracepoint on one CPU, whose records go to a ring; disabled until :meth:`enable`.
+class RecordedEvent:
+    """Something on one CPU that is recorded into a ring each time; disabled until :meth:`enable`.
 
     Records have CLOCK_MONOTONIC and the fields that :mod:`hopscope.libbpf.perf_ring` reads.
 
@@ -151,8 +157,8 @@ class Tracepoint:
     ----------
     name
         As errors call it.
-    number
-        The tracepoint's, from its ``id`` file in tracefs.
+    attr
+        What it is; what its records have comes to that here.
     cpu
         Where it is to be seen; whatever runs there.
 
@@ -169,18 +175,14 @@ class Tracepoint:
         The kernel refuses.
     """
 
-    def __init__(self, name: str, number: int, cpu: int) -> None:
-        attr = _PerfEventAttr(
-            type=PERF_TYPE_TRACEPOINT,
-            config=number,
-            sample_freq=1,  # here sample_period: each one
-            sample_type=_RECORDED,
-            flags=_DISABLED | _SAMPLE_ID_ALL | _USE_CLOCKID,
-            clockid=time.CLOCK_MONOTONIC,
-            read_format=_FORMAT_LOST,
-        )
+    def __init__(self, name: str, attr: _PerfEventAttr, cpu: int) -> None:
+        attr.sample_freq = 1  # here sample_period: each one
+        attr.sample_type |= _RECORDED
+        attr.flags |= _DISABLED | _SAMPLE_ID_ALL | _USE_CLOCKID
+        attr.clockid = time.CLOCK_MONOTONIC
+        attr.read_format = _FORMAT_LOST
         self.cpu = cpu
-        what = f"tracepoint {name} on CPU {cpu}"
+        what = f"{name} on CPU {cpu}"
         try:
             self.fd = _open(attr, cpu, what)
         except LoadError as error:
@@ -194,18 +196,8 @@ class Tracepoint:
             os.close(self.fd)
             raise
 
-    def set_filter(self, text: str) -> None:
-        """Let the kernel leave out what does not match, by its own filter language.
-
-        Raises
-        ------
-        OSError
-            EINVAL: the kernel does not understand it, and does not say why.
-        """
-        fcntl.ioctl(self.fd, _PERF_EVENT_IOC_SET_FILTER, bytearray(text.encode() + b"\0"))
-
-    def share_ring(self, owner: Tracepoint) -> None:
-        """Let the records go to the ring of another tracepoint on the same CPU."""
+    def share_ring(self, owner: RecordedEvent) -> None:
+        """Let the records go to the ring of another event on the same CPU."""
         fcntl.ioctl(self.fd, _PERF_EVENT_IOC_SET_OUTPUT, owner.fd)
 
     def enable(self) -> None:
@@ -216,15 +208,82 @@ class Tracepoint:
         """Stop; when this returns, no record comes any more."""
         fcntl.ioctl(self.fd, _PERF_EVENT_IOC_DISABLE, 0)
 
-    def counted(self) -> TracepointCount:
+    def counted(self) -> RecordCount:
         """Return how often it was passed, as the filter has it, and how many records of that found no room."""
         values = _U64.iter_unpack(os.read(self.fd, 2 * _U64.size))
         weight, *lost = (int(value) for (value,) in values)
-        return TracepointCount(weight, lost[0] if lost else None)
+        return RecordCount(weight, lost[0] if lost else None)
 
     def close(self) -> None:
         """Give it back."""
         os.close(self.fd)
+
+
+class Tracepoint(RecordedEvent):
+    """A kernel tracepoint on one CPU.
+
+    Parameters
+    ----------
+    name
+        As errors call it.
+    number
+        The tracepoint's, from its ``id`` file in tracefs.
+    cpu
+        Where it is to be seen.
+
+    Raises
+    ------
+    LoadError
+        The kernel refuses.
+    """
+
+    def __init__(self, name: str, number: int, cpu: int) -> None:
+        super().__init__(f"tracepoint {name}", _PerfEventAttr(type=PERF_TYPE_TRACEPOINT, config=number), cpu)
+
+    def set_filter(self, text: str) -> None:
+        """Let the kernel leave out what does not match, by its own filter language.
+
+        Raises
+        ------
+        OSError
+            EINVAL: the kernel does not understand it, and does not say why.
+        """
+        fcntl.ioctl(self.fd, _PERF_EVENT_IOC_SET_FILTER, bytearray(text.encode() + b"\0"))
+
+
+class FunctionProbe(RecordedEvent):
+    """The calls or the returns of a kernel function on one CPU, by a probe of its own that ends with this process.
+
+    A record has the innermost addresses of the stack, where they are wanted, before the event's own bytes.
+
+    Parameters
+    ----------
+    name
+        The function's.
+    pmu
+        The type that the kernel gives to probes, from sysfs (``kprobe/type``).
+    config
+        0 for calls, the bit in sysfs (``kprobe/format/retprobe``) for returns.
+    depth
+        How many addresses.
+    cpu
+        Where it is to be seen.
+
+    Raises
+    ------
+    LoadError
+        The kernel refuses; EINVAL and ENOENT say that there can be no probe on it.
+    """
+
+    def __init__(self, name: str, pmu: int, config: int, depth: int, cpu: int) -> None:
+        attr = _PerfEventAttr(type=pmu, config=config)
+        named = ctypes.create_string_buffer(name.encode())
+        attr.bp_addr = ctypes.addressof(named)  # here kprobe_func; bp_len, here probe_offset, is 0
+        if depth:
+            attr.sample_type = _SAMPLE_CALLCHAIN
+            attr.sample_max_stack = depth
+            attr.flags = _EXCLUDE_CALLCHAIN_USER
+        super().__init__(f"a probe on {name}", attr, cpu)
 
 
 def open_clock(cpu: int, hz: int) -> int:

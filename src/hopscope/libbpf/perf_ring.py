@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hopscope.libbpf.perf_event import Tracepoint
+    from hopscope.libbpf.perf_event import RecordedEvent
 
 Words = np.ndarray[Any, np.dtype[np.uint64]]
 
@@ -44,6 +44,8 @@ SAMPLE_HEAD: Final = np.dtype(
         "itemsize": 52,
     }
 )
+# With a stack, from that size on instead: how many numbers follow; a mark (enum perf_callchain_context), the addresses.
+STACK_AT: Final = 48
 _TIME_WORD: Final = 3
 _WEIGHT_WORD: Final = 5
 # A header's upper 16 bits are the size in bytes: this makes it one in words.
@@ -79,7 +81,7 @@ class Batch(NamedTuple):
 
 
 class PerfRing:
-    """The ring that tracepoints on one CPU share.
+    """The ring that events on one CPU share.
 
     Parameters
     ----------
@@ -103,7 +105,7 @@ class PerfRing:
         `size` is no ring's.
     """
 
-    def __init__(self, events: Sequence[Tracepoint], size: int) -> None:
+    def __init__(self, events: Sequence[RecordedEvent], size: int) -> None:
         require_ordered_loads(platform.machine())
         if size < mmap.PAGESIZE or size & (size - 1):
             raise UsageError(

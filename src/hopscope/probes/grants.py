@@ -25,7 +25,7 @@ KINDS: Final = (
     "iter",
     "perf_event",
 )
-_KPROBE_PMU: Final = Path("/sys/bus/event_source/devices/kprobe")
+KPROBE_PMU: Final = Path("/sys/bus/event_source/devices/kprobe")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ def try_kind(kind: str) -> Grant:
         The programs are not built.
     """
     name = f"feature_{kind}"
-    if kind in {"kprobe", "kretprobe"} and not _KPROBE_PMU.exists():
+    if kind in {"kprobe", "kretprobe"} and not KPROBE_PMU.exists():
         return Grant(granted=False, reason="this kernel was built without kprobes (CONFIG_KPROBES)")
     if kind == "netfilter" and not Btf.kernel().has_func("bpf_nf_link_attach"):
         return Grant(granted=False, reason="this kernel has no BPF for netfilter (6.4, CONFIG_NETFILTER_BPF_LINK)")

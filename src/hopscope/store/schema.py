@@ -196,7 +196,10 @@ TABLES: Final = (
     Table(
         "symbols",
         "names of addresses in the kernel",
-        (Column("address", np.int64, "as in `stacks` and `drops`"), Column("name", TEXT, "function+offset")),
+        (
+            Column("address", np.int64, "as in `stacks`, `drops`, and `e_function_*`, `e_return_*`"),
+            Column("name", TEXT, "function+offset"),
+        ),
         once=("address",),
     ),
 )
