@@ -43,6 +43,9 @@ COLUMNS: Final = (
     Column("resent_ns", "ns", "after its begin: when the last of them was", "resent", rank=9),
     Column("until", "text", "the last point that was seen", "until", rank=3),
     Column("flow_name", "text", "source > destination", "flow"),
+    Column(
+        "translated_to", "text", "source > destination at the receiver, if NAT on this host changed it", "after NAT"
+    ),
     Column("sender", "text", "the thread that sent it", "sender", rank=1),
     Column("reader", "text", "the thread that read it", "reader", rank=1),
     Column("protocol", "text", "tcp or udp", "proto", rank=4),
@@ -53,8 +56,11 @@ COLUMNS: Final = (
 NAMES: Final = {column.name: column for column in COLUMNS}
 
 _QUERY: Final = """
-    SELECT m.*, coalesce(n.name, CAST(m.flow AS VARCHAR)) AS flow_name, s.name AS sender, r.name AS reader
+    SELECT m.*, coalesce(n.name, CAST(m.flow AS VARCHAR)) AS flow_name, s.name AS sender, r.name AS reader,
+           CASE WHEN t.flow IS NOT NULL THEN coalesce(a.name, CAST(t.flow AS VARCHAR)) END AS translated_to
     FROM messages m LEFT JOIN flow_names n ON n.flow = m.flow
+    LEFT JOIN last_translations t ON t.original = m.flow AND m.ends_ns >= t.from_ns AND m.ends_ns < t.until_ns
+    LEFT JOIN flow_names a ON a.flow = t.flow
     LEFT JOIN thread_names s ON s.tid = m.sender_tid LEFT JOIN thread_names r ON r.tid = m.reader_tid
     WHERE total_ns > 0 ORDER BY total_ns DESC, begins_ns, m.flow"""
 
@@ -77,6 +83,9 @@ _COUNTS: Final = """
     FROM messages"""
 
 
+_AS_THEY_ARE: Final = ("len_bytes", "retransmits", "flow_name", "translated_to", "sender", "reader", "flow")
+
+
 def _values(rows: Columns, reasons: NDArray[Any], started_ns: int) -> dict[str, NDArray[Any]]:
     begins = np.asarray(rows["begins_ns"])
     blame, blame_ns = most_blamed(rows)
@@ -89,7 +98,7 @@ def _values(rows: Columns, reasons: NDArray[Any], started_ns: int) -> dict[str, 
         "resent_ns": np.ma.MaskedArray(rows["resent_ns"]) - begins,
         "protocol": np.where(np.asarray(rows["protocol"]) == 6, "tcp", "udp"),
         "missing": reasons,
-        **{name: rows[name] for name in ("len_bytes", "retransmits", "flow_name", "sender", "reader", "flow")},
+        **{name: rows[name] for name in _AS_THEY_ARE},
         **{step_name(step.column): np.ma.MaskedArray(rows[step.column]) - begins for step in STEPS},
     }
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from hopscope.analysis.messages_path import BY_COLUMN, PACKET_COLUMNS
 from hopscope.analysis.names import points
+from hopscope.analysis.translations import wanted_flow
 
 if TYPE_CHECKING:
     from hopscope.analysis.selection import Selection
@@ -28,9 +29,12 @@ _NEVER_NS: Final = (1 << 63) - 1
 
 
 def make_segments(trace: Trace, selection: Selection) -> None:
-    """Make the tables ``connections``, ``stream_events``, ``anchors`` and ``segments`` of the wanted flows."""
+    """Make the tables ``connections``, ``stream_events``, ``anchors`` and ``segments`` of the wanted flows.
+
+    The views of :mod:`hopscope.analysis.translations` must be there.
+    """
     numbers = points(trace)
-    wanted = selection.flow(trace, "e.flow")
+    wanted = wanted_flow(trace, selection, "e.flow")
     make_table(trace, "connections", _CONNECTIONS)
     make_table(trace, "stream_events", _stream_events(numbers, wanted))
     # Without calls that write, nobody asks what packets carried.
@@ -67,7 +71,7 @@ def number(numbers: dict[str, int], name: str) -> int:
 _CONNECTIONS: Final = f"""
     SELECT flow, first_ns AS from_ns, row_number() OVER (PARTITION BY flow ORDER BY first_ns) AS connection,
            coalesce(lead(first_ns) OVER (PARTITION BY flow ORDER BY first_ns), {_NEVER_NS}) AS until_ns
-    FROM (SELECT flow, seq, min(time_ns) AS first_ns FROM packets
+    FROM (SELECT flow, seq, min(time_ns) AS first_ns FROM followed_packets
           WHERE flow <> 0 AND tcp_flags % {2 * _SYN} >= {_SYN} GROUP BY flow, seq) syns"""
 
 IN_CONNECTION: Final = (
@@ -93,7 +97,7 @@ def _carried(numbers: dict[str, int], wanted: str) -> str:
         FROM (SELECT told_ns AS time_ns, {_told(known)}, {times}
               FROM (SELECT *, {_told_ns(known)} AS told_ns
                     FROM (SELECT skb, point, flow, seq, len_bytes - header_bytes AS payload, tcp_flags, time_ns
-                          FROM packets WHERE point IN ({listed})) passed) named
+                          FROM followed_packets WHERE point IN ({listed})) passed) named
               GROUP BY skb, told_ns) e {IN_CONNECTION}
         WHERE e.tcp_flags <> 0 AND e.payload > 0 AND {wanted}"""
 
@@ -142,7 +146,7 @@ def _stream_events(numbers: dict[str, int], wanted: str) -> str:
     return f"""
         SELECT e.flow, coalesce(c.connection, 0) AS connection, {SLICE} AS slice,
                e.time_ns, e.point, e.tid, e.sock, e.seq, e.len_bytes
-        FROM sockets e {IN_CONNECTION}
+        FROM followed_sockets e {IN_CONNECTION}
         WHERE e.point IN ({listed}) AND e.protocol = {TCP} AND {wanted}"""
 
 

@@ -15,6 +15,7 @@ from hopscope.analysis.messages_segments import TCP, make_table
 from hopscope.analysis.messages_tcp import make_tcp_messages
 from hopscope.analysis.messages_udp import UDP, make_udp_messages
 from hopscope.analysis.names import make_names
+from hopscope.analysis.translations import make_translations, name_last_translations
 
 if TYPE_CHECKING:
     from hopscope.analysis.selection import Selection
@@ -32,13 +33,15 @@ _DROPPED: Final = "CAST(NULL AS BIGINT) AS dropped_ns"
 
 
 def make_messages(trace: Trace, selection: Selection) -> None:
-    """Make the table ``messages`` of what is wanted, and the views of names."""
+    """Make the table ``messages`` of what is wanted, the views of names, and ``last_translations``."""
     make_names(trace)
+    make_translations(trace)
     flows = replace(selection, processes=())  # whose messages they are is known better than whose sockets
     make_tcp_messages(trace, flows)
     both = f"SELECT {TCP} AS protocol, * FROM ({_checked(f'(SELECT *, {_DROPPED} FROM tcp_messages)')}) tcp"
     if trace.rows(f"SELECT 1 FROM flows WHERE protocol = {UDP} LIMIT 1"):
         make_udp_messages(trace, flows)
+        _name_translations_of_datagrams(trace)
         both += f" UNION ALL SELECT {UDP} AS protocol, * FROM ({_checked('udp_messages')}) udp"
     make_table(
         trace,
@@ -51,6 +54,13 @@ def make_messages(trace: Trace, selection: Selection) -> None:
         trace.execute(f"DROP TABLE IF EXISTS {name}")
 
 
+def _name_translations_of_datagrams(trace: Trace) -> None:
+    """Add to ``last_translations`` what became of datagrams' flows on the way."""
+    found = "SELECT translated, flow, min(queue_ns) FROM udp_messages WHERE translated IS NOT NULL GROUP BY 1, 2"
+    if trace.rows(f"{found} LIMIT 1"):
+        name_last_translations(trace, f"SELECT flow, original, since_ns FROM translations UNION ALL {found}")
+
+
 def _wanted(trace: Trace, selection: Selection) -> str:
     """Return the condition on a message: when it began, whose it is, which device its flow passes."""
     parts = [selection.window(trace, "begins_ns")]
@@ -58,7 +68,10 @@ def _wanted(trace: Trace, selection: Selection) -> str:
         threads = selection.threads(trace)
         parts.append(f"(sender_tid IN ({threads}) OR reader_tid IN ({threads}))")
     if selection.interfaces:
-        parts.append(f"flow IN (SELECT flow FROM packets WHERE {selection.device(trace)})")
+        passing = f"SELECT flow FROM packets WHERE {selection.device(trace)}"
+        if trace.rows("SELECT 1 FROM last_translations LIMIT 1"):
+            passing += f" UNION ALL SELECT original FROM last_translations WHERE flow IN ({passing})"
+        parts.append(f"flow IN ({passing})")
     return " AND ".join(parts)
 
 

@@ -54,7 +54,7 @@ def _told(ready: int) -> str:
             FROM (SELECT *, coalesce(tcp_ns, l4_ns) AS at_ns, CAST(NULL AS BIGINT) AS told_ns FROM segments
                   UNION ALL
                   SELECT flow, NULL, NULL, NULL, {", ".join("NULL" for _ in PACKET_COLUMNS)}, time_ns, time_ns
-                  FROM sockets WHERE point = {ready} AND flow IN (SELECT flow FROM segments)) both_kinds
+                  FROM followed_sockets WHERE point = {ready} AND flow IN (SELECT flow FROM segments)) both_kinds
         ) found WHERE start_byte IS NOT NULL"""
 
 
@@ -104,7 +104,7 @@ def _count_retransmits(trace: Trace, point: int) -> None:
         f"SELECT flow, connection, start_byte, start_byte + payload AS end_byte, time_ns FROM ("
         f" SELECT e.flow, e.connection, {place('e.seq')} AS start_byte, e.payload, e.time_ns FROM ("
         f" SELECT e.flow, coalesce(c.connection, 0) AS connection, e.seq, e.len_bytes - e.header_bytes AS payload,"
-        f" e.time_ns, {SLICE} AS slice FROM packets e {IN_CONNECTION}"
+        f" e.time_ns, {SLICE} AS slice FROM followed_packets e {IN_CONNECTION}"
         f" WHERE e.point = {point} AND e.len_bytes > e.header_bytes) e"
         f" JOIN anchors a ON a.flow = e.flow AND a.connection = e.connection AND a.slice = e.slice) placed",
     )

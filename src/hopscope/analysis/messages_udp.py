@@ -33,7 +33,9 @@ def make_udp_messages(trace: Trace, selection: Selection) -> None:
     numbers = points(trace)
     make_lives(trace)
     addresses = _addresses(trace)
-    make_table(trace, "datagrams", _datagrams(numbers, selection.flow(trace, "flow"), addresses))
+    # Of a flow that is translated, both ends' addresses and ports are its own.
+    wanted = " OR ".join(selection.flow(trace, name) for name in ("flow", "translated"))
+    make_table(trace, "datagrams", _datagrams(numbers, f"({wanted})", addresses))
     make_table(trace, "datagram_calls", _calls(numbers))
     make_table(trace, "datagrams_told", _told(numbers))
     make_table(trace, "datagrams_received", _received(numbers))
@@ -54,7 +56,11 @@ def _addresses(trace: Trace) -> str:
 
 
 def _datagrams(numbers: dict[str, int], wanted: str, addresses: str) -> str:
-    """Return the query for the packets whose life begins with a send call, with the times at their points."""
+    """Return the query for the packets whose life begins with a send call, with the times at their points.
+
+    ``translated`` is the flow that a datagram comes to its last device with, if that is another and the payload is the
+    same: what a tunnel puts around it makes it longer.
+    """
     known = {column: number(numbers, BY_COLUMN[column].point) for column in PACKET_COLUMNS if column != "tcp_ns"}
     known |= {"copied_ns": number(numbers, "rx.copy"), "dropped_ns": number(numbers, "skb.drop")}
     freed = number(numbers, "skb.free")
@@ -62,17 +68,20 @@ def _datagrams(numbers: dict[str, int], wanted: str, addresses: str) -> str:
     times = ", ".join(f"min(CASE WHEN point = {each} THEN time_ns END) AS {name}" for name, each in known.items())
     queue = known["queue_ns"]
     return f"""
-        SELECT packet, flow, len_bytes, tid, coalesce(l4_cpu, core_cpu) AS came_cpu, freed_tid, freed_ns,
+        SELECT packet, flow, translated, len_bytes, tid, coalesce(l4_cpu, core_cpu) AS came_cpu, freed_tid, freed_ns,
                CAST(NULL AS BIGINT) AS tcp_ns, {", ".join(known)}
-        FROM (SELECT packet, min(time_ns) AS begins_ns, {times},
-                     max(CASE WHEN point = {freed} THEN tid END) AS freed_tid,
-                     max(CASE WHEN point = {freed} THEN time_ns END) AS freed_ns,
-                     min_by(cpu, CASE WHEN point = {known["l4_ns"]} THEN time_ns END) AS l4_cpu,
-                     min_by(cpu, CASE WHEN point = {known["core_ns"]} THEN time_ns END) AS core_cpu,
-                     min_by(flow, CASE WHEN point = {queue} THEN time_ns END) AS flow,
-                     min_by(tid, CASE WHEN point = {queue} THEN time_ns END) AS tid,
-                     min_by(len_bytes - header_bytes, CASE WHEN point = {queue} THEN time_ns END) AS len_bytes
-              FROM chains WHERE point IN ({listed}) AND {addresses} GROUP BY packet) whole
+        FROM (SELECT *, CASE WHEN last_flow <> flow AND last_len = len_bytes THEN last_flow END AS translated
+              FROM (SELECT packet, min(time_ns) AS begins_ns, {times},
+                           max(CASE WHEN point = {freed} THEN tid END) AS freed_tid,
+                           max(CASE WHEN point = {freed} THEN time_ns END) AS freed_ns,
+                           min_by(cpu, CASE WHEN point = {known["l4_ns"]} THEN time_ns END) AS l4_cpu,
+                           min_by(cpu, CASE WHEN point = {known["core_ns"]} THEN time_ns END) AS core_cpu,
+                           min_by(flow, CASE WHEN point = {queue} THEN time_ns END) AS flow,
+                           min_by(tid, CASE WHEN point = {queue} THEN time_ns END) AS tid,
+                           min_by(len_bytes - header_bytes, CASE WHEN point = {queue} THEN time_ns END) AS len_bytes,
+                           max_by(flow, CASE WHEN point = {queue} THEN time_ns END) AS last_flow,
+                           max_by(len_bytes - header_bytes, CASE WHEN point = {queue} THEN time_ns END) AS last_len
+                    FROM chains WHERE point IN ({listed}) AND {addresses} GROUP BY packet) whole) named
         WHERE queue_ns = begins_ns AND flow IN (SELECT flow FROM flows WHERE protocol = {UDP}) AND {wanted}"""
 
 
@@ -146,8 +155,9 @@ def _before_returns(numbers: dict[str, int]) -> str:
 
 # What a call received is no longer than the datagram: where it is, the order is not known for sure.
 _MESSAGES: Final = f"""
-    SELECT d.flow, 0 AS connection, CAST(NULL AS BIGINT) AS start_byte, CAST(NULL AS BIGINT) AS end_byte, d.len_bytes,
-           d.tid AS sender_tid, c.call_ns, CAST(NULL AS BIGINT) AS send_ns, c.sent_ns, CAST(NULL AS BIGINT) AS first_ns,
+    SELECT d.flow, d.translated, 0 AS connection, CAST(NULL AS BIGINT) AS start_byte, CAST(NULL AS BIGINT) AS end_byte,
+           d.len_bytes, d.tid AS sender_tid, c.call_ns, CAST(NULL AS BIGINT) AS send_ns, c.sent_ns,
+           CAST(NULL AS BIGINT) AS first_ns,
            {", ".join(f"d.{name}" for name in PACKET_COLUMNS)},
            t.ready_ns, r.tid AS reader_tid, a.wake_ns, a.switch_ns, d.copied_ns AS copy_ns,
            CASE WHEN d.freed_tid = r.tid AND d.freed_ns < r.time_ns THEN d.freed_ns END AS read_ns,

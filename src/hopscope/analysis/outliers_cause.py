@@ -79,8 +79,8 @@ def _attributes(numbers: dict[str, int]) -> Iterator[str]:
     for column in ("queue_ns", "driver_ns"):
         name = BY_COLUMN[column].point
         yield (
-            f"SELECT DISTINCT s.message, concat('interface ', d.name, ' at {name}') FROM samples s JOIN packets e"
-            f" ON e.time_ns = s.{column} AND e.flow = s.flow JOIN device_names d"
+            f"SELECT DISTINCT s.message, concat('interface ', d.name, ' at {name}') FROM samples s"
+            f" JOIN followed_packets e ON e.time_ns = s.{column} AND e.flow = s.flow JOIN device_names d"
             f" ON d.ifindex = e.ifindex AND d.netns = e.netns WHERE e.point = {number(numbers, name)}"
         )
 
@@ -91,8 +91,8 @@ def _activity(numbers: dict[str, int]) -> str:
     irq, softirq, queue = (number(numbers, name) for name in ("irq.enter", "softirq.enter", "tx.queue"))
     return (
         f"SELECT point, subject, {time_slice} AS slice, count(*) AS times FROM cpu WHERE point IN ({irq}, {softirq})"
-        f" GROUP BY 1, 2, 3 UNION ALL SELECT point, flow, {time_slice}, count(*) FROM packets WHERE point = {queue}"
-        " GROUP BY 1, 2, 3"
+        f" GROUP BY 1, 2, 3 UNION ALL SELECT point, flow, {time_slice}, count(*) FROM followed_packets"
+        f" WHERE point = {queue} GROUP BY 1, 2, 3"
     )
 
 

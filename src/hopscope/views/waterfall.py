@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 FEW: Final = 10
 
 _TABLE: Final = (
-    "begin_ns", "total_ns", "blame", "blame_ns", "len_bytes", "retransmits", "until", "flow_name", "sender", "reader",
+    "begin_ns", "total_ns", "blame", "blame_ns", "len_bytes", "retransmits", "until", "flow_name", "translated_to",
+    "sender", "reader",
 )  # fmt: skip
 _POINT, _TIME, _LAYER = 14, 6, 18
 _LEAST_BAR: Final = 8
@@ -34,7 +35,10 @@ _GAPS: Final = 4
 def render_messages(report: Report, terminal: Terminal, *, waterfall: bool) -> str:
     """Return heading, messages and notes as lines without a line end after the last."""
     if not waterfall:
-        return render_report(replace(report, columns=[NAMES[name] for name in _TABLE]), terminal)
+        # Few traces have NAT: elsewhere its column is no use.
+        left_out = set() if any(report.column("translated_to")) else {"translated_to"}
+        columns = [NAMES[name] for name in _TABLE if name not in left_out]
+        return render_report(replace(report, columns=columns), terminal)
     lines = [line for text in report.heading for line in terminal.fold(text)]
     names = [column.name for column in report.columns]
     for values in report.rows():
@@ -72,9 +76,10 @@ def _title(row: Mapping[str, Value], *, unicode: bool) -> str:
     again = _whole(row["retransmits"])
     resent = f", {again} retransmission{'s' if again > 1 else ''}" if again else ""
     whose = f", {who}" if who else ""
+    translated = f", as {row['translated_to']} after NAT" if row["translated_to"] else ""
     return (
         f"{total} at {at_s:.6f} s: {_whole(row['len_bytes']):,} bytes, {row['protocol']} {row['flow_name']}"
-        f"{whose}{resent}; {row['blame']} {held}"
+        f"{translated}{whose}{resent}; {row['blame']} {held}"
     )
 
 

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Flows that are one stream under several addresses, as NAT on this host gave its packets others: ``translations``.
+
+The socket that sends has one flow, the socket that receives has another. A packet that is translated keeps its skb, its
+sequence number and its payload; its data may be moved to another address, as they are where TCP's original still has
+them. So two points that look at headers, one after the other at an skb's address, tell of a translation if both see TCP
+with the same number and as many bytes, and another flow. What a tunnel puts around a packet has another number.
+
+Datagrams have no such number, and need none: :mod:`hopscope.analysis.messages_udp` follows their packets.
+
+Tables and views::
+
+    translations       of what a `flow` is the translation (`original`), and when (`from_ns`, `until_ns`)
+    last_translations  under which `flow` the receiver has an `original`, and when
+    followed_packets   packets, with the original flow
+    followed_sockets   sockets, with the original flow
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from hopscope.analysis.names import points
+from hopscope.store.schema import BY_NAME
+
+if TYPE_CHECKING:
+    from hopscope.analysis.selection import Selection
+    from hopscope.store.trace import Trace
+
+_TCP: Final = 6
+_SYN: Final = 2
+_NEVER_NS: Final = (1 << 63) - 1
+_TELLS: Final = ("tx.queue", "rx.driver", "rx.tcp_queue", "skb.drop")
+_FOLLOWED: Final = ("packets", "sockets")
+# More translations of one packet than that are a loop of them.
+_MOST_IN_A_ROW: Final = 8
+
+_IS_SYN: Final = f"(tcp_flags % {2 * _SYN} >= {_SYN})"
+_NOTHING: Final = "SELECT 0 AS flow, 0 AS original, 0 AS since_ns, 0 AS from_ns, 0 AS until_ns WHERE FALSE"
+
+
+def make_translations(trace: Trace) -> None:
+    """Make the table ``translations`` of TCP's flows, and the views in which all flows are the original ones."""
+    numbers = {name: number for name, number in points(trace).items() if name in _NEEDED}
+    found = _may_have(trace, numbers)
+    _table(trace, "translations", _translations(numbers) if found else _NOTHING)
+    if found:
+        _resolve(trace, numbers)
+    name_last_translations(trace, "SELECT flow, original, since_ns FROM translations")
+    translated = has_translations(trace)
+    for name in _FOLLOWED:
+        trace.execute(f"CREATE OR REPLACE TEMPORARY VIEW followed_{name} AS {_followed(name, translated=translated)}")
+
+
+def has_translations(trace: Trace) -> bool:
+    """Return whether there is a row in the table ``translations``."""
+    return bool(trace.rows("SELECT 1 FROM translations LIMIT 1"))
+
+
+def wanted_flow(trace: Trace, selection: Selection, column: str) -> str:
+    """Return the condition that a column of original flows is wanted, by itself or by a translation of it."""
+    own = selection.flow(trace, column)
+    if not has_translations(trace):
+        return own
+    return f"({own} OR {column} IN (SELECT original FROM translations WHERE {selection.flow(trace, 'flow')}))"
+
+
+def name_last_translations(trace: Trace, query: str) -> None:
+    """Make ``last_translations`` of a query for `flow`, `original`, `since_ns`: when that was first seen.
+
+    Of several translations in a row, the last one is the receiver's.
+    """
+    own = "OVER (PARTITION BY original ORDER BY since_ns)"
+    _table(
+        trace,
+        "last_translations",
+        f"SELECT flow, original, CASE WHEN lag(flow) {own} IS NULL THEN 0 ELSE since_ns END AS from_ns,"
+        f" coalesce(lead(since_ns) {own}, {_NEVER_NS}) AS until_ns FROM ({query}) q",
+    )
+
+
+_NEEDED: Final = (*_TELLS, "tx.send", "tx.sent", "rx.ready", "rx.read")
+
+
+def _listed(numbers: dict[str, int], *names: str) -> str:
+    return ", ".join(str(numbers.get(name, -1)) for name in names)
+
+
+def _senders(numbers: dict[str, int]) -> str:
+    """Return the query for the flows that sockets of this host sent."""
+    return (
+        f"SELECT DISTINCT flow FROM sockets WHERE protocol = {_TCP} AND flow <> 0"
+        f" AND point IN ({_listed(numbers, 'tx.send', 'tx.sent')})"
+    )
+
+
+def _may_have(trace: Trace, numbers: dict[str, int]) -> bool:
+    """Return whether a flow that was sent here is received by a device, but by no socket.
+
+    Most traces have none. To look only at flows spares them a look at each packet's way. That of a flow which is both,
+    translated for a part of the recording only, is not looked for unless another one's is.
+    """
+    read = f"SELECT flow FROM sockets WHERE point IN ({_listed(numbers, 'rx.ready', 'rx.read')})"
+    unread = f"SELECT flow FROM ({_senders(numbers)}) sent EXCEPT {read}"
+    arrived = f"SELECT DISTINCT flow FROM packets WHERE point = {_listed(numbers, 'rx.driver')}"
+    return bool(trace.rows(unread + " LIMIT 1")) and bool(
+        trace.rows(f"SELECT 1 FROM ({arrived}) a WHERE flow IN ({unread}) LIMIT 1")
+    )
+
+
+def _translations(numbers: dict[str, int]) -> str:
+    """Return the query for which flow each is the translation of, one step back.
+
+    A connection may have the ports of an earlier one whose translation is over: then the flow is another's, or, where a
+    socket of this host sends it as it is, nobody's. Packets from before the first that was seen to be translated are
+    taken to have been, too, unless that one began the connection. Acknowledgements are left out: resets often have the
+    number 0.
+    """
+    skb, flow = "OVER (PARTITION BY skb ORDER BY time_ns)", "OVER (PARTITION BY flow ORDER BY time_ns)"
+    same = " AND ".join(f"lag({name}) {skb} = {name}" for name in ("seq", "payload", "tcp_flags"))
+    own = f"original IS NULL AND {_IS_SYN} AND point = {_listed(numbers, 'tx.queue')}"
+    return f"""
+        WITH told AS (
+            SELECT skb, time_ns, point, flow, seq, tcp_flags, len_bytes - header_bytes AS payload FROM packets
+            WHERE point IN ({_listed(numbers, *_TELLS)}) AND flow <> 0 AND tcp_flags <> 0
+                  AND (len_bytes > header_bytes OR {_IS_SYN})),
+        steps_back AS (
+            SELECT time_ns, point, flow, tcp_flags, CASE WHEN {same} THEN lag(flow) {skb} END AS original FROM told),
+        translated AS (SELECT DISTINCT flow FROM steps_back WHERE original <> flow),
+        known AS (
+            SELECT time_ns, flow, tcp_flags, coalesce(original, flow) AS original FROM steps_back
+            WHERE (original <> flow OR ({own})) AND flow IN (SELECT flow FROM translated)),
+        changes AS (
+            SELECT * FROM (SELECT *, lag(original) {flow} AS before FROM known) k
+            WHERE before IS NULL OR before <> original OR {_IS_SYN})
+        SELECT flow, original, since_ns, until_ns,
+               CASE WHEN before IS NULL AND NOT {_IS_SYN} THEN 0 ELSE since_ns END AS from_ns
+        FROM (SELECT flow, original, tcp_flags, before, time_ns AS since_ns,
+                     coalesce(lead(time_ns) {flow}, {_NEVER_NS}) AS until_ns FROM changes) spans
+        WHERE original <> flow"""
+
+
+def _resolve(trace: Trace, numbers: dict[str, int]) -> None:
+    """Go back from what was translated several times to what a socket sent; all else is nobody's message."""
+    earlier = "e.flow = t.original AND t.since_ns >= e.from_ns AND t.since_ns < e.until_ns AND e.original <> t.flow"
+    for _ in range(_MOST_IN_A_ROW):
+        if not trace.rows(f"SELECT 1 FROM translations t JOIN translations e ON {earlier} LIMIT 1"):
+            break
+        _table(
+            trace,
+            "translations",
+            "SELECT t.flow, coalesce(e.original, t.original) AS original, t.since_ns, t.from_ns, t.until_ns"
+            f" FROM translations t LEFT JOIN translations e ON {earlier}",
+        )
+    _table(trace, "translations", f"SELECT * FROM translations WHERE original IN ({_senders(numbers)})")
+
+
+def _followed(name: str, *, translated: bool) -> str:
+    """Return the query for a table with the original flows."""
+    if not translated:
+        return f"SELECT * FROM {name}"
+    columns = ", ".join(
+        "coalesce(t.original, e.flow) AS flow" if column.name == "flow" else f"e.{column.name}"
+        for column in BY_NAME[name].columns
+    )
+    return (
+        f"SELECT {columns} FROM {name} e LEFT JOIN translations t"
+        " ON t.flow = e.flow AND e.time_ns >= t.from_ns AND e.time_ns < t.until_ns"
+    )
+
+
+def _table(trace: Trace, name: str, query: str) -> None:
+    trace.execute(f"CREATE OR REPLACE TEMPORARY TABLE {name} AS {query}")
