@@ -90,11 +90,9 @@ def run(namespace: Namespace, *commands: str) -> None:
         assert done.returncode == 0, f"{command}: {done.stderr}"
 
 
-@pytest.fixture(scope="module", params=KINDS)
+@pytest.fixture(params=KINDS)
 def recorded(
-    request: pytest.FixtureRequest,
-    network: tuple[Namespace, Namespace, Namespace],
-    tmp_path_factory: pytest.TempPathFactory,
+    request: pytest.FixtureRequest, network: tuple[Namespace, Namespace, Namespace], tmp_path: Path
 ) -> tuple[str, Path]:
     client, router, server = network
     rules = f"table ip t {{ {KINDS[request.param]} }}\n"
@@ -102,7 +100,7 @@ def recorded(
     if done.returncode:
         assert "syntax error" not in done.stderr
         pytest.skip(f"no NAT here: {done.stderr}")
-    folder = tmp_path_factory.mktemp("recorded") / "trace"
+    folder = tmp_path / "trace"
     where = (SERVER, PORT) if request.param == "masquerade" else (ROUTER, SERVICE_PORT)
     only = [f"--netns={each.inode}" for each in network]
     words = (sys.executable, "-c", TRAFFIC, client.pid, server.pid, *where)
