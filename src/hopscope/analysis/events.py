@@ -38,7 +38,7 @@ def write_events(trace: Trace, selection: Selection, form: Form, out: BinaryIO, 
     """
     make_names(trace)
     for name, query in NAMES.items():
-        trace.execute(f"CREATE OR REPLACE TEMPORARY TABLE {name} AS {query}")
+        trace.make_table(name, query)
     if form == "csv":
         out.write(f"{CSV_HEADING}\n".encode())
     left = limit

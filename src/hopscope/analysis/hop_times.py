@@ -97,7 +97,7 @@ def hop_times(trace: Trace, selection: Selection, *, by: str | None = None, limi
     whose = whose or bool(selection.processes or selection.interfaces)
     sources = ("chains", "beside_lives") if whose else ("steps", "beside")
     counted = " UNION ALL ".join(_counted(trace, selection, by, source) for source in sources)
-    trace.execute(f"CREATE OR REPLACE TEMPORARY TABLE counted_hops AS {counted}")
+    trace.make_table("counted_hops", counted)
     names, left_out = _groups(trace, by, limit)
     columns = COLUMNS if by is None else (BY_COLUMNS[BY.index(by)], *COLUMNS)
     return of_rows("hops", columns, _rows(trace, names, by), notes=_notes(trace), left_out=left_out)

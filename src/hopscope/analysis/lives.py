@@ -106,17 +106,17 @@ def make_lives(trace: Trace) -> None:
     terms = {"tx_start": number["tx.start"], "tx_driver": number["tx.driver"], **_loss_terms(trace)}
     listed = ", ".join(f"({before}, {point}, {rule})" for before, point, rule in transitions(points(trace)))
     values = f"(VALUES {listed})" if listed else "(SELECT 0, 0, 0 WHERE FALSE)"
-    _table(trace, "transitions", f"SELECT * FROM {values} AS t(before, point, condition)")
-    _table(trace, "gaps", _GAPS)
+    trace.make_table("transitions", f"SELECT * FROM {values} AS t(before, point, condition)")
+    trace.make_table("gaps", _GAPS)
     beside = ", ".join(str(number[name]) for name in BESIDE)
-    _view(trace, "steps", _STEPS.format(beside=beside, **_loss_terms(trace)))
-    _view(trace, "beside", _BESIDE.format(source="packets", carried="", **terms))
+    trace.make_view("steps", _STEPS.format(beside=beside, **_loss_terms(trace)))
+    trace.make_view("beside", _BESIDE.format(source="packets", carried="", **terms))
     started_ns = trace.metadata.started_ns
-    _view(trace, "chains", _CHAINS.format(started_ns=started_ns))
+    trace.make_view("chains", _CHAINS.format(started_ns=started_ns))
     starts = _STARTS.format(started_ns=started_ns, **terms)
     carried = "".join(f", {name}, lag({name}) OVER own AS from_{name}" for name in _CARRIED)
-    _view(trace, "beside_lives", _BESIDE_LIVES.format(source=f"({starts}) u", carried=carried, **terms))
-    _view(trace, "lives", _LIVES.format(started_ns=started_ns, retransmit=number["tcp.retransmit"]))
+    trace.make_view("beside_lives", _BESIDE_LIVES.format(source=f"({starts}) u", carried=carried, **terms))
+    trace.make_view("lives", _LIVES.format(started_ns=started_ns, retransmit=number["tcp.retransmit"]))
 
 
 def has_gaps(trace: Trace) -> bool:
@@ -127,12 +127,3 @@ def has_gaps(trace: Trace) -> bool:
 def _loss_terms(trace: Trace) -> dict[str, str]:
     """Return what a query needs so that nothing continues over a gap."""
     return {"clean": _CLEAN, "gaps": _WITH_GAPS} if has_gaps(trace) else {"clean": "TRUE", "gaps": ""}
-
-
-def _view(trace: Trace, name: str, query: str) -> None:
-    trace.execute(f"CREATE OR REPLACE TEMPORARY VIEW {name} AS {query}")
-
-
-def _table(trace: Trace, name: str, query: str) -> None:
-    """Make a small table that others are joined to: an engine knows how small it is."""
-    trace.execute(f"CREATE OR REPLACE TEMPORARY TABLE {name} AS {query}")

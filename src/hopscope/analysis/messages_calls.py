@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from hopscope.analysis.messages_segments import difference, make_table, number, place
+from hopscope.analysis.messages_segments import difference, number, place
 from hopscope.analysis.names import points
 
 if TYPE_CHECKING:
@@ -20,9 +20,9 @@ _ANCHOR: Final = "JOIN anchors a ON a.flow = e.flow AND a.connection = e.connect
 def make_calls(trace: Trace) -> None:
     """Make the tables ``sends`` and ``reads``; ``stream_events`` and ``anchors`` must be there."""
     numbers = points(trace)
-    make_table(trace, "sends", _sends(numbers))
-    make_table(trace, "around", _around(numbers))  # first the rows, then the windows: DuckDB is four times as fast
-    make_table(trace, "reads", _reads(numbers))
+    trace.make_table("sends", _sends(numbers))
+    trace.make_table("around", _around(numbers))  # first the rows, then the windows: DuckDB is four times as fast
+    trace.make_table("reads", _reads(numbers))
     trace.execute("DROP TABLE around")
 
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from hopscope.analysis.messages_segments import make_table
-
 if TYPE_CHECKING:
     from hopscope.store.trace import Trace
 
@@ -25,12 +23,11 @@ def make_cells(trace: Trace, name: str, ranges: str) -> None:
     """
     sized = f"(SELECT *, {_WIDTH} AS width FROM {ranges}) sized"
     first, last = "start_byte - start_byte % width", "end_byte - 1 - (end_byte - 1) % width"
-    make_table(
-        trace,
+    trace.make_table(
         name,
         f"SELECT *, {first} AS cell FROM {sized} UNION ALL SELECT *, {last} FROM {sized} WHERE {first} <> {last}",
     )
-    make_table(trace, f"{name}_widths", f"SELECT DISTINCT flow, connection, width FROM {name}")
+    trace.make_table(f"{name}_widths", f"SELECT DISTINCT flow, connection, width FROM {name}")
 
 
 def make_probes(trace: Trace, name: str, cells: str, query: str) -> None:
@@ -38,8 +35,7 @@ def make_probes(trace: Trace, name: str, cells: str, query: str) -> None:
 
     It is a table, not a part of the join, lest an engine joins cells and widths first.
     """
-    make_table(
-        trace,
+    trace.make_table(
         name,
         f"SELECT b.*, w.width, b.byte - b.byte % w.width AS cell FROM ({query}) b"
         f" JOIN {cells}_widths w ON w.flow = b.flow AND w.connection = b.connection",

@@ -35,19 +35,14 @@ def make_segments(trace: Trace, selection: Selection) -> None:
     """
     numbers = points(trace)
     wanted = wanted_flow(trace, selection, "e.flow")
-    make_table(trace, "connections", _CONNECTIONS)
-    make_table(trace, "stream_events", _stream_events(numbers, wanted))
+    trace.make_table("connections", _CONNECTIONS)
+    trace.make_table("stream_events", _stream_events(numbers, wanted))
     # Without calls that write, nobody asks what packets carried.
     sent = trace.rows("SELECT 1 FROM stream_events LIMIT 1")
-    make_table(trace, "carried", _carried(numbers, wanted if sent else "FALSE"))
-    make_table(trace, "anchors", _ANCHORS)
-    make_table(trace, "segments", _SEGMENTS)
+    trace.make_table("carried", _carried(numbers, wanted if sent else "FALSE"))
+    trace.make_table("anchors", _ANCHORS)
+    trace.make_table("segments", _SEGMENTS)
     trace.execute("DROP TABLE carried")
-
-
-def make_table(trace: Trace, name: str, query: str) -> None:
-    """Make a temporary table of a query's rows; one of that name is replaced."""
-    trace.execute(f"CREATE OR REPLACE TEMPORARY TABLE {name} AS {query}")
 
 
 def place(seq: str, anchor: str = "a") -> str:

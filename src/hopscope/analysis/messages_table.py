@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from hopscope.analysis.messages_path import PACKET_COLUMNS, STEPS, earliest, latest
-from hopscope.analysis.messages_segments import TCP, make_table
+from hopscope.analysis.messages_segments import TCP
 from hopscope.analysis.messages_tcp import make_tcp_messages
 from hopscope.analysis.messages_udp import UDP, make_udp_messages
 from hopscope.analysis.names import make_names
@@ -43,8 +43,7 @@ def make_messages(trace: Trace, selection: Selection) -> None:
         make_udp_messages(trace, flows)
         _name_translations_of_datagrams(trace)
         both += f" UNION ALL SELECT {UDP} AS protocol, * FROM ({_checked('udp_messages')}) udp"
-    make_table(
-        trace,
+    trace.make_table(
         "messages",
         f"SELECT *, ends_ns - begins_ns AS total_ns FROM"
         f" (SELECT *, {earliest(_ALL)} AS begins_ns, {latest(_ALL)} AS ends_ns FROM ({both}) b) m"

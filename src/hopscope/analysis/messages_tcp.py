@@ -12,7 +12,6 @@ from hopscope.analysis.messages_segments import (
     IN_CONNECTION,
     SLICE,
     make_segments,
-    make_table,
     number,
     place,
 )
@@ -34,12 +33,12 @@ def make_tcp_messages(trace: Trace, selection: Selection) -> None:
     numbers = points(trace)
     make_segments(trace, selection)
     make_calls(trace)
-    make_table(trace, "told", _told(number(numbers, "rx.ready")))
+    trace.make_table("told", _told(number(numbers, "rx.ready")))
     make_cells(trace, "cells", "told")
     _find_packets(trace)
-    make_table(trace, "readings", _READINGS)
+    trace.make_table("readings", _READINGS)
     _count_retransmits(trace, number(numbers, "tcp.retransmit"))
-    make_table(trace, "tcp_messages", _MESSAGES)
+    trace.make_table("tcp_messages", _MESSAGES)
     for name in _SCRATCH:
         trace.execute(f"DROP TABLE IF EXISTS {name}")
 
@@ -62,8 +61,7 @@ def _find_packets(trace: Trace) -> None:
     """Make ``packets_of_messages``: when a packet with the message's last byte was first where, and with its first."""
     make_probes(trace, "last_bytes", "cells", f"SELECT {', '.join(_KEY)}, end_byte - 1 AS byte, start_byte FROM sends")
     times = ", ".join(f"min(c.{column}) AS {column}" for column in (*PACKET_COLUMNS, "ready_ns"))
-    make_table(
-        trace,
+    trace.make_table(
         "packets_of_messages",
         f"SELECT {', '.join(f'p.{name}' for name in _KEY)}, {times},"
         " max(CASE WHEN c.start_byte <= p.start_byte THEN 1 ELSE 0 END) AS whole"
@@ -74,8 +72,7 @@ def _find_packets(trace: Trace) -> None:
         f" ON {_same('s', 'p')} WHERE coalesce(p.whole, 0) = 0"
     )
     make_probes(trace, "first_bytes", "cells", split)
-    make_table(
-        trace,
+    trace.make_table(
         "first_packets",
         f"SELECT {', '.join(f'p.{name}' for name in _KEY)}, min(c.queue_ns) AS first_ns"
         f" FROM first_bytes p JOIN cells c ON {holds('c', 'p')} GROUP BY 1, 2, 3",
@@ -98,8 +95,7 @@ _READINGS: Final = """
 
 def _count_retransmits(trace: Trace, point: int) -> None:
     """Make ``retransmits``: how many retransmissions have bytes of a message, and when the last was."""
-    make_table(
-        trace,
+    trace.make_table(
         "retransmitted",
         f"SELECT flow, connection, start_byte, start_byte + payload AS end_byte, time_ns FROM ("
         f" SELECT e.flow, e.connection, {place('e.seq')} AS start_byte, e.payload, e.time_ns FROM ("
@@ -109,7 +105,7 @@ def _count_retransmits(trace: Trace, point: int) -> None:
         f" JOIN anchors a ON a.flow = e.flow AND a.connection = e.connection AND a.slice = e.slice) placed",
     )
     affected = "SELECT * FROM sends WHERE flow IN (SELECT flow FROM retransmitted)"
-    make_table(trace, "resent", affected)
+    trace.make_table("resent", affected)
     make_cells(trace, "resent_cells", "resent")
     make_cells(trace, "again_cells", "retransmitted")
     make_probes(
@@ -121,8 +117,7 @@ def _count_retransmits(trace: Trace, point: int) -> None:
     make_probes(
         trace, "resent_bytes", "again_cells", "SELECT flow, connection, end_byte, end_byte - 1 AS byte FROM resent"
     )
-    make_table(
-        trace,
+    trace.make_table(
         "retransmits",
         "SELECT flow, connection, end_byte, count(*) AS retransmits, max(time_ns) AS resent_ns FROM ("
         " SELECT c.flow, c.connection, c.end_byte, p.time_ns FROM again_bytes p JOIN resent_cells c"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from hopscope.analysis.lives import make_lives
 from hopscope.analysis.messages_path import BY_COLUMN, PACKET_COLUMNS
-from hopscope.analysis.messages_segments import make_table, number
+from hopscope.analysis.messages_segments import number
 from hopscope.analysis.names import points
 
 if TYPE_CHECKING:
@@ -35,13 +35,13 @@ def make_udp_messages(trace: Trace, selection: Selection) -> None:
     addresses = _addresses(trace)
     # Of a flow that is translated, both ends' addresses and ports are its own.
     wanted = " OR ".join(selection.flow(trace, name) for name in ("flow", "translated"))
-    make_table(trace, "datagrams", _datagrams(numbers, f"({wanted})", addresses))
-    make_table(trace, "datagram_calls", _calls(numbers))
-    make_table(trace, "datagrams_told", _told(numbers))
-    make_table(trace, "datagrams_received", _received(numbers))
-    make_table(trace, "around_datagrams", _around(numbers))  # first the rows, then the windows: that is quicker
-    make_table(trace, "around_received", _before_returns(numbers))
-    make_table(trace, "udp_messages", _MESSAGES)
+    trace.make_table("datagrams", _datagrams(numbers, f"({wanted})", addresses))
+    trace.make_table("datagram_calls", _calls(numbers))
+    trace.make_table("datagrams_told", _told(numbers))
+    trace.make_table("datagrams_received", _received(numbers))
+    trace.make_table("around_datagrams", _around(numbers))  # first the rows, then the windows: that is quicker
+    trace.make_table("around_received", _before_returns(numbers))
+    trace.make_table("udp_messages", _MESSAGES)
     for name in _SCRATCH:
         trace.execute(f"DROP TABLE {name}")
 

@@ -39,7 +39,7 @@ _VIEWS: Final = {
 def make_names(trace: Trace) -> None:
     """Make the views ``flow_names``, ``device_names`` and ``thread_names``; again is allowed."""
     for name, query in _VIEWS.items():
-        trace.execute(f"CREATE OR REPLACE TEMPORARY VIEW {name} AS {query}")
+        trace.make_view(name, query)
 
 
 def points(trace: Trace) -> dict[str, int]:

@@ -149,7 +149,7 @@ _NAMES: Final = {
 
 def received(trace: Trace, selection: Selection, *, limit: int | None = None) -> Report:
     """Return a row for each packet that the core of the stack received, in order of time."""
-    trace.execute(f"CREATE OR REPLACE TEMPORARY VIEW context AS {_CONTEXT.format(own=_OWN, **_terms(trace))}")
+    trace.make_view("context", _CONTEXT.format(own=_OWN, **_terms(trace)))
     notes = unattached_notes(trace, ["rx.core", "rx.copy", "irq.enter", "softirq.enter", "napi.poll"])
     rows, left_out = _rows(trace, _RX, selection, "time_ns", limit)
     return of_rows("netdev-times.rx", RX_COLUMNS, rows, notes=[*notes, *loss_notes(trace)], left_out=left_out)

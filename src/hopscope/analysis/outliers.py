@@ -15,7 +15,6 @@ import numpy as np
 from hopscope.analysis.gaps import loss_notes
 from hopscope.analysis.histogram import SLOTS, Histogram
 from hopscope.analysis.messages_path import BY_COLUMN, STEPS, latest, stage
-from hopscope.analysis.messages_segments import make_table
 from hopscope.analysis.messages_table import make_messages
 from hopscope.analysis.outliers_cause import causes, make_samples
 from hopscope.analysis.report import Column, Report, of_rows
@@ -66,13 +65,13 @@ class _Usual:
 def outliers(trace: Trace, selection: Selection, *, limit: int | None = None) -> Report:
     """Return a row per kind of odd messages: those that took most time beyond the usual first."""
     make_messages(trace, selection)
-    make_table(trace, "numbered", _NUMBERED)
+    trace.make_table("numbered", _NUMBERED)
     count = int(trace.rows("SELECT count(*) FROM numbered")[0][0])
     if count < LEAST_MESSAGES:
         note = f"{count} messages: too few to say what is usual; {LEAST_MESSAGES} are needed"
         return of_rows("outliers", COLUMNS, [], notes=[note, *loss_notes(trace)])
     usual = {step.column: each for step in STEPS[1:] if (each := _usual(trace, step.column))}
-    make_table(trace, "odd", _odd(usual))
+    trace.make_table("odd", _odd(usual))
     often = _often(trace, usual, count)
     make_samples(trace)
     rows = [*_long_stages(trace, usual, count), *_other_ways(trace, count)]
@@ -142,7 +141,7 @@ def _often(trace: Trace, usual: dict[str, _Usual], count: int) -> list[str]:
         name = _stage_name(trace, place, f"SELECT message FROM odd WHERE place = '{place}'")
         times = f"{_in_us(median_ns)}, the others {_in_us(usual[place].median_ns)}"
         notes.append(f"{name} has two usual times: {messages / count:.0%} of the messages take about {times}")
-        make_table(trace, "odd", f"SELECT * FROM odd WHERE place <> '{place}'")
+        trace.make_table("odd", f"SELECT * FROM odd WHERE place <> '{place}'")
     return notes
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 
 from hopscope.analysis.messages_path import BY_COLUMN, before, latest
-from hopscope.analysis.messages_segments import make_table, number
+from hopscope.analysis.messages_segments import number
 from hopscope.analysis.names import points
 
 if TYPE_CHECKING:
@@ -41,13 +41,12 @@ def make_samples(trace: Trace) -> None:
     count = int(trace.rows("SELECT count(*) FROM numbered")[0][0])
     step = max(count // SAMPLE, 1)
     rare = "SELECT way FROM numbered GROUP BY way HAVING count(*) * 100 < (SELECT count(*) FROM numbered)"
-    make_table(
-        trace,
+    trace.make_table(
         "samples",
         f"SELECT * FROM numbered WHERE message % {step} = 0 OR message IN (SELECT message FROM odd) OR way IN ({rare})",
     )
-    make_table(trace, "attributes", " UNION ALL ".join(_attributes(points(trace))))
-    make_table(trace, "activity", _activity(points(trace)))
+    trace.make_table("attributes", " UNION ALL ".join(_attributes(points(trace))))
+    trace.make_table("activity", _activity(points(trace)))
 
 
 def _attributes(numbers: dict[str, int]) -> Iterator[str]:

@@ -41,4 +41,4 @@ _OWNERS: Final = f"""
 def make_owners(trace: Trace) -> None:
     """Make the table ``owners``: flow, whether the process sends it (else it receives it), pid, comm, name."""
     make_names(trace)
-    trace.execute(f"CREATE OR REPLACE TEMPORARY TABLE owners AS {_OWNERS}")
+    trace.make_table("owners", _OWNERS)

@@ -43,13 +43,13 @@ def make_translations(trace: Trace) -> None:
     """Make the table ``translations`` of TCP's flows, and the views in which all flows are the original ones."""
     numbers = {name: number for name, number in points(trace).items() if name in _NEEDED}
     found = _may_have(trace, numbers)
-    _table(trace, "translations", _translations(numbers) if found else _NOTHING)
+    trace.make_table("translations", _translations(numbers) if found else _NOTHING)
     if found:
         _resolve(trace, numbers)
     name_last_translations(trace, "SELECT flow, original, since_ns FROM translations")
     translated = has_translations(trace)
     for name in _FOLLOWED:
-        trace.execute(f"CREATE OR REPLACE TEMPORARY VIEW followed_{name} AS {_followed(name, translated=translated)}")
+        trace.make_view(f"followed_{name}", _followed(name, translated=translated))
 
 
 def has_translations(trace: Trace) -> bool:
@@ -71,8 +71,7 @@ def name_last_translations(trace: Trace, query: str) -> None:
     Of several translations in a row, the last one is the receiver's.
     """
     own = "OVER (PARTITION BY original ORDER BY since_ns)"
-    _table(
-        trace,
+    trace.make_table(
         "last_translations",
         f"SELECT flow, original, CASE WHEN lag(flow) {own} IS NULL THEN 0 ELSE since_ns END AS from_ns,"
         f" coalesce(lead(since_ns) {own}, {_NEVER_NS}) AS until_ns FROM ({query}) q",
@@ -146,13 +145,12 @@ def _resolve(trace: Trace, numbers: dict[str, int]) -> None:
     for _ in range(_MOST_IN_A_ROW):
         if not trace.rows(f"SELECT 1 FROM translations t JOIN translations e ON {earlier} LIMIT 1"):
             break
-        _table(
-            trace,
+        trace.make_table(
             "translations",
             "SELECT t.flow, coalesce(e.original, t.original) AS original, t.since_ns, t.from_ns, t.until_ns"
             f" FROM translations t LEFT JOIN translations e ON {earlier}",
         )
-    _table(trace, "translations", f"SELECT * FROM translations WHERE original IN ({_senders(numbers)})")
+    trace.make_table("translations", f"SELECT * FROM translations WHERE original IN ({_senders(numbers)})")
 
 
 def _followed(name: str, *, translated: bool) -> str:
@@ -167,7 +165,3 @@ def _followed(name: str, *, translated: bool) -> str:
         f"SELECT {columns} FROM {name} e LEFT JOIN translations t"
         " ON t.flow = e.flow AND e.time_ns >= t.from_ns AND e.time_ns < t.until_ns"
     )
-
-
-def _table(trace: Trace, name: str, query: str) -> None:
-    trace.execute(f"CREATE OR REPLACE TEMPORARY TABLE {name} AS {query}")

@@ -130,6 +130,20 @@ class Trace:
         """
         self._run(statement)
 
+    def make_table(self, name: str, query: str) -> None:
+        """Make a temporary table of a query's rows; one of that name is replaced.
+
+        Raises
+        ------
+        UsageError
+            The query is wrong.
+        """
+        self.execute(f"CREATE OR REPLACE TEMPORARY TABLE {name} AS {query}")
+
+    def make_view(self, name: str, query: str) -> None:
+        """Make a temporary view of a query, as :meth:`make_table` makes a table."""
+        self.execute(f"CREATE OR REPLACE TEMPORARY VIEW {name} AS {query}")
+
     def copy_lines(self, query: str, out: BinaryIO) -> int:
         """Write the rows of a query that gives one column of text, a line each, in the query's order.
 
