@@ -127,7 +127,7 @@ class _Recording:
         self._recorder = recorder
         self._writer = writer
         self._kept = Kept(round(flight.last_s * 1e9), flight.most_bytes) if flight else None
-        self._watch = Watch(flight.triggers if flight else ())
+        self._watch = Watch(flight.triggers) if flight and flight.triggers else None
         self._trigger: Trigger | None = None
         self._capture: CaptureWriter | None = None
         if recorder.captures:
@@ -164,12 +164,15 @@ class _Recording:
 
     def _keep(self, taken: Taken) -> None:
         """Move what was taken to the trace, or to what is kept."""
-        rows = list(self._recorder.rows(taken))
-        for table, columns in rows:
+        seen = []
+        for table, columns in self._recorder.rows(taken):
             for each in self._kept.add(table, columns) if self._kept else ((table, columns),):
                 self._write(*each)
+            if self._watch:
+                seen.append((table, columns))
         self._writer.rotate()
-        self._trigger = self._trigger or self._watch.seen(rows)
+        if self._watch and not self._trigger:
+            self._trigger = self._watch.seen(seen)
 
     def finish(self) -> None:
         """Complete the trace, and say what there is.
@@ -181,7 +184,7 @@ class _Recording:
         """
         self._recorder.stop()
         self.drain()
-        ended_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+        ended_ns = time.monotonic_ns()
         self._backlog.close()
         for table, columns in self._kept.take() if self._kept else ():
             self._write(table, columns)

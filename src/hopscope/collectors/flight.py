@@ -135,7 +135,7 @@ class Watch:
         packets = [columns for table, columns in rows if table == "packets"]
         looked_at = self._last + packets
         self._last = packets
-        if not looked_at or not self._triggers:
+        if not looked_at:
             return None
         names = ("time_ns", "skb", "point")
         columns = {name: np.concatenate([part[name] for part in looked_at]) for name in names}

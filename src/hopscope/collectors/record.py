@@ -27,6 +27,7 @@ from hopscope.collectors.selection import set_list
 from hopscope.collectors.session import Session
 from hopscope.collectors.tracepoint_columns import CALLER
 from hopscope.collectors.tracepoints import Tracepoints
+from hopscope.collectors.wall_clock import wall_offset_ns
 from hopscope.errors import FormatError, KernelError
 from hopscope.libbpf import Btf, RingReader, possible_cpus
 from hopscope.probes import pcap
@@ -91,11 +92,8 @@ class Recorder(Attached):
 
     def __init__(self, options: RecordOptions) -> None:
         self._options = options
-        self._plan = Plan(
-            Resolver(),
-            [POINTS[name] for name in options.names()],
-            {f"{PREFIX}{name}": way for name, way in options.ways.items()},
-        )
+        self._forced = {f"{PREFIX}{name}": way for name, way in options.ways.items()}
+        self._plan = Plan(Resolver(), [POINTS[name] for name in options.names()], self._forced)
         self.lost = 0
         self.fullest = 0.0
 
@@ -122,7 +120,7 @@ class Recorder(Attached):
         functions = pcap.functions(options.pcap) if options.pcap else None
         self._session = stack.enter_context(Session("record", self._plan, self._configure, functions=functions))
         bpf = self._session.bpf
-        self._note_plan(bpf, {f"{PREFIX}{name}": way for name, way in options.ways.items()})
+        self._note_plan(bpf, self._forced)
         for name in options.points:
             if name in self.not_granted():
                 raise KernelError(f"This kernel grants no way to attach {name}", "`hopscope probes` says why")
@@ -133,7 +131,7 @@ class Recorder(Attached):
         self._places = DropPlaces(bpf.maps["stacks"])
         stack.callback(self._places.close)
         self._reasons = drop_reasons()
-        self.started_ns = self._read_ns = _now_ns()
+        self.started_ns = self._read_ns = time.monotonic_ns()
         # From here on there are rings; what came before this is no loss, and nobody asked for it.
         self._reader = RingReader.per_cpu(bpf.maps["rings"], HOP_PACKET_DTYPE, options.ring_bytes)
         stack.callback(self._reader.close)
@@ -155,7 +153,7 @@ class Recorder(Attached):
         return Metadata(
             hopscope=__version__,
             started_ns=self.started_ns,
-            realtime_ns=time.time_ns() - _now_ns() + self.started_ns,
+            realtime_ns=self.started_ns + wall_offset_ns(),
             points=point_names(),
             reasons=self._reasons,
             host={
@@ -244,7 +242,7 @@ class Recorder(Attached):
         return int(self._captures_lost.sum())
 
     def _losses(self) -> Iterator[tuple[str, dict[str, Array]]]:
-        now_ns, lost = _now_ns(), self._counters.copy()
+        now_ns, lost = time.monotonic_ns(), self._counters.copy()
         more = lost - self._lost
         cpus = np.flatnonzero(more)
         if len(cpus):
@@ -268,7 +266,3 @@ def drop_reasons() -> dict[int, str]:
     except FormatError:
         return {}  # before 5.17
     return {number: name.removeprefix(_REASON) for name, number in names.items() if name.startswith(_REASON)}
-
-
-def _now_ns() -> int:
-    return time.clock_gettime_ns(time.CLOCK_MONOTONIC)
