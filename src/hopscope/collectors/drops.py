@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from hopscope.analysis.drops import NOT_KNOWN, DropRow, DropSnapshot
+from hopscope.collectors.labels import NamespaceNames
 from hopscope.collectors.record import Recorder, drop_reasons
 from hopscope.collectors.wall_clock import wall_offset_ns
-from hopscope.probes import netns
 
 if TYPE_CHECKING:
     import contextlib
@@ -131,7 +131,7 @@ class _Names:
         self._flows: dict[int, str] = {}
         self._threads: dict[int, str] = {}
         self._devices: dict[tuple[int, int], str] = {}
-        self._namespaces: dict[int, str] = {}
+        self._namespaces = NamespaceNames()
 
     def learn(self, table: str, columns: dict[str, Array]) -> None:
         """Take rows of a table that says what numbers mean; others are no use."""
@@ -150,9 +150,9 @@ class _Names:
         """Return the name of a group's value."""
         if group == "interface":
             device = self._devices.get((values["netns"], values["ifindex"]))
-            return f"{device}@{self._namespace(values['netns'])}" if device else NOT_KNOWN
+            return f"{device}@{self._namespaces.name(values['netns'])}" if device else NOT_KNOWN
         if group == "netns":
-            return self._namespace(values["netns"]) if values["netns"] else NOT_KNOWN
+            return self._namespaces.name(values["netns"]) if values["netns"] else NOT_KNOWN
         if group == "process":
             tid = values["tid"]
             return f"{self._threads.get(tid, 'thread')} ({tid})" if tid else "idle"
@@ -162,11 +162,6 @@ class _Names:
         if group == "location":
             return self._symbols.get(number, f"{number & (2**64 - 1):#x}")
         return self._flows.get(number, NOT_KNOWN) if group == "flow" else str(number)
-
-    def _namespace(self, inode: int) -> str:
-        if inode not in self._namespaces:
-            self._namespaces |= {each.inode: each.name for each in netns.namespaces().values()}
-        return self._namespaces.setdefault(inode, f"netns {inode}")
 
 
 def _flow(row: dict[str, Any]) -> str:

@@ -21,6 +21,19 @@ NOT_KNOWN: Final = "-"
 _CONTAINER: Final = re.compile(r"([0-9a-f]{64})")
 
 
+class NamespaceNames:
+    """Names of network namespaces; what it has learned stays, also when the namespace is gone."""
+
+    def __init__(self) -> None:
+        self._names: dict[int, str] = {}
+
+    def name(self, inode: int) -> str:
+        """Return the name of a namespace by its inode, or what it is called where nobody knows it."""
+        if inode not in self._names:
+            self._names |= {each.inode: each.name for each in netns.namespaces().values()}
+        return self._names.setdefault(inode, f"netns {inode}")
+
+
 class Labels:
     """Turns group keys into names; what it has learned stays, also when the thing itself is gone.
 
@@ -32,7 +45,7 @@ class Labels:
 
     def __init__(self, group_by: str) -> None:
         self._group_by = group_by
-        self._namespaces: dict[int, str] = {}
+        self._namespaces = NamespaceNames()
         self._cgroups: dict[int, str] = {}
 
     def name(self, group: np.void) -> str:
@@ -48,18 +61,13 @@ class Labels:
         if self._group_by == "interface":
             if not key["netns"]:
                 return label  # the backlog, which all namespaces share
-            namespace = self._namespace(int(key["netns"]))
+            namespace = self._namespaces.name(int(key["netns"]))
             return label if namespace == "host" else f"{label}@{namespace}"
         if self._group_by == "netns":
-            return self._namespace(int(key["netns"]))
+            return self._namespaces.name(int(key["netns"]))
         if self._group_by == "cgroup":
             return self._cgroup(int(key["id"]))
         return f"{label} ({int(key['id'])})"
-
-    def _namespace(self, inode: int) -> str:
-        if inode not in self._namespaces:
-            self._namespaces |= {each.inode: each.name for each in netns.namespaces().values()}
-        return self._namespaces.setdefault(inode, f"netns {inode}")
 
     def _cgroup(self, number: int) -> str:
         if number not in self._cgroups:
