@@ -47,8 +47,9 @@ def instructions(draw: st.DrawFn, left: int) -> Classic:
         return Classic(draw(st.sampled_from(MEMORY)), 0, 0, draw(st.integers(0, 15)))
     if kind < 8:
         code = draw(st.sampled_from([*ARITHMETIC, *BY_INDEX]))
-        # libpcap refuses to divide by a 0 that stands there.
-        return Classic(code, 0, 0, draw(numbers) or (1 if code in {0x34, 0x94} else 0))
+        # libpcap refuses to divide by a 0 that stands there, and leaves it to the CPU what a shift by 32 or more is.
+        operand = draw(numbers) % 32 if code in {0x64, 0x74} else draw(numbers)
+        return Classic(code, 0, 0, operand or (1 if code in {0x34, 0x94} else 0))
     if kind == 8 and draw(st.booleans()):
         return Classic(0x05, 0, 0, draw(st.integers(0, left)))
     ways = st.integers(0, left)

@@ -15,7 +15,7 @@ import pytest
 import headers
 from hopscope.errors import KernelError, UsageError
 from hopscope.lab import Namespace
-from hopscope.probes import nic
+from hopscope.probes import ethtool, nic
 from hopscope.probes.nic import TimestampInfo, describe, nic_facts, timestamp_info
 
 if TYPE_CHECKING:
@@ -55,10 +55,10 @@ def answer(monkeypatch: pytest.MonkeyPatch, driver: bytes = b"igc", **fields: in
     """Return what is made of a driver's answer of these fields."""
     replies = {
         nic.ETHTOOL_GET_TS_INFO: bytes(EthtoolTsInfo(nic.ETHTOOL_GET_TS_INFO, **fields)),
-        nic.ETHTOOL_GDRVINFO: (b"\3\0\0\0" + driver).ljust(196, b"\0"),
+        ethtool.ETHTOOL_GDRVINFO: (b"\3\0\0\0" + driver).ljust(196, b"\0"),
     }
     with monkeypatch.context() as patch:
-        patch.setattr(nic, "_ethtool", lambda _name, command, size: replies[command][:size])
+        patch.setattr(ethtool.Ethtool, "command", lambda _self, _name, command, size: replies[command][:size])
         return timestamp_info("eth9")
 
 
@@ -192,9 +192,10 @@ def test_bits_that_are_newer_than_this_program_are_kept(monkeypatch: pytest.Monk
 def test_constants_and_layouts_are_those_of_the_kernels_headers() -> None:
     values = {name: 1 << bit for bit, name in enumerate(nic.SOF_TIMESTAMPING)}
     values |= {name: value for names in (nic.HWTSTAMP_TX, nic.HWTSTAMP_FILTER) for value, name in enumerate(names)}
-    values |= {name: getattr(nic, name) for name in ("SIOCETHTOOL", "ETHTOOL_GDRVINFO", "ETHTOOL_GET_TS_INFO")}
+    values |= {name: getattr(ethtool, name) for name in ("SIOCETHTOOL", "ETHTOOL_GDRVINFO")}
+    values["ETHTOOL_GET_TS_INFO"] = nic.ETHTOOL_GET_TS_INFO
     values |= {
-        "sizeof(struct ethtool_drvinfo)": nic._DRVINFO.size,
+        "sizeof(struct ethtool_drvinfo)": ethtool._DRVINFO.size,
         "sizeof(struct ethtool_ts_info)": nic._TS_INFO.size,
         "offsetof(struct ethtool_drvinfo, driver)": 4,
     }
@@ -231,7 +232,7 @@ def test_interfaces_that_cannot_be_listed_are_unknown(monkeypatch: pytest.Monkey
 
 def test_interface_whose_arrivals_are_not_stamped_is_not_ok(monkeypatch: pytest.MonkeyPatch) -> None:
     info = answer(monkeypatch, so_timestamping=0b10, phc_index=-1)
-    monkeypatch.setattr(nic, "timestamp_info", lambda _: info)
+    monkeypatch.setattr(nic, "timestamps", lambda *_: info)
     fact = nic_facts()[0]
     assert fact.value == "software transmit; no hardware clock; driver igc"
     assert not fact.ok

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from hopscope.analysis.names import make_names
+from hopscope.analysis.open_ends import MEANT
 
 if TYPE_CHECKING:
     from hopscope.store.trace import Trace
@@ -16,26 +17,34 @@ if TYPE_CHECKING:
 # Points that run in the caller's thread; others of a socket may be in whatever thread a softirq interrupted.
 _CALLS: Final = "('tx.send', 'tx.sent', 'rx.read', 'rx.received')"
 
-# Who sends a flow receives the reverse one. Of several processes that share a socket, the one that did most has it.
+# Who sends a flow receives the reverse one. Of several processes that share a socket, the one that did most has it; one
+# whose socket has just that flow goes before those that leave the peer open.
 _OWNERS: Final = f"""
     WITH calls AS (
-        SELECT s.flow, p.name LIKE 'tx.%' AS sends, t.pid, min(t.comm) AS comm, count(*) AS calls
+        SELECT s.flow, p.name LIKE 'tx.%' AS sends, t.pid, min(t.comm) AS comm, min(t.name) AS name, count(*) AS calls
         FROM sockets s JOIN points p ON p.point = s.point AND p.name IN {_CALLS}
         JOIN thread_names t ON t.tid = s.tid
         WHERE s.flow <> 0 GROUP BY s.flow, p.name LIKE 'tx.%', t.pid),
+    own AS (
+        SELECT m.meant AS flow, c.sends, c.pid, c.comm, c.name, c.calls, CASE WHEN m.exact THEN 1 ELSE 0 END AS exact
+        FROM calls c JOIN ({MEANT}) m ON m.flow = c.flow),
     reverses AS (
         SELECT forth.flow, back.flow AS back
         FROM flows forth JOIN flows back ON back.source = forth.destination AND back.destination = forth.source
             AND back.source_port = forth.destination_port AND back.destination_port = forth.source_port
             AND back.protocol = forth.protocol),
     ends AS (
-        SELECT flow, sends, pid, comm, calls FROM calls
+        SELECT flow, sends, pid, comm, name, calls, exact FROM own
         UNION ALL
-        SELECT r.back, NOT c.sends, c.pid, c.comm, c.calls FROM calls c JOIN reverses r ON r.flow = c.flow),
-    summed AS (SELECT flow, sends, pid, min(comm) AS comm, sum(calls) AS calls FROM ends GROUP BY flow, sends, pid),
+        SELECT r.back, NOT c.sends, c.pid, c.comm, c.name, c.calls, c.exact
+        FROM own c JOIN reverses r ON r.flow = c.flow),
+    summed AS (
+        SELECT flow, sends, pid, min(comm) AS comm, min(name) AS name, max(exact) AS exact, sum(calls) AS calls
+        FROM ends GROUP BY flow, sends, pid),
     ranked AS (
-        SELECT *, row_number() OVER (PARTITION BY flow, sends ORDER BY calls DESC, pid) AS place FROM summed)
-    SELECT flow, sends, pid, comm, concat(comm, ' (', pid, ')') AS name FROM ranked WHERE place = 1"""
+        SELECT *, row_number() OVER (PARTITION BY flow, sends ORDER BY exact DESC, calls DESC, pid) AS place
+        FROM summed)
+    SELECT flow, sends, pid, comm, name FROM ranked WHERE place = 1"""
 
 
 def make_owners(trace: Trace) -> None:

@@ -86,6 +86,8 @@ static __attribute__((noinline)) bool socket_wanted(struct sock *sk, u64 flow, c
 {
 	if (!namespace_wanted(sk->__sk_common.skc_net.net->ns.inum))
 		return false;
+	if (cfg_own && own_flow(key))
+		return false;
 	if (!port_wanted(&key->ends) || !address_wanted(&key->ends))
 		return false;
 	if ((cfg_interfaces || cfg_pcap) && !socket_of_packets(sk, flow))

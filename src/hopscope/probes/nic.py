@@ -12,16 +12,11 @@ from typing import Final
 
 from hopscope.analysis.snapshot import HostFact
 from hopscope.errors import KernelError, UsageError
-from hopscope.timestamping.device import device_ioctl
+from hopscope.probes.ethtool import Ethtool
 from hopscope.timestamping.flags import HwFilter, HwTx, Sof
 
-# include/uapi/linux/sockios.h
-SIOCETHTOOL: Final = 0x8946
-
 # include/uapi/linux/ethtool.h
-ETHTOOL_GDRVINFO: Final = 0x00000003
 ETHTOOL_GET_TS_INFO: Final = 0x00000041
-_DRVINFO: Final = struct.Struct("=I32s160x")
 _TS_INFO: Final = struct.Struct("=IIiI12xI12x")
 
 # The names, in the order of the bits
@@ -65,13 +60,25 @@ def timestamp_info(interface: str) -> TimestampInfo:
 
     Raises
     ------
+    UsageError, KernelError
+        As `timestamps`.
+    """
+    with Ethtool() as ethtool:
+        return timestamps(interface, ethtool)
+
+
+def timestamps(interface: str, ethtool: Ethtool) -> TimestampInfo:
+    """As `timestamp_info`, for many interfaces by one socket.
+
+    Raises
+    ------
     UsageError
         The calling thread's network namespace has no such interface, or it is suspended.
     KernelError
         The kernel does not tell (EOPNOTSUPP), or refuses.
     """
     try:
-        reply = _ethtool(interface, ETHTOOL_GET_TS_INFO, _TS_INFO.size)
+        reply = ethtool.command(interface, ETHTOOL_GET_TS_INFO, _TS_INFO.size)
     except OSError as error:
         if error.errno == errno.ENODEV:
             raise UsageError(
@@ -80,7 +87,7 @@ def timestamp_info(interface: str) -> TimestampInfo:
             ) from error
         what = f"the kernel does not tell what time stamps {interface} can take: {error.strerror}"
         raise KernelError(what, f"See what `ethtool -T {interface}` says") from error
-    return _decode(interface, reply, _driver(interface))
+    return _decode(interface, reply, _driver(interface, ethtool))
 
 
 def nic_facts() -> list[HostFact]:
@@ -93,7 +100,8 @@ def nic_facts() -> list[HostFact]:
     except OSError as error:
         value = f"unknown: the interfaces cannot be listed: {error.strerror}"
         return [HostFact("nic", value, ok=False, next_step="Run hopscope where it may open sockets")]
-    facts = map(_fact, names)
+    with Ethtool() as ethtool:
+        facts = [_fact(name, ethtool) for name in names]
     return [fact for fact in facts if fact is not None]
 
 
@@ -117,11 +125,11 @@ def _directions(info: TimestampInfo, who: str) -> str:
     return " and ".join(word for word, flag in words.items() if flag in info.capabilities)
 
 
-def _fact(interface: str) -> HostFact | None:
+def _fact(interface: str, ethtool: Ethtool) -> HostFact | None:
     # The kernel allows any bytes in a name but white space and slashes; a terminal does not.
     name = f"nic {os.fsencode(interface).decode(errors='backslashreplace')}"
     try:
-        info = timestamp_info(interface)
+        info = timestamps(interface, ethtool)
     except UsageError:
         return None  # it went away since it was listed
     except KernelError as error:
@@ -148,14 +156,8 @@ def _names(bits: int, names: tuple[str, ...]) -> list[str]:
     return [names[bit] if bit < len(names) else f"bit {bit}" for bit in set_bits]
 
 
-def _driver(interface: str) -> str:
+def _driver(interface: str, ethtool: Ethtool) -> str:
     try:
-        reply = _ethtool(interface, ETHTOOL_GDRVINFO, _DRVINFO.size)
+        return ethtool.driver(interface).driver
     except OSError:
         return ""
-    name: bytes = _DRVINFO.unpack(reply)[1]
-    return name.partition(b"\0")[0].decode(errors="backslashreplace")
-
-
-def _ethtool(interface: str, command: int, size: int) -> bytes:
-    return device_ioctl(interface, SIOCETHTOOL, struct.pack("=I", command).ljust(size, b"\0"))

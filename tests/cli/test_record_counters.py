@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``hopscope record --counters``: what the kernel counted meanwhile is in the trace."""
+
+from __future__ import annotations
+
+import sys
+import time
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import pytest
+
+from analysis.counter_traces import counted
+from cli.command import hopscope, objects, only
+from cli.test_record import sending
+from hopscope.analysis.recorded_counters import first_and_last, times
+from hopscope.cli.record_counters import CounterLog
+from hopscope.collectors.counters import CounterReader
+from hopscope.store.meta import Metadata
+from hopscope.store.trace import Trace
+from hopscope.store.writer import TraceWriter
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from hopscope.analysis.recorded_counters import Columns
+    from hopscope.lab import Lab
+
+pytestmark = pytest.mark.root
+
+
+def test_what_was_sent_is_counted_to_the_last_datagram(lab: Lab, tmp_path: Path) -> None:
+    folder = tmp_path / "trace"
+    done = hopscope("record", "-o", folder, *only(lab), "--", *sending(lab, 1009))
+    assert done.returncode == 0, done.stderr
+    rows = objects(hopscope("report", "counters", "--json", folder).stdout)
+    found = {row["name"]: row["count"] for row in rows if (row["netns"] or "").startswith(f"{lab.server.pid} ")}
+    assert {name: found[name] for name in ("UdpInDatagrams", "UdpOutDatagrams", "IpInReceives", "IpOutRequests")} == {
+        "UdpInDatagrams": 1009, "UdpOutDatagrams": 1009, "IpInReceives": 1009, "IpOutRequests": 1009,
+    }  # fmt: skip
+    with Trace(folder) as trace:
+        first, last = first_and_last(trace)
+        assert counted(first, last, lab.server.inode, "snmp")["UdpInDatagrams"] == 1009
+        assert lab.client.inode in last.namespaces
+        assert first.words, "settings are read, too"
+        assert last.words == first.words
+
+
+def test_readings_are_as_often_as_asked_for(lab: Lab, tmp_path: Path) -> None:
+    folder = tmp_path / "trace"
+    command = [sys.executable, "-c", "import time; time.sleep(2)"]
+    hopscope("record", "-o", folder, "--counters", 0.5, *only(lab), "--", *command)
+    with Trace(folder) as trace:
+        began = [begin for begin, _ in times(trace)]
+        gaps = [after - before for before, after in pairwise(began)]
+    assert len(began) >= 2  # on a busy machine it is rarer than asked for
+    assert all(gap >= 450_000_000 for gap in gaps[:-1])  # the last one comes when it ends
+
+
+def test_they_can_be_left_out(lab: Lab, tmp_path: Path) -> None:
+    folder = tmp_path / "trace"
+    done = hopscope("record", "-o", folder, "--counters", 0, *only(lab), "--", *sending(lab, 3))
+    assert done.returncode == 0, done.stderr
+    with Trace(folder) as trace:
+        assert times(trace) == []
+    said = hopscope("report", "counters", folder)
+    assert said.returncode == 0
+    assert "counters were not recorded" in said.stdout
+
+
+def test_a_flight_recorder_has_counters_from_its_first_to_its_last(lab: Lab, tmp_path: Path) -> None:
+    folder = tmp_path / "trace"
+    done = hopscope("record", "-o", folder, "--flight", 1, "--counters", 0.2, *only(lab), "--", *sending(lab, 7))
+    assert done.returncode == 0, done.stderr
+    with Trace(folder) as trace:
+        assert 2 <= len(times(trace)) <= 62  # fewer than asked for where the machine is busy
+        first, last = first_and_last(trace)
+        assert lab.server.inode in last.namespaces
+        assert last.words == first.words
+
+
+def test_of_a_flight_recorder_only_the_last_seconds_count(lab: Lab, tmp_path: Path) -> None:
+    """Of one source alone, so that reading takes no time to speak of."""
+    found: list[tuple[str, Columns]] = []
+    with CounterReader([lab.server.inode], ["snmp"]) as reader:
+        log = CounterLog(reader, found.extend, 0.05, last_s=0.5)
+        log.start()
+        lab.server.run(sending(lab, 7)[2:])
+        sent_ns = time.monotonic_ns()
+        time.sleep(2)
+        assert not found, "nothing is handed out before the end"
+        lab.server.run(sending(lab, 1)[2:])
+        log.finish()
+    with TraceWriter(tmp_path / "trace", Metadata("1", 0, 0, {})) as writer:
+        for table, columns in found:
+            writer.append(table, columns)
+    with Trace(tmp_path / "trace") as trace:
+        began = [begin for begin, _ in times(trace)]
+        first, last = first_and_last(trace)
+    # The first says what was counted before those seconds: on a busy machine it may be an old one.
+    assert all(begin >= began[-1] - 500_000_000 for begin in began[1:])
+    assert counted(first, last, lab.server.inode, "snmp")["UdpInDatagrams"] == (1 if began[0] > sent_ns else 8)
+
+
+def test_a_negative_interval_is_refused() -> None:
+    done = hopscope("record", "--counters", -1)
+    assert done.returncode == 2
+    assert "--counters" in done.stderr
