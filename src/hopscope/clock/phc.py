@@ -210,10 +210,10 @@ def reading_of(windows: list[Window], domain: Domain) -> ClockReading:
     return ClockReading(best.device_ns, middle_ns + domain.offset_ns, -(-best.width_ns // 2) + domain.bound_ns)
 
 
-def realtime_to_monotonic() -> Domain:
+def realtime_to_monotonic(brackets: int = _BRACKETS) -> Domain:
     """Return the smallest of several brackets of CLOCK_REALTIME by CLOCK_MONOTONIC."""
     found = []
-    for _ in range(_BRACKETS):
+    for _ in range(brackets):
         before_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
         realtime_ns = time.clock_gettime_ns(time.CLOCK_REALTIME)
         after_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)

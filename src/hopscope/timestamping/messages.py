@@ -49,6 +49,8 @@ class Message:
         With ``OPT_STATS``, TCP's figures at each stage.
     missing
         Why a wanted stage is not in `time_ns`; None if all are.
+    ifindex
+        With ``OPT_CMSG`` and IP_PKTINFO (or IPV6_RECVPKTINFO) on the socket: the interface of the last stamp.
 
     SCHED and SND often come before the call returns: the kernel then sends in the caller's time.
     """
@@ -62,6 +64,7 @@ class Message:
     repeats: dict[Stage, int] = field(default_factory=dict)
     stats: dict[Stage, Mapping[str, int]] = field(default_factory=dict)
     missing: Missing | None = None
+    ifindex: int | None = None
 
     @property
     def complete(self) -> bool:
@@ -117,6 +120,7 @@ class Correlator:
             message.repeats[stamp.stage] = message.repeats.get(stamp.stage, 0) + 1
             return
         message.time_ns[stamp.stage] = stamp.time_ns
+        message.ifindex = stamp.ifindex
         if stamp.stats:
             message.stats[stamp.stage] = stamp.stats
         if self._stream:

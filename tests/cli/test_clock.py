@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The clocks of hosts that a real sshd leads to; the second one's CLOCK_MONOTONIC is ahead by 1,000 s."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import jsonschema
+import pytest
+
+from cli.command import SCHEMAS, end_started, hopscope, start
+from hopscope.lab import Namespace
+from hopscope.lab.netlink import add_addresses, add_bridge, add_neighbours, add_veth, wait_local, wait_up
+from hopscope.lab.sshd import Sshd, client
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+AHEAD_S = 1_000
+SECOND = 1_000_000_000
+NAMES = ("a", "b", "c")
+LONG_S = 60
+
+
+class Hosts:
+    """Three hosts and who asks them, on one bridge."""
+
+    def __init__(self, stack: ExitStack, folder: Path) -> None:
+        switch = stack.enter_context(Namespace())
+        self.spaces = [stack.enter_context(Namespace()) for _ in (*NAMES, "client")]
+        macs = []
+        for number, space in enumerate(self.spaces):
+            switch.call(add_veth, f"p{number}", "eth0", space.pid, 1500)
+            macs.append(space.call(add_addresses, "eth0", [self.address(number)]))
+        switch.call(add_bridge, "br0", [f"p{number}" for number in range(len(self.spaces))])
+        for number, space in enumerate(self.spaces):
+            for other, mac in enumerate(macs):
+                if other != number:
+                    space.call(add_neighbours, "eth0", mac, [self.address(other)])
+            space.call(wait_up, "eth0")
+            space.call(wait_local, [self.address(number)])
+        self.servers = {
+            name: stack.enter_context(Sshd(self.spaces[number], folder / name, address=self.address(number)))
+            for number, name in enumerate(NAMES)
+        }
+        (folder / "client").mkdir()
+        agent = folder / "agent"
+        agent.write_text(
+            f"""#!/bin/sh
+case "$SSH_CONNECTION" in
+*" {self.address(1)} "*) exec unshare --time --fork --kill-child --monotonic {AHEAD_S} hopscope agent ;;
+*) exec hopscope agent ;;
+esac
+"""
+        )
+        agent.chmod(0o755)
+        self.options = ["--ssh", client(folder / "client", self.servers, self.spaces[-1]), "--remote-command", agent]
+
+    @staticmethod
+    def address(number: int) -> str:
+        return f"10.9.0.{number + 1}"
+
+    def words(self, names: Sequence[str], *options: object) -> list[object]:
+        """Return the command line for some of them."""
+        return ["clock", *self.options, *(word for name in names for word in ("--host", name)), *options]
+
+
+@pytest.fixture
+def hosts(tmp_path: Path) -> Iterator[Hosts]:
+    with ExitStack() as stack:
+        stack.callback(end_started)
+        yield Hosts(stack, tmp_path)
+
+
+pytestmark = pytest.mark.root
+
+
+def documents(text: str) -> list[dict[str, object]]:
+    schema = json.loads((SCHEMAS / "hopscope.clock-1.schema.json").read_text(encoding="utf-8"))
+    found = [json.loads(line) for line in text.splitlines()]
+    for document in found:
+        jsonschema.validate(document, schema)
+    return found
+
+
+def test_three_hosts_are_compared_and_the_one_that_is_ahead_is_found(hosts: Hosts) -> None:
+    done = hopscope(*hosts.words(NAMES, "--json", "-d", 5))
+    assert (done.returncode, done.stderr) == (0, "")
+    *intervals, total = documents(done.stdout)
+    assert [document["kind"] for document in intervals] == ["interval"] * 5
+    assert total["kind"] == "total"
+    truth = {("a", "b"): AHEAD_S * SECOND, ("a", "c"): 0, ("b", "c"): -AHEAD_S * SECOND}
+    assert [(row["first"], row["second"]) for row in total["pairs"]] == list(truth)
+    for document in (intervals[-1], total):
+        for row in document["pairs"]:
+            assert abs(row["offset_ns"] - truth[row["first"], row["second"]]) <= row["bound_ns"]
+            assert abs(row["drift_ppb"]) <= row["drift_bound_ppb"]
+    # They all have one wall clock, and there is no time namespace of that.
+    for host in total["hosts"]:
+        assert abs(host["realtime_ns"]) <= host["realtime_bound_ns"]
+    (loop,) = total["loops"]
+    assert abs(loop["off_ns"]) <= loop["bound_ns"]
+    assert all(row["answered"] for row in total["pairs"])
+    assert {row["stamps"] for row in total["pairs"]} == {"software"}  # there is no NIC
+
+
+def test_the_table_ends_with_the_whole_on_ctrl_c(hosts: Hosts) -> None:
+    with start(*hosts.words(("a", "b"), "-i", 0.5)) as child:
+        assert child.stdout
+        seen = ""
+        while "good" not in seen:
+            seen += child.stdout.readline()
+        child.send_signal(signal.SIGINT)
+        seen += child.stdout.read()
+        assert child.wait(LONG_S) == 0
+    assert "total" in seen
+    assert "wall clock - a's" in seen
+    assert f"+{AHEAD_S:,}." in seen or f"+{AHEAD_S - 1:,}.999" in seen
+
+
+def test_an_agent_that_is_killed_ends_its_pairs_alone(hosts: Hosts) -> None:
+    with start(*hosts.words(NAMES, "--json", "-i", 0.5)) as child:
+        assert child.stdout
+        assert child.stderr
+        for line in child.stdout:
+            if all(row["offset_ns"] is not None for row in json.loads(line)["pairs"]):
+                break
+        for pid in hosts.servers["c"].sessions():
+            subprocess.run(["kill", "-9", str(pid)], check=True)
+        for line in child.stdout:
+            states = [row["state"] for row in json.loads(line)["pairs"]]
+            if states[1:] == ["failed", "failed"]:
+                break
+        later = json.loads(child.stdout.readline())
+        assert later["pairs"][0]["state"] == "good"
+        assert "c takes part no more" in later["pairs"][1]["failure"]
+        child.send_signal(signal.SIGINT)
+        total = documents(child.stdout.read())[-1]
+        assert child.wait(LONG_S) == 0
+    assert total["pairs"][1]["offset_ns"] is not None
+
+
+def test_udp_that_is_blocked_is_said_in_a_sentence(hosts: Hosts) -> None:
+    hosts.spaces[0].run(["ip", "rule", "add", "ipproto", "udp", "blackhole"], check=True)
+    hosts.spaces[1].run(["ip", "rule", "add", "ipproto", "udp", "blackhole"], check=True)
+    done = hopscope(*hosts.words(("a", "b"), "-d", 5, "-i", 5))
+    assert done.returncode == 1
+    said = " ".join(done.stdout.split())
+    assert "No UDP packet comes through between a (10.9.0.1:" in said
+    assert "let them through the firewall" in said
+    assert "Nothing is known of these clocks" in done.stderr
+
+
+def test_ports_can_be_chosen(hosts: Hosts) -> None:
+    port = 47_000
+    hosts.spaces[0].run(["ip", "rule", "add", "ipproto", "udp", "sport", "1-46999", "blackhole"], check=True)
+    hosts.spaces[0].run(["ip", "rule", "add", "ipproto", "udp", "sport", "47002-65534", "blackhole"], check=True)
+    done = hopscope(*hosts.words(NAMES, "--json", "-d", 2, "--port", port))
+    assert done.returncode == 0
+    assert [row["state"] for row in documents(done.stdout)[-1]["pairs"]] == ["good"] * 3
+
+
+def test_wrong_usage_is_said() -> None:
+    for hosts_given, words in (
+        (["--host", "x"], "between two hosts or more"),
+        (["--host", "local", "--host", "local,name=other"], "at which address other hosts reach local"),
+    ):
+        done = hopscope("clock", *hosts_given)
+        assert done.returncode == 2
+        assert words in done.stderr
+
+
+def test_this_host_can_take_part_in_it() -> None:
+    words = ["--host", "local,name=x,address=127.0.0.1", "--host", "local,name=y,address=127.0.0.1"]
+    done = hopscope("clock", *words, "-d", 2, "--json")
+    assert done.returncode == 0
+    (row,) = documents(done.stdout)[-1]["pairs"]
+    assert abs(row["offset_ns"]) <= row["bound_ns"]
