@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A channel to a host, whichever way ``--host`` says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from hopscope.agent.channel import Channel
+from hopscope.agent.local import AGENT, explain
+from hopscope.agent.process import Process
+from hopscope.agent.tls import Tls, client_context
+from hopscope.agent.tls_connect import reach
+
+if TYPE_CHECKING:
+    from hopscope.agent.ssh import Ssh
+    from hopscope.agent.target import Target
+    from hopscope.agent.transport import Transport
+
+# Of an agent that nobody has to type a password for; of one that was there already.
+_HELLO_S: Final = 60.0
+_AGAIN_S: Final = 20.0
+
+
+def connect(target: Target, ssh: Ssh, tls: Tls | None = None) -> Channel:
+    """Start or reach the agent of a host, and return the channel to it.
+
+    Parameters
+    ----------
+    target
+        The host.
+    ssh, tls
+        How to start an agent through ssh (`ssh.again()` where nobody should be asked), and who we are to one that
+        listens; without `tls`, as the environment says.
+
+    Raises
+    ------
+    UsageError
+        A program or a file that it takes cannot be used.
+    ConnectionLostError
+        The host cannot be reached, or has no agent; ssh has said why.
+    RemoteError
+        An agent that listens refuses us, or is not the one that is meant.
+    HopscopeError
+        The agent is of another version.
+    """
+    hello_s: float | None = _HELLO_S
+    if target.way == "ssh":
+        hello_s = _AGAIN_S if ssh.unattended else None
+    return Channel(_transport(target, ssh, tls), "client", target.name, hello_s=hello_s)
+
+
+def _transport(target: Target, ssh: Ssh, tls: Tls | None) -> Transport:
+    if target.way == "local":
+        return Process(AGENT, explain)
+    if target.way == "tls":
+        return _reach(target.destination, tls or Tls.of())
+    return ssh.start(target)
+
+
+def _reach(destination: str, tls: Tls) -> Transport:
+    parts = urlsplit(f"//{destination}")
+    assert parts.hostname is not None  # noqa: S101 - `Target` has seen to that
+    assert parts.port is not None  # noqa: S101 - as above
+    return reach(parts.hostname, parts.port, client_context(tls.files(f"tls://{destination}")))

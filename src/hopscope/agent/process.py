@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An agent that a program of ours reaches, over its standard input and output."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+from typing import TYPE_CHECKING, Final
+
+from hopscope.agent.transport import Pipes
+from hopscope.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+# How long it may take to end by itself, and when it is asked to.
+_GRACE_S: Final = 2.0
+
+
+class Process:
+    """The pipes of a program, which is ended with them.
+
+    Ctrl-C is for us alone: we end it in order.
+
+    Parameters
+    ----------
+    argv
+        The program and its arguments.
+    explain
+        What an exit code of it means, as a part of a sentence; negative: the signal that killed it.
+    stderr
+        Where its standard error goes; None: to ours, since what it says and asks is the user's.
+    environ
+        Its environment, None for ours.
+
+    Raises
+    ------
+    UsageError
+        It cannot be started.
+    """
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        explain: Callable[[int], str],
+        *,
+        stderr: int | None = None,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        self._explain = explain
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            self._child = subprocess.Popen(
+                argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, env=environ, bufsize=0
+            )
+        except OSError as error:
+            raise UsageError(
+                f"{argv[0]} cannot be started: {error.strerror}", "Give a program that there is"
+            ) from error
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        assert self._child.stdin is not None  # noqa: S101 - for the type checker
+        assert self._child.stdout is not None  # noqa: S101 - for the type checker
+        with self._child.stdin as to_it, self._child.stdout as from_it:
+            self._pipes = Pipes(os.dup(from_it.fileno()), os.dup(to_it.fileno()))
+        self._ending = threading.Lock()
+        self.read_into, self.write = self._pipes.read_into, self._pipes.write
+
+    @property
+    def pid(self) -> int:
+        """Its number."""
+        return self._child.pid
+
+    def close(self) -> None:
+        """Close the pipes, and see to it that the program ends; idempotent."""
+        self._pipes.close()
+        with self._ending:
+            for end in (self._child.terminate, self._child.kill, lambda: None):
+                try:
+                    self._child.wait(_GRACE_S)
+                except subprocess.TimeoutExpired:
+                    end()
+                else:
+                    break
+
+    def why_ended(self) -> str:
+        """Return what its exit code means, once it has ended or was ended."""
+        self.close()
+        return self._explain(self._child.returncode) if self._child.returncode is not None else ""

@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is to be joined: which traces are of which host, and of which boot of it, and when each has something to say.
+
+After a boot, a host's clock is another, and so is every number of its kernel: it is another host of the joined trace.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from hopscope.clock.domain import ClockDomain
+from hopscope.errors import FormatError, UsageError
+from hopscope.store.hosts import MOST_HOSTS, Hosts, is_of_hosts
+from hopscope.store.meta import Metadata
+from hopscope.store.trace import Trace
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+    from pathlib import Path
+
+    from hopscope.store.hosts import RecordedHost
+
+_TIMED: Final = ("packets", "sockets", "cpu")
+
+
+@dataclass(slots=True)
+class Part:
+    """One trace.
+
+    Attributes
+    ----------
+    folder, metadata
+        Of the trace.
+    started_ns, ended_ns
+        By the host's clock.
+    after
+        Why there is nothing after it, as far as that is known.
+    """
+
+    folder: Path
+    metadata: Metadata
+    started_ns: int
+    ended_ns: int
+    after: str = ""
+
+
+@dataclass(slots=True)
+class Source:
+    """A host, in one boot of it.
+
+    Attributes
+    ----------
+    number
+        Of the host in the joined trace.
+    name
+        As it is shown.
+    parts
+        In order; one at least.
+    """
+
+    number: int
+    name: str
+    parts: list[Part] = field(default_factory=list)
+
+    @property
+    def domain(self) -> ClockDomain:
+        """Its clock."""
+        return ClockDomain(self.name)
+
+    @property
+    def span_ns(self) -> tuple[int, int]:
+        """Its first and its last moment, by its own clock."""
+        return min(part.started_ns for part in self.parts), max(part.ended_ns for part in self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Probed:
+    """Which clocks the pairs of one recording are of.
+
+    Attributes
+    ----------
+    folder
+        Of the recording of several hosts.
+    pairs
+        The pair's number → the numbers of its first and its second host.
+    """
+
+    folder: Path
+    pairs: dict[int, tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """All that is joined.
+
+    Attributes
+    ----------
+    hosts
+        In the order of their numbers.
+    probed
+        Of each recording of several hosts.
+    notes
+        What is not there.
+    """
+
+    hosts: list[Source]
+    probed: list[Probed]
+    notes: list[str]
+
+
+def sources(folders: Sequence[Path], *, without: Collection[str] = ()) -> Sources:
+    """Return what is to be joined.
+
+    Parameters
+    ----------
+    folders
+        Traces, and recordings of several hosts.
+    without
+        Names of hosts that are left out.
+
+    Raises
+    ------
+    FormatError
+        One is none of both, or cannot be read.
+    UsageError
+        There are too many, or a host that is to be left out is not among them.
+    """
+    found = Sources([], [], [])
+    taken: set[str] = set()
+    alone = _names([folder for folder in folders if not is_of_hosts(folder)])
+    for folder in folders:
+        if is_of_hosts(folder):
+            taken |= _add_recording(found, folder, without)
+        else:
+            taken.add(alone[folder])
+            if alone[folder] not in without:
+                _add(found, alone[folder], [_part(folder)])
+    if missing := set(without) - taken:
+        raise UsageError(f"There is no host {min(missing)}", f"There are {', '.join(sorted(taken))}")
+    if not found.hosts:
+        raise UsageError("No host is left to be joined", "Leave out fewer of them")
+    if len(found.hosts) > MOST_HOSTS:
+        raise UsageError(f"{len(found.hosts)} hosts are too many", f"At most {MOST_HOSTS} can be joined")
+    return found
+
+
+def _add_recording(found: Sources, folder: Path, without: Collection[str]) -> set[str]:
+    recording = Hosts.read(folder)
+    if recording.state != "complete":
+        found.notes.append(f"{folder} was not completed: {recording.state}")
+    numbers: dict[tuple[int, int], int] = {}  # of the host that a part is of, in the joined trace
+    for place, host in enumerate(recording.hosts):
+        if host.name in without:
+            continue
+        boots = _boots(found, folder, host)
+        for boot in boots:
+            numbers |= dict.fromkeys(((place, index) for index in boot), len(found.hosts))
+            _add(found, host.name, list(boot.values()))
+        if not boots:
+            found.notes.append(f"{host.name}: nothing was recorded")
+    pairs = {}
+    for number, pair in enumerate(recording.pairs):
+        first, second = (numbers.get(end, -1) for end in zip(pair.hosts, pair.parts, strict=True))
+        if min(first, second) >= 0 and first != second:
+            pairs[number] = first, second
+    found.probed.append(Probed(folder, pairs))
+    return {host.name for host in recording.hosts}
+
+
+def _boots(found: Sources, folder: Path, host: RecordedHost) -> list[dict[int, Part]]:
+    """Return the parts of a host that can be read, by their places, those of each boot together."""
+    boots: list[dict[int, Part]] = []
+    boot = None
+    for index, name in enumerate(host.parts):
+        try:
+            part = _part(folder / name)
+        except FormatError as error:
+            found.notes.append(f"{host.name}: {error.what}")
+            continue
+        if index < len(host.absences):
+            part.after = host.absences[index].reason
+            part.ended_ns = max(part.ended_ns, host.absences[index].from_ns)
+        if not boots or boot != part.metadata.host.get("boot"):
+            boots.append({})
+        boot = part.metadata.host.get("boot")
+        boots[-1][index] = part
+    return boots
+
+
+def _add(found: Sources, name: str, parts: list[Part]) -> None:
+    taken = {host.name for host in found.hosts}
+    unique, count = name, 1
+    while unique in taken:
+        count += 1
+        unique = f"{name}.{count}"
+    found.hosts.append(Source(len(found.hosts), unique, parts))
+
+
+def _part(folder: Path) -> Part:
+    metadata = Metadata.read(folder)
+    if metadata.joined:
+        raise UsageError(f"{folder} is a joined trace", "Give the traces that it was joined from")
+    ended_ns = metadata.ended_ns
+    if ended_ns is None:  # the recorder was killed
+        with Trace(folder) as trace:
+            last = " UNION ALL ".join(f"SELECT max(time_ns) AS time_ns FROM {table}" for table in _TIMED)
+            ((found,),) = trace.rows(f"SELECT max(time_ns) FROM ({last}) l")
+        ended_ns = found or metadata.started_ns
+    return Part(folder, metadata, metadata.started_ns, max(ended_ns, metadata.started_ns))
+
+
+def _names(folders: Sequence[Path]) -> dict[Path, str]:
+    """Return what hosts of single traces are called: as they call themselves if all differ, else as their folders."""
+    own = {folder: Metadata.read(folder).host.get("name", "") for folder in folders}
+    of_folders = {folder: folder.resolve().name for folder in folders}
+    for names in (own, of_folders):
+        if all(names.values()) and max(Counter(names.values()).values(), default=1) == 1:
+            return names
+    return of_folders

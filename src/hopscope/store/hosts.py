@@ -1,0 +1,331 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A recording of several hosts: a folder with a trace of each, and one file that says how they belong together.
+
+::
+
+    DIR/hosts.json     which hosts, in which folders, when one was missing, and which pairs probed each other
+    DIR/a/, DIR/b/     a trace each; DIR/a.2/ is of the same host, after it was lost and found again
+    DIR/probes/        Parquet files: what both sides of each pair stamped
+    DIR/changes/       the same, when somebody changed how one of their clocks runs
+    DIR/joined/        all of it as one trace; made from the rest, can be removed
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import numpy as np
+
+from hopscope import __version__
+from hopscope.errors import DiskFullError, FormatError, UsageError
+from hopscope.store.destination import make_folder, unwritable
+from hopscope.store.document import read_document, write_document
+from hopscope.store.schema import Column, Table
+from hopscope.store.tables import TableFiles
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+    from types import TracebackType
+
+    from hopscope.store.meta import State
+    from hopscope.store.tables import Columns
+
+FILE: Final = "hosts.json"
+JOINED: Final = "joined"
+# A joined trace numbers them in the upper bits of CPUs, which are 16 bits wide.
+MOST_HOSTS: Final = 32
+PROBES: Final = Table(
+    "probes",
+    "a packet that both hosts of a pair stamped",
+    (
+        Column("pair", np.int16, "number of the pair in hosts.json"),
+        Column("way", np.int8, "0: from the first of the two to the second; 1: back"),
+        Column("sent_ns", np.int64, "when, CLOCK_MONOTONIC of the one that sent it"),
+        Column("received_ns", np.int64, "when, CLOCK_MONOTONIC of the other one"),
+        Column("bound_ns", np.int64, "the difference of both may be off by so much because of how they were taken"),
+    ),
+)
+CHANGES: Final = Table(
+    "changes",
+    "somebody, such as a time daemon, changed how a clock of a pair runs",
+    (
+        Column("pair", np.int16, "number of the pair in hosts.json"),
+        Column("side", np.int8, "0: the first of the two hosts; 1: the second"),
+        Column("from_ns", np.int64, "not before, CLOCK_MONOTONIC of that host"),
+        Column("until_ns", np.int64, "not after"),
+        Column("rate_ppt", np.int64, "it runs faster since, in ns per 1000 s; 2**63 - 1: nobody knows by how much"),
+        Column("step_ns", np.int64, "its CLOCK_REALTIME was set forward by so much"),
+    ),
+)
+UNKNOWN_RATE: Final = (1 << 63) - 1
+THERE: Final = 0
+BACK: Final = 1
+
+_FORMAT: Final = "hopscope recording of several hosts"
+_VERSION: Final = 1
+_TAKEN: Final = frozenset({JOINED, PROBES.name, CHANGES.name})
+_NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Absence:
+    """A while in which nothing came from a host: the n-th of a host is after its n-th part.
+
+    Attributes
+    ----------
+    from_ns
+        Until then all is recorded, CLOCK_MONOTONIC of the host.
+    until_ns
+        When its next part begins, by the same clock, of the boot that it has then; None: it did not come back.
+    reason
+        One sentence.
+    """
+
+    from_ns: int
+    until_ns: int | None
+    reason: str
+
+
+@dataclass(slots=True)
+class RecordedHost:
+    """One of the hosts.
+
+    Attributes
+    ----------
+    name
+        Unique; its parts' folders begin with it.
+    target
+        How it was reached.
+    parts
+        Folders with a trace each, in order.
+    absences
+        In order.
+    """
+
+    name: str
+    target: str = ""
+    parts: list[str] = field(default_factory=list)
+    absences: list[Absence] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two hosts that probed each other.
+
+    Attributes
+    ----------
+    hosts
+        Their numbers: places in the list of hosts.
+    parts
+        Which part of each was being recorded then, counted from 0: after a boot the clock is another.
+    """
+
+    hosts: tuple[int, int]
+    parts: tuple[int, int]
+
+
+@dataclass(slots=True)
+class Hosts:
+    """What hosts.json says."""
+
+    hosts: list[RecordedHost]
+    pairs: list[Pair] = field(default_factory=list)
+    hopscope: str = __version__
+    state: State = "recording"
+
+    def write(self, folder: Path) -> None:
+        """Write the file, in one step."""
+        document = {"format": _FORMAT, "version": _VERSION, **asdict(self)}
+        for host in document["hosts"]:
+            host["parts"] = [{"folder": part} for part in host["parts"]]
+        try:
+            write_document(folder / FILE, document)
+        except OSError as error:
+            raise unwritable(folder / FILE, error) from error
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """Read the file, and check all it says: no folder that it names is outside of this one.
+
+        Raises
+        ------
+        FormatError
+            There is none, or it is damaged, or of a version that this hopscope cannot read.
+        """
+        none = FormatError(f"{folder} is of no several hosts: it has no {FILE}", "`hopscope record --host` makes one")
+        document = read_document(folder / FILE, _FORMAT, _VERSION, none=none)
+        try:
+            hosts = [_host(each) for each in document["hosts"]]
+            pairs = [_pair(each, hosts) for each in document["pairs"]]
+            found = cls(hosts, pairs, str(document["hopscope"]), document["state"])
+        except (TypeError, ValueError, AttributeError, KeyError) as error:
+            raise FormatError(f"{folder / FILE} is damaged: {error}", "Restore it from a copy") from error
+        check_names([host.name for host in hosts])
+        return found
+
+
+def is_of_hosts(folder: Path) -> bool:
+    """Tell whether a folder has a recording of several hosts."""
+    return (folder / FILE).is_file()
+
+
+def check_names(names: Iterable[str]) -> None:
+    """Refuse names that cannot be folders side by side.
+
+    Raises
+    ------
+    UsageError
+        One is none, or used twice; or there are too many.
+    """
+    seen: set[str] = set()
+    for name in names:
+        if not _NAME.fullmatch(name) or name in _TAKEN:
+            raise UsageError(
+                f"'{name}' cannot be a host's name", "Give another with name=: letters, digits, '.', '_' and '-'"
+            )
+        if name in seen:
+            raise UsageError(f"Two hosts are called {name}", "Give one of them another name with name=")
+        seen.add(name)
+    if len(seen) > MOST_HOSTS:
+        raise UsageError(f"{len(seen)} hosts are too many", f"At most {MOST_HOSTS} can be joined")
+
+
+class HostsWriter:
+    """Writes what is beside the hosts' own traces; from any thread. A context manager that completes it.
+
+    Parameters
+    ----------
+    folder
+        Made, or empty.
+    hosts
+        Name and target of each.
+
+    Raises
+    ------
+    UsageError
+        The folder has something in it, or cannot be made; or a name cannot be one.
+    DiskFullError
+        There is no room.
+    """
+
+    def __init__(self, folder: Path, hosts: Iterable[tuple[str, str]]) -> None:
+        self._hosts = Hosts([RecordedHost(name, target) for name, target in hosts])
+        self._places = {host.name: place for place, host in enumerate(self._hosts.hosts)}
+        check_names([host.name for host in self._hosts.hosts])
+        make_folder(folder)
+        self.folder = folder
+        self._lock = threading.Lock()
+        self._hosts.write(folder)
+        self._files = TableFiles(folder, (PROBES, CHANGES))
+
+    def part(self, name: str) -> Path:
+        """Begin another part of a host: return the folder for its trace."""
+        with self._lock:
+            host = self._hosts.hosts[self._places[name]]
+            # A host may be called as another one's second part would be.
+            taken = set(self._places) - {name} | {part for each in self._hosts.hosts for part in each.parts}
+            number = len(host.parts) + 1
+            folder = name if number == 1 else f"{name}.{number}"
+            while folder in taken:
+                number += 1
+                folder = f"{name}.{number}"
+            host.parts.append(folder)
+            self._hosts.write(self.folder)
+            return self.folder / folder
+
+    def absent(self, name: str, from_ns: int, until_ns: int | None, reason: str) -> None:
+        """Say that nothing came from a host after its last part; again to say until when, or why.
+
+        Parameters
+        ----------
+        name, from_ns, until_ns, reason
+            As in :class:`Absence`. When `until_ns` is given, the next part follows.
+        """
+        with self._lock:
+            host = self._hosts.hosts[self._places[name]]
+            del host.absences[max(len(host.parts) - 1, 0) :]
+            host.absences.append(Absence(from_ns, until_ns, reason))
+            self._hosts.write(self.folder)
+
+    def pair(self, first: str, second: str) -> int:
+        """Say that two hosts probe each other from now on: return the pair's number.
+
+        After one of them has begun another part, it is another pair.
+        """
+        with self._lock:
+            places = self._places[first], self._places[second]
+            parts = tuple(max(len(self._hosts.hosts[place].parts) - 1, 0) for place in places)
+            self._hosts.pairs.append(Pair(places, (parts[0], parts[1])))
+            self._hosts.write(self.folder)
+            return len(self._hosts.pairs) - 1
+
+    def append(self, columns: Columns, table: Table = PROBES) -> None:
+        """Add probes, or other rows about pairs: the columns of `PROBES`, or of `CHANGES`.
+
+        Raises
+        ------
+        DiskFullError
+            There is no room.
+        """
+        with self._lock:
+            self._files.append(table.name, columns)
+
+    def close(self, state: State = "complete") -> None:
+        """Complete it; again is allowed.
+
+        Raises
+        ------
+        DiskFullError
+            There is no room for what still waited.
+        """
+        with self._lock:
+            if self._files.closed:
+                return
+            try:
+                self._files.close()
+            except DiskFullError:
+                state = "stopped: the disk is full"
+                raise
+            finally:
+                self._hosts.state = state
+                self._hosts.write(self.folder)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close("stopped: the disk is full" if isinstance(error, DiskFullError) else "complete")
+
+
+def _host(document: Mapping[str, Any]) -> RecordedHost:
+    parts = [_folder(part["folder"]) for part in document["parts"]]
+    absences = [
+        Absence(int(each["from_ns"]), None if each["until_ns"] is None else int(each["until_ns"]), str(each["reason"]))
+        for each in document["absences"]
+    ]
+    if len(absences) > max(len(parts), 1):
+        raise ValueError(f"{len(absences)} absences after {len(parts)} parts")
+    return RecordedHost(str(document["name"]), str(document["target"]), parts, absences)
+
+
+def _folder(name: str) -> str:
+    if not _NAME.fullmatch(name) or name in _TAKEN:
+        raise ValueError(f"'{name}' cannot be a part's folder")
+    return name
+
+
+def _pair(document: Mapping[str, Any], hosts: list[RecordedHost]) -> Pair:
+    first, second = (int(place) for place in document["hosts"])
+    parts = [int(part) for part in document["parts"]]
+    for place, part in zip((first, second), parts, strict=True):
+        if not 0 <= place < len(hosts) or not 0 <= part < max(len(hosts[place].parts), 1):
+            raise ValueError(f"there is no part {part} of host {place}")
+    if first == second:
+        raise ValueError(f"host {first} cannot be a pair with itself")
+    return Pair((first, second), (parts[0], parts[1]))

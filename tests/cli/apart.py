@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Namespaces recorded apart, as hosts of their own, and joined; and at the same time together, as the truth."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from cli.command import hopscope, start
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from hopscope.lab import Namespace
+
+TOGETHER, JOINED = "together", "joined"
+
+
+@contextmanager
+def recorded_apart(
+    folder: Path, hosts: Mapping[str, Namespace], *, together: bool = True, options: tuple[object, ...] = ()
+) -> Iterator[None]:
+    """Record while the body runs: each host into a folder of its name, joined into `joined`, and all in `together`."""
+    wanted = {name: [namespace] for name, namespace in hosts.items()} | (
+        {TOGETHER: [*hosts.values()]} if together else {}
+    )
+    recorders = {name: _start(folder / name, namespaces, options) for name, namespaces in wanted.items()}
+    for name in wanted:
+        while not (folder / name / "hopscope.json").exists():
+            assert recorders[name].poll() is None, recorders[name].communicate()
+            time.sleep(0.02)
+    try:
+        yield
+    finally:
+        for recorder in recorders.values():
+            recorder.send_signal(2)
+        for recorder in recorders.values():
+            _, said = recorder.communicate(timeout=30)
+            assert recorder.returncode == 0, said
+            assert "none lost" in said
+    done = hopscope("join", *(folder / name for name in hosts), "-o", folder / JOINED)
+    assert done.returncode == 0, done.stderr
+
+
+def _start(folder: Path, namespaces: list[Namespace], options: tuple[object, ...]) -> subprocess.Popen[str]:
+    within = [option for namespace in namespaces for option in ("--netns", namespace.pid)]
+    return start("record", "-o", folder, "-P", "messages", "--counters", 0, *within, *options)
+
+
+MESSAGES, ASKED, ANSWERED = 101, 331, 1009
+PORT = 8000
+_SERVER: Final = f"""
+import socket, threading
+
+def whole(connection, size):
+    while size:
+        size -= len(connection.recv(size))
+
+def datagrams():
+    for _ in range({MESSAGES}):
+        data, client = receiver.recvfrom(2048)
+        receiver.sendto(data[:8] + bytes({ANSWERED - 8}), client)
+
+receiver = socket.socket(type=socket.SOCK_DGRAM)
+receiver.bind(("", {PORT}))
+threading.Thread(target=datagrams).start()
+with socket.create_server(("", {PORT})) as listener:
+    print("ready", flush=True)
+    connection, _ = listener.accept()
+    for _ in range({MESSAGES}):
+        whole(connection, {ASKED})
+        connection.sendall(bytes({ANSWERED}))
+    whole(connection, 1)
+"""
+_CLIENT: Final = f"""
+import socket, sys, time
+
+def whole(connection, size):
+    while size:
+        size -= len(connection.recv(size))
+
+address = sys.argv[1], int(sys.argv[2])
+with socket.create_connection(address) as stream, socket.socket(type=socket.SOCK_DGRAM) as sender:
+    sender.connect(address)
+    sender.settimeout(0.25)
+    for number in range({MESSAGES}):
+        stream.sendall(bytes({ASKED}))
+        whole(stream, {ANSWERED})
+        sender.send(number.to_bytes(8, "little") + bytes({ASKED - 8}))
+        try:
+            sender.recv(2048)
+        except TimeoutError:
+            pass
+        time.sleep(0.005)
+    stream.sendall(b"x")
+"""
+
+
+def talk(client: Namespace, server: Namespace, host: str, port: int = PORT) -> None:
+    """Let the client ask :data:`MESSAGES` times, with `ASKED` bytes, by TCP and by UDP, and be answered `ANSWERED`."""
+    python = (sys.executable, "-c")
+    with server.popen([*python, _SERVER], stdout=subprocess.PIPE, text=True) as serving:
+        try:
+            assert serving.stdout is not None
+            assert serving.stdout.readline() == "ready\n"
+            done = client.run([*python, _CLIENT, host, str(port)], capture_output=True, text=True)
+            assert done.returncode == 0, done.stderr
+        finally:
+            serving.kill()
+    time.sleep(0.2)
