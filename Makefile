@@ -16,7 +16,7 @@ run: ## Install what is missing, build, and show where received packets spend th
 	@trap tools/give-back EXIT; tools/setup run && tools/run
 
 test: ## Install what is missing, build, and run the tests (root: all of them)
-	@trap tools/give-back EXIT; tools/setup test && $(VENV)/python -m pytest $(ARGS)
+	@trap tools/give-back EXIT; tools/setup test && $(VENV)/python -m pytest -n auto $(ARGS)
 
 lint: ## Check style, types, import rules, and that generated files are up to date
 	@tools/setup lint

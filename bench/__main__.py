@@ -26,9 +26,15 @@ BENCHMARKS: Final = {
     "cpu": "what applications lose to the accounting of CPU time and to its stack samples, and to perf",
     "stacks": "cost of a stack sample in a ring, and in a mapped array with two halves",
     "record": "what a TCP stream loses to a recording, ours and trace-cmd's; what the writer takes",
-    "report": "how long reports of a recording take, ours, trace-cmd's and perf's",
+    "report": "how long reports of a recording take, ours, trace-cmd's and perf's; those of two hosts', and of one",
+    "counters": "what a reading of all counters takes, and nstat, ip, tc and ss",
     "reader": "CPU and memory of the process, time to start and to attach",
     "ring": "cost of a record that is read in bulk, and by a callback",
+    "sockets": "how long it takes to read 10,000 TCP sockets, ours and ss; memory for 100,000",
+    "clocks": "how far off the comparison of two and of four hosts' clocks is, and ptp4l's",
+    "hosts": "what it takes to record two hosts over ssh, beside one recording of both",
+    "agent": "how fast blocks come from another host through ssh, and what the agent there takes",
+    "join": "how long two recordings of 5 million events take to be joined, and how far off times are then",
     "stamps": "cost of SO_TIMESTAMPING to an application, the kernel's and hopscope.timestamping's",
 }
 

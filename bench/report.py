@@ -7,6 +7,8 @@ Linux that gives it an argument more, so that what is timed is perf's plain list
 A load over lo is recorded by each tool in turn; then each reads what it wrote, several times, the files being in the
 page cache. Times are of a process from its start to its end. The tools do not record the same number of events in the
 same time, so what is compared is events a second.
+
+Then two hosts are recorded and joined: what reports of both take for an event, beside those of each host alone.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
-from bench import tools, traffic
+from bench import join, tools, traffic
 from bench.measure import Spread, table, turns
 from hopscope.lab import Namespace
 from hopscope.store.trace import Trace
@@ -34,6 +36,10 @@ _OURS: Final = ("events", "hops", "messages", "netdev-times")
 _THEIRS: Final = ("net", "skb", "napi", "irq", "sched")
 _EVENTS: Final = "SELECT (SELECT count(*) FROM packets) + (SELECT count(*) FROM sockets) + (SELECT count(*) FROM cpu)"
 _WANTED: Final = {"events": "0.5", "hops": "0.3", "messages": "0.8"}
+_REPORT: Final = (sys.executable, "-m", "hopscope", "report")
+_OF_HOSTS: Final = ("hops", "messages", "requests")
+_BETWEEN_HOSTS: Final = "network"
+_WANTED_RATIO: Final = 1.3
 
 Command = tuple[str, ...]
 
@@ -54,6 +60,37 @@ def run(rounds: int = ROUNDS) -> Iterator[str]:
             wanted = _WANTED.get(name.partition(" ")[2], "")
             rows.append([name, f"{events:,}", taken.shown(".2f"), f"{per_s:.2f}", f"{1 / per_s:.2f}", wanted])
         yield table(("", "events", "s", "M events/s", "s a million", "wanted"), rows) + "\n\n"
+    yield from _joined(rounds)
+
+
+def _joined(rounds: int) -> Iterator[str]:
+    """Measure reports of two hosts' recordings, joined, and of each of them; yield the report."""
+    with TemporaryDirectory(prefix="hopscope-bench-") as name:
+        folder, both = Path(name) / "recording", Path(name) / "joined"
+        join.flood(folder, join.DATAGRAMS)
+        join.join([folder], both)
+        traces = {"a": folder / "a", "b": folder / "b", "both": both}
+        events = {of: _events(trace) for of, trace in traces.items()}
+        runs = {(report, of): (*_REPORT, report, str(traces[of])) for report in _OF_HOSTS for of in traces}
+        runs[_BETWEEN_HOSTS, "both"] = (*_REPORT, _BETWEEN_HOSTS, str(both))
+        measured = [{key: tools.taken(runs[key]) for key in order} for order in turns([*runs], rounds)]
+    yield f"two hosts: {', '.join(f'{count:,} events of {of}' for of, count in events.items())}; median of {rounds}\n"
+    rows = []
+    for report, of in runs:
+        wall_s, cpu_s = (Spread.of(times[report, of][which] for times in measured) for which in range(2))
+        each = cpu_s.median / events[of]
+        ratio = ""
+        if of == "both" and report in _OF_HOSTS:
+            alone_s = sum(Spread.of(times[report, one][1] for times in measured).median for one in "ab")
+            ratio = f"{each / (alone_s / (events['a'] + events['b'])):.2f}"
+        cells = [f"{report} of {of}", wall_s.shown(".2f"), cpu_s.shown(".2f"), f"{each * 1e6:.2f}", ratio]
+        rows.append([*cells, f"{_WANTED_RATIO}" if ratio else ""])
+    yield table(("", "s", "CPU s", "CPU s a million", "of one host's", "wanted"), rows) + "\n\n"
+
+
+def _events(folder: Path) -> int:
+    with Trace(folder) as trace:
+        return int(trace.rows(_EVENTS)[0][0])
 
 
 def recorded(namespace: Namespace, folder: Path, load: str, duration_s: float) -> dict[str, int]:
@@ -73,8 +110,7 @@ def recorded(namespace: Namespace, folder: Path, load: str, duration_s: float) -
         if shutil.which("perf"):
             with tools.running(tools.perf_netdev_times(folder / "perf.data")):
                 time.sleep(duration_s)
-    with Trace(folder / "trace") as trace:
-        found = {"hopscope": int(trace.rows(_EVENTS)[0][0])}
+    found = {"hopscope": _events(folder / "trace")}
     for name, command in _countable(folder).items():
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
             assert process.stdout is not None  # noqa: S101 - for the type checker
@@ -84,8 +120,7 @@ def recorded(namespace: Namespace, folder: Path, load: str, duration_s: float) -
 
 def reports(folder: Path) -> dict[str, Command]:
     """Return the commands that are compared."""
-    ours = (sys.executable, "-m", "hopscope", "report")
-    commands: dict[str, Command] = {f"hopscope {name}": (*ours, name, str(folder / "trace")) for name in _OURS}
+    commands: dict[str, Command] = {f"hopscope {name}": (*_REPORT, name, str(folder / "trace")) for name in _OURS}
     return commands | _countable(folder)
 
 

@@ -9,20 +9,23 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 _FOLDER: Final = Path(__file__).parent
 _END_AGAIN_S: Final = 2.0
 _END_TRIES: Final = 10
 _START_S: Final = 20
-# bpftrace finds classic tracepoints in tracefs. Mounted for it alone, the host is left as it was.
-_WITH_TRACEFS: Final = ("unshare", "--mount", "sh", "-c", 'mount -t tracefs none /sys/kernel/tracing; exec "$@"', "sh")
+TRACING: Final = "/sys/kernel/tracing"
+# Some tools need tracefs. Mounted for what runs in it alone, the host is left as it was.
+_MOUNT: Final = f"mountpoint -q {TRACING} || mount -t tracefs none {TRACING}"
+WITH_TRACEFS: Final = ("unshare", "--mount", "sh", "-c", f'{_MOUNT}; exec "$@"', "sh")
 
 # However a benchmark ends, they do so on their own, as the scripts do.
 _OURS: Final = (sys.executable, "-m", "hopscope")
@@ -65,7 +68,7 @@ def hopscope(verb: str, *options: str, hops: tuple[str, ...]) -> Tool:
 
 def bpftrace(script: str, *arguments: str, maps: tuple[str, ...]) -> Tool:
     """Return bpftrace with a script of this folder, which is to print these maps."""
-    command = (*_WITH_TRACEFS, "bpftrace", str(_FOLDER / script), *arguments)
+    command = (*WITH_TRACEFS, "bpftrace", str(_FOLDER / script), *arguments)
     return Tool("bpftrace", command, tuple(f"^@{name}:" for name in maps))
 
 
@@ -91,7 +94,7 @@ def record(folder: Path, profiles: tuple[str, ...]) -> Tool:
 def perf_netdev_times(path: Path) -> Tool:
     """Return perf, recording to a file what its script netdev-times reads."""
     options = ("-a", "-o", str(path), *(word for event in _NETDEV_TIMES for word in ("-e", event)))
-    command = (*_WITH_TRACEFS, "perf", "record", *options, "--", *_SAYS_ATTACHED)
+    command = (*WITH_TRACEFS, "perf", "record", *options, "--", *_SAYS_ATTACHED)
     return Tool("perf", command, (r"\([1-9]\d* samples\)",))
 
 
@@ -185,3 +188,20 @@ def _wait_attached(tool: subprocess.Popen[str]) -> None:
     if not line:
         _, complaint = tool.communicate()
         raise ToolError(f"{tool.args!r} did not attach: {complaint.strip()}")
+
+
+def taken(command: Sequence[str]) -> tuple[float, float, int]:
+    """Return what a command takes, whose output goes nowhere: s, s of CPUs, bytes of memory.
+
+    Raises
+    ------
+    ToolError
+        It failed.
+    """
+    begun_s = time.monotonic()
+    nowhere = [(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)]
+    pid = os.posix_spawnp(command[0], [*command], os.environ, file_actions=nowhere)
+    _, status, used = os.wait4(pid, 0)
+    if status:
+        raise ToolError(f"{' '.join(command)} failed")
+    return time.monotonic() - begun_s, used.ru_utime + used.ru_stime, used.ru_maxrss << 10

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import leftovers
+import shared
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,8 +19,17 @@ settings.register_profile("untimed", deadline=None, suppress_health_check=[Healt
 settings.load_profile("untimed")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip tests marked `root` where they cannot run, saying why."""
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Have the tests that may share the machine run by workers, if there are any."""
+    if workers := session.config.pluginmanager.getplugin("dsession"):
+        session.config.pluginmanager.register(shared.InTurn(session, workers))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Skip tests marked `root` where they cannot run, saying why; workers have those that may share the machine."""
+    if hasattr(config, "workerinput"):
+        items[:] = filter(shared.may_share, items)
     marked = [item for item in items if item.get_closest_marker("root")]
     reason = leftovers.why_no_bpf() if marked else ""
     if reason:

@@ -6,10 +6,11 @@ from __future__ import annotations
 import argparse
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vmtest import VmtestError, boot, emulator, kernels, results, setup, suite
+from vmtest import VmtestError, boot, emulator, kernels, pair, results, setup, suite
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,6 +28,9 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--requirements", action="store_true", help="print the Debian packages that this needs")
     parser.add_argument("--setup", action="store_true", help="install those that are missing")
     parser.add_argument("--refresh", action="store_true", help="fetch the newest packages even if there are some")
+    parser.add_argument(
+        "--pair", nargs=2, metavar="LABEL", help="these two at once, as hosts a and b; without --kernel, also by itself"
+    )
     parser.add_argument("--without-nics", action="store_true", help="leave out the NICs with clocks, and their tests")
     parser.add_argument("--out", type=Path, default=boot.REPOSITORY / "build" / "vmtest", help="folder for results")
     parser.add_argument("--timeout", type=float, default=1800.0, metavar="SECONDS", help="for each kernel")
@@ -38,7 +42,10 @@ def main(argv: Sequence[str]) -> int:
     """Do what the command line says and return the exit code: 0 only if every kernel passed."""
     arguments = _arguments(argv)
     try:
-        chosen = kernels.select(arguments.kernel)
+        # Without a choice of either: all that there is.
+        chosen = kernels.select(arguments.kernel) if arguments.kernel or not arguments.pair else []
+        if not arguments.kernel and not arguments.pair and not arguments.command:
+            arguments.pair = list(pair.DEFAULT)
         if arguments.requirements:
             sys.stdout.write("\n".join(setup.REQUIREMENTS) + "\n")
         elif arguments.setup:
@@ -71,6 +78,14 @@ def _run_all(chosen: Sequence[kernels.Kernel], arguments: argparse.Namespace) ->
         except VmtestError as exc:  # the others can still run
             sys.stderr.write(f"vmtest: {kernel.label}: {exc}\n")
             refused = True
+    if arguments.pair:
+        sys.stdout.write(f"== {' and '.join(arguments.pair)}\n")
+        sys.stdout.flush()
+        try:
+            finished += _run_pair(arguments)
+        except VmtestError as exc:
+            sys.stderr.write(f"vmtest: {' and '.join(arguments.pair)}: {exc}\n")
+            refused = True
     if finished:
         sys.stdout.write(f"\n{results.table(finished)}\nDetails are in {arguments.out}\n")
     return 1 if refused or any(result.verdict != "passed" for result in finished) else 0
@@ -78,11 +93,9 @@ def _run_all(chosen: Sequence[kernels.Kernel], arguments: argparse.Namespace) ->
 
 def _run(kernel: kernels.Kernel, arguments: argparse.Namespace) -> results.Result:
     nics = kernel.nics and not arguments.without_nics
-    command = arguments.command or suite.pytest_command(nics=nics)
+    command = arguments.command or suite.pytest_command(suite.TESTS + suite.NIC_TESTS if nics else suite.TESTS)
     cache = kernels.cache_folder()
-    unpacked = None if arguments.refresh else kernels.fetched(kernel, cache)
-    if unpacked is None:
-        unpacked = kernels.fetch(kernel, cache)
+    unpacked = _unpacked(kernel, cache, refresh=arguments.refresh)
     folder = arguments.out / kernel.label
     shutil.rmtree(folder, ignore_errors=True)  # what an earlier run left must not pass for this one's
     machine = emulator.with_nics(cache) if nics else None
@@ -90,10 +103,38 @@ def _run(kernel: kernels.Kernel, arguments: argparse.Namespace) -> results.Resul
     outcome = boot.boot(unpacked, script, folder, timeout_s=arguments.timeout, show=True, machine=machine)
     result = results.read(unpacked, outcome, folder)
     results.write(result, arguments.out / f"{kernel.label}.json")
-    if result.verdict in {"lost", "timeout"}:
-        why = f"ended after {arguments.timeout:.0f} s" if result.verdict == "timeout" else "the guest ended early"
-        sys.stderr.write(f"vmtest: {kernel.label}: {why}; its console ends so:\n{_last_words(folder)}\n")
+    _tell_why(result, folder, arguments.timeout)
     return result
+
+
+def _run_pair(arguments: argparse.Namespace) -> list[results.Result]:
+    cache = kernels.cache_folder()
+    booted = [
+        _unpacked(kernel, cache, refresh=arguments.refresh)
+        for label in arguments.pair
+        for kernel in kernels.select([label])
+    ]
+    folder = arguments.out / "pair"
+    shutil.rmtree(folder, ignore_errors=True)
+    command = arguments.command or suite.pytest_command(suite.PAIR_TESTS)
+    outcomes = pair.run(booted, command, folder, cache, timeout_s=arguments.timeout)
+    found = []
+    for name, kernel, outcome in zip(pair.NAMES, booted, outcomes, strict=True):
+        result = results.read(replace(kernel, label=f"{name}: {kernel.label}"), outcome, folder / name)
+        _tell_why(result, folder / name, arguments.timeout)
+        found.append(result)
+    return found
+
+
+def _unpacked(kernel: kernels.Kernel, cache: Path, *, refresh: bool) -> kernels.Unpacked:
+    found = None if refresh else kernels.fetched(kernel, cache)
+    return found or kernels.fetch(kernel, cache)
+
+
+def _tell_why(result: results.Result, folder: Path, timeout_s: float) -> None:
+    if result.verdict in {"lost", "timeout"}:
+        why = f"ended after {timeout_s:.0f} s" if result.verdict == "timeout" else "the guest ended early"
+        sys.stderr.write(f"vmtest: {result.kernel}: {why}; its console ends so:\n{_last_words(folder)}\n")
 
 
 def _last_words(folder: Path) -> str:

@@ -134,7 +134,8 @@ def command_line(kernel: Unpacked, shared: Path, timeout_s: float, machine: Mach
     command = ["setpriv", "--pdeathsig", "TERM", "timeout", "--kill-after=5", f"{timeout_s:.0f}", str(virtme)]
     command += ["--disable-kvm", "--force-9p", "--mods", "auto", "--kimg", str(kernel.image)]
     command += ["--cpus", str(CPU_COUNT), "--memory", MEMORY, "--show-boot-console", "--overlay-rwdir=/etc"]
-    command += [f"--rwdir={GUEST_FOLDER}={shared}"]
+    folders = ((GUEST_FOLDER, shared), *(machine.shared if machine else ()))
+    command += [f"--rwdir={there}={here}" for there, here in folders]
     kernel_options = (*_KERNEL_OPTIONS, *(machine.kernel_options if machine else ()))
     command += [text for option in kernel_options for text in ("-a", option)]
     command += ["--qemu-bin", str(machine.qemu)] if machine else []

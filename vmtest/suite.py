@@ -30,7 +30,13 @@ TESTS: Final = (
     "tests/collectors/test_kernel_functions.py",
 )
 # What needs a NIC with a hardware clock.
-NIC_TESTS: Final = ("tests/collectors/test_rx_nic_stamps.py",)
+NIC_TESTS: Final = (
+    "tests/collectors/test_rx_nic_stamps.py",
+    "tests/clock/test_nic_clocks.py",
+    "tests/clock/test_nic_stamps.py",
+)
+# What needs another host.
+PAIR_TESTS: Final = ("tests/cli/test_two_hosts.py",)
 FACTS_FILE: Final = "facts.txt"
 PROBES_FILE: Final = "probes.json"
 JUNIT_FILE: Final = "junit.xml"
@@ -47,30 +53,31 @@ echo "clock=$(cat /sys/devices/system/clocksource/clocksource0/current_clocksour
 }} >{GUEST_FOLDER}/{FACTS_FILE}"""
 
 
-def pytest_command(repository: Path = REPOSITORY, *, nics: bool = False) -> list[str]:
-    """Return the command that runs the kernel tests, those of `TESTS`, and with NICs `NIC_TESTS`, that the tree has.
+def pytest_command(wanted: Sequence[str] = TESTS, repository: Path = REPOSITORY) -> list[str]:
+    """Return the command that runs those of the wanted tests that the tree has.
 
     Raises
     ------
     VmtestError
         The tree has none of them.
     """
-    wanted = TESTS + NIC_TESTS if nics else TESTS
     there = [name for name in wanted if (repository / name.partition("::")[0]).exists()]
     if not there:
         raise VmtestError(f"none of {', '.join(wanted)} is in {repository}. Name a command after --")
-    pytest = [sys.executable, "-m", "pytest", "-m", "root", "-q", "-p", "no:cacheprovider"]
+    # An emulated CPU is slow, and the whole has a limit.
+    pytest = [sys.executable, "-m", "pytest", "-m", "root", "-q", "-p", "no:cacheprovider", "--timeout=0"]
     return [*pytest, f"--junitxml={GUEST_FOLDER}/{JUNIT_FILE}", *there]
 
 
-def guest_commands(command: Sequence[str], modules: Sequence[str] = ()) -> str:
+def guest_commands(command: Sequence[str], modules: Sequence[str] = (), *, with_probes: bool = True) -> str:
     """Return the shell script for the guest.
 
-    It loads `modules`, writes down facts and probe points, and runs `command`, whose exit code is the script's.
+    It loads `modules`, writes down facts and, if wanted, probe points, and runs `command`, whose exit code is the
+    script's.
     """
     hopscope = Path(sys.executable).with_name("hopscope")
     ask = f"timeout {PROBES_TIMEOUT_S} {shlex.quote(str(hopscope))} probes --json"
     probes = f"{ask} >{GUEST_FOLDER}/{PROBES_FILE} 2>{GUEST_FOLDER}/probes.err"
     lines = [shlex.join(("modprobe", "-a", *modules))] if modules else []
-    lines += [_FACTS, probes] if hopscope.exists() else [_FACTS]
+    lines += [_FACTS, probes] if with_probes and hopscope.exists() else [_FACTS]
     return "\n".join([*lines, shlex.join(command)])

@@ -9,6 +9,10 @@
     ├── KernelError             the kernel refuses or lacks something
     │   └── LoadError           libbpf could not open, load or attach; carries errno and libbpf's log
     ├── DiskFullError           there is no room for more of a recording
+    ├── RemoteError             what another host could not do; with the exit code that it would have had there
+    ├── ConnectionLostError     the connection to another host is gone; carries how
+    ├── VersionError            the other side is another hopscope
+    ├── StreamClosedError       the other side wants no more of a stream
     └── FormatError             bytes that are not laid out as they say (BTF, ring, record, trace)
 """
 
@@ -90,6 +94,46 @@ class LoadError(KernelError):
 
 class DiskFullError(HopscopeError):
     """There is no room for more of a recording, or the disk fails; what was written before is complete."""
+
+
+class RemoteError(HopscopeError):
+    """What another host could not do.
+
+    Parameters
+    ----------
+    what, next_step
+        As in the base class; what came from there must have been made printable.
+    exit_code
+        The one that it would have had there.
+    """
+
+    def __init__(self, what: str, next_step: str = "", *, exit_code: int = 1) -> None:
+        super().__init__(what, next_step)
+        self.exit_code = exit_code
+
+
+class ConnectionLostError(HopscopeError):
+    """The connection to another host is gone.
+
+    Parameters
+    ----------
+    what, next_step
+        As in the base class.
+    how
+        ``ended``, ``silent``, ``garbled``, or ``closed`` by ourselves.
+    """
+
+    def __init__(self, what: str, next_step: str = "", *, how: str) -> None:
+        super().__init__(what, next_step)
+        self.how = how
+
+
+class VersionError(HopscopeError):
+    """The other side is another version of hopscope; both notice."""
+
+
+class StreamClosedError(HopscopeError):
+    """The other side wants no more of a stream; who serves it has nothing left to do."""
 
 
 class FormatError(HopscopeError):

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import tempfile
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 CPUS = 3
 ACTIONS = st.one_of(
-    st.tuples(st.just("begin"), st.sampled_from(sorted(WAYS)), st.integers(0, CPUS - 1)),
+    st.tuples(st.just("begin"), st.sampled_from(sorted(WAYS)), st.integers(0, CPUS - 1), st.booleans()),
     st.tuples(st.just("go on"), st.integers(0, 99), st.integers(0, CPUS - 1), st.booleans()),
     st.tuples(st.just("catch up")),
     st.tuples(st.just("free"), st.integers(0, CPUS - 1)),
@@ -31,7 +32,8 @@ def world_of(actions: Iterable[tuple[object, ...]]) -> World:
     world = World()
     for what, *arguments in actions:
         if what == "begin":
-            world.begin(*arguments)
+            way, cpu, again = arguments
+            world.begin(way, cpu, again=again)
         elif what == "go on" and world.on_the_way:
             which, cpu, late = arguments
             world.go_on(which, cpu=cpu, late=late)
@@ -94,6 +96,15 @@ def test_points_that_are_not_attached_part_no_lives(absent: list[str], actions: 
     assert len(same) == len({packet for packet, _ in same}) == len({truth for _, truth in same})
 
 
+def test_whatever_had_an_address_before_is_another_packet() -> None:
+    world = World()
+    for way in [way for both in product(sorted(WAYS), repeat=2) for way in both]:
+        world.begin(way, 0)
+        world.finish()
+    same = pairs(found(world.made))
+    assert len(same) == len({packet for packet, _ in same}) == len({truth for _, truth in same})
+
+
 def test_late_return_of_a_driver_belongs_to_the_packet_before() -> None:
     made = MadeTrace()
     device = made.device("lo", 1)
@@ -107,8 +118,32 @@ def test_late_return_of_a_driver_belongs_to_the_packet_before() -> None:
     assert len(pairs(found(made))) == 2
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "lives"),
+    [
+        # To another host's namespace, or read without an event (Linux 6.18); then both addresses are used again.
+        (("tx.queue", "tx.start", 120), ("tx.queue", "tx.start", 100), 2),
+        (("rx.driver", "rx.l4", 100), ("rx.driver", "rx.core", 120), 2),
+        # A tunnel: its headers are put before the packet, or taken off.
+        (("tx.queue", "tx.start", 120), ("tx.queue", "tx.start", 178), 1),
+        (("rx.driver", "rx.l4", 178), ("rx.driver", "rx.core", 120), 1),
+    ],
+)
+def test_what_is_longer_or_shorter_without_a_tunnel_is_another_packet(
+    first: tuple[str, str, int], second: tuple[str, str, int], lives: int
+) -> None:
+    made = MadeTrace()
+    flows = [made.flow(f"10.0.{number}.1:7", f"10.0.{number}.2:9", 17) for number in (1, 2)]
+    for number, (*points, payload) in enumerate((first, second)):
+        device = made.device(f"eth{number}", number + 1)
+        columns = {"flow": flows[number], "seq": 7 + number, "len_bytes": payload + 28, "header_bytes": 28}
+        for nth, point in enumerate(points):
+            made.packet(point, 100 * number + nth, skb=8, packet=number, head=9, **device, **columns)
+    assert len({packet for packet, *_ in found(made)}) == lives
+
+
 def test_packet_number_does_not_depend_on_the_order_of_rows() -> None:
-    world = world_of([("begin", way, 0) for way in sorted(WAYS)])
+    world = world_of([("begin", way, 0, False) for way in sorted(WAYS)])
     before = found(world.made)
     world.made.rows["packets"].reverse()
     assert found(world.made) == before

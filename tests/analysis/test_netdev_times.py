@@ -3,7 +3,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from analysis.joined import JoinedTrace
 from analysis.traces import UDP, MadeTrace
+from hopscope.analysis.host_numbers import CPUS
 from hopscope.analysis.netdev_times import received, sent
 from hopscope.analysis.selection import Selection
 from hopscope.store.trace import Trace
@@ -96,3 +98,14 @@ def test_sent_packet_is_followed_from_the_queue_to_its_release(tmp_path: Path) -
         (3_000, 2, 10, None, "received on this host"),
         (4_000, 2, 10, None, "not seen"),
     ]
+
+
+def test_a_cpu_of_several_hosts_is_called_by_its_host(tmp_path: Path) -> None:
+    joined = JoinedTrace()
+    for host in range(2):
+        joined.pass_on(host, ("rx.driver", "rx.core"), 1_000 + 10_000 * host, skb=8)
+        joined.pass_on(host, ("tx.queue", "tx.start"), 5_000 + 10_000 * host, skb=16)
+    with Trace(joined.write(tmp_path / "trace")) as trace:
+        trace.metadata.joined = {"from": ["a", "b"]}
+        for report in (received(trace, Selection()), sent(trace, Selection())):
+            assert rows(report, "cpu", "cpu_name") == [(0, "a:0"), (CPUS, "b:0")]

@@ -5,8 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from analysis.joined import JoinedTrace
 from analysis.traces import MadeTrace
 from analysis.world import WAYS, World
+from hopscope.analysis.names import cpu_names
 from hopscope.analysis.packet_rows import packet_rows
 from hopscope.analysis.packet_trees import packet_trees
 from hopscope.analysis.selection import Selection
@@ -43,7 +45,7 @@ def test_packet_has_all_its_events_in_order(way: str, tmp_path: Path) -> None:
         return
     (tree,) = trees
     assert [event.point for event in tree.events] == [step.point for step in WAYS[way]]
-    looked_at = {step.other_flow for step in WAYS[way] if step.point in {"tx.queue", "rx.driver"}}
+    looked_at = {step.flow for step in WAYS[way] if step.point in {"tx.queue", "rx.driver"}}
     assert len(tree.flow) == len(looked_at)
     ended = WAYS[way][-1].point in {"skb.free", "skb.drop"}
     assert [remark.split()[1] for remark in tree.remarks] == [
@@ -130,3 +132,13 @@ def test_tree_as_text_and_as_rows(tmp_path: Path) -> None:
     report = packet_rows(trees)
     assert report.column("depth") == [0, 0, 1, 1, 1, 1, 1, 0, 0]
     assert report.column("offset_ns") == list(range(0, 90, 10))
+
+
+def test_a_cpu_of_several_hosts_is_called_by_its_host(tmp_path: Path) -> None:
+    joined = JoinedTrace()
+    for host in range(2):
+        joined.pass_on(host, ("rx.driver", "rx.core"), 1_000 + 10_000 * host, skb=8)
+    with Trace(joined.write(tmp_path / "trace")) as trace:
+        trees, _ = packet_trees(trace, Selection(), limit=None, slowest=False)
+        lines = render_trees(trees, 0, Terminal(), cpu_names(trace))
+    assert [line.split()[2] for line in lines if "rx.core" in line] == ["a:0", "b:0"]

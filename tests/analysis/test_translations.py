@@ -44,6 +44,7 @@ def crossing(  # noqa: PLR0913 # what a test says of a packet
     payload: int,
     flags: int = DATA,
     gone: int = 0,
+    tid: int = 0,
 ) -> None:
     """Put down a packet that gets another flow at each router, where its data are moved; `gone`: so many events."""
     told = {"seq": seq, "header_bytes": HEADERS, "tcp_flags": flags}
@@ -53,21 +54,33 @@ def crossing(  # noqa: PLR0913 # what a test says of a packet
         events += [("tx.queue", own), ("tx.start", {}), ("rx.driver", own), ("rx.core", {})]
     events += [("rx.l4", {}), ("rx.tcp_queue", {"flow": flows[-1], **told})]
     for step, (point, columns) in enumerate(events[gone:]):
-        made.packet(point, at + 100 * (step + gone), skb=skb, len_bytes=payload + HEADERS, **columns)
+        made.packet(point, at + 100 * (step + gone), skb=skb, len_bytes=payload + HEADERS, tid=tid, **columns)
 
 
 def connection(  # noqa: PLR0913 # what a test says of a connection
-    made: MadeTrace, flows: Sequence[int], at: int, *, count: int = COUNT, first: int = FIRST, syn: bool = True
+    made: MadeTrace,
+    flows: Sequence[int],
+    at: int,
+    *,
+    count: int = COUNT,
+    first: int = FIRST,
+    syn: bool = True,
+    output: bool = False,
 ) -> None:
-    """Put down messages of 26 µs that are a packet each, of a connection that is translated on its way."""
+    """Put down messages of 26 µs that are a packet each, of a connection that is translated on its way.
+
+    `output`: no packet has the first flow.
+    """
+    seen = flows[1:] if output else flows
     sender = Stream(flows[0], first, made.thread(100, "client"), made.thread(200, "server"))
     for number in range(count):
         add_simple(sender, number, at + 100_000 + number * 100_000, LEN_BYTES)
     if syn:
-        crossing(made, at, flows, skb=0x100, seq=first - 1, payload=0, flags=SYN)
+        crossing(made, at, seen, skb=0x100, seq=first - 1, payload=0, flags=SYN, tid=sender.sender)
     for place, sent in enumerate(sender.sends):
         skb = 0x1000 + place % 7 * 0x1000
-        crossing(made, sent.call + 3_000, flows, skb=skb, seq=first + sent.start, payload=LEN_BYTES)
+        at = sent.call + 3_000
+        crossing(made, at, seen, skb=skb, seq=first + sent.start, payload=LEN_BYTES, tid=sender.sender)
     sender.packets = []
     receiver = Stream(flows[-1], first, 100, 200, reads=sender.reads, ready=sender.ready)
     sender.reads, sender.ready = [], []
@@ -104,6 +117,40 @@ def test_the_receiver_may_translate_as_it_delivers(tmp_path: Path) -> None:
     for row in [*received, *(row for row in made.rows["sockets"] if row.get("sock") == 7)]:
         row["flow"] = after
     assert_followed(table(made, tmp_path), before)
+
+
+@pytest.mark.parametrize("syn", [True, False], ids=["from the begin", "from the middle"])
+@pytest.mark.parametrize("way", ["dnat", "two in a row"])
+def test_what_the_sender_translates_for_itself_is_followed(way: str, tmp_path: Path, *, syn: bool) -> None:
+    made = MadeTrace()
+    flows = flows_of(made, way)
+    connection(made, flows, 1_000_000, syn=syn, output=True)
+    assert_followed(table(made, tmp_path), flows[0])
+    found = report(made, tmp_path / "again")
+    assert set(found.column("translated_to")) == {" > ".join(WAYS[way][-1])}
+
+
+def test_a_service_used_again_by_another_socket_is_followed(tmp_path: Path) -> None:
+    made = MadeTrace()
+    first, after = flows_of(made, "dnat")
+    other = made.flow(CLIENT, "10.0.1.9:8081")
+    for number, flow in enumerate((first, other, first)):
+        connection(made, [flow, after], 1_000_000 + number * 20_000_000, first=FIRST + 70 * number, output=True)
+    rows = sorted(table(made, tmp_path), key=lambda row: row["begins_ns"])
+    assert len(rows) == 3 * COUNT
+    for place, flow in enumerate((first, other, first)):
+        assert_followed(rows[place * COUNT : (place + 1) * COUNT], flow)
+
+
+def test_what_is_sent_in_a_threads_call_by_chance_is_not_of_it(tmp_path: Path) -> None:
+    made = MadeTrace()
+    sent, passing = made.flow(CLIENT, SERVER), made.flow(SERVICE, THIRD)
+    connection(made, [sent], 1_000_000)
+    made.rows["packets"] = []  # of the socket's own none is recorded
+    for number in range(200):
+        at, seq = 1_103_000 + number * 11, FIRST + 5 if number == 77 else 2_000_000_000 + number
+        crossing(made, at, [passing], skb=0x70000, seq=seq, payload=100, tid=100)
+    assert translations(made, tmp_path) == []
 
 
 def test_what_comes_back_is_followed_as_well(tmp_path: Path) -> None:

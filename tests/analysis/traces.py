@@ -136,7 +136,7 @@ class MadeTrace:
         return write(folder, tables, plan=self.plan, reasons=self.reasons)
 
 
-def write(folder: Path, tables: Mapping[str, Mapping[str, NDArray[Any]]], **metadata: Any) -> Path:  # noqa: ANN401 # as of Metadata
+def write(folder: Path, tables: Mapping[str, Mapping[str, NDArray[Any]]], /, **metadata: Any) -> Path:  # noqa: ANN401 # as of Metadata
     """Write a trace of these tables' columns, which may be long, and return its folder."""
     names = {number: name for name, number in points().items()}
     meta = Metadata("0.test", STARTED_NS, REALTIME_NS, names, **metadata)

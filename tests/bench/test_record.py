@@ -29,7 +29,7 @@ def test_table_fits_the_terminal() -> None:
 
 @pytest.mark.root
 def test_each_tool_sees_what_is_measured(tmp_path: Path) -> None:
-    names = ["packets + cpu", *(["trace-cmd"] if shutil.which("trace-cmd") else [])]
+    names = ["unread", "packets + cpu", *(["trace-cmd"] if shutil.which("trace-cmd") else [])]
     assert set(names) <= set(CONDITIONS)
     floor = Floor(tmp_path, "record", programs(("packets",)))
     with Namespace() as namespace, saturated(namespace, "tcp"):

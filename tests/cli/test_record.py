@@ -130,6 +130,38 @@ def test_it_ends_by_itself(lab: Lab, tmp_path: Path) -> None:
     assert events(tmp_path / "t") == {}
 
 
+def test_all_that_was_sent_until_its_end_is_in_it(lab: Lab, tmp_path: Path) -> None:
+    folder, stamps = tmp_path / "trace", tmp_path / "stamps"
+    code = f"""
+import socket, sys, time
+receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+receiver.bind(("{SERVER_IPV4}", 0))
+receiver.connect(receiver.getsockname())
+with open({str(stamps)!r}, "w") as file:
+    while True:
+        before_ns = time.monotonic_ns()
+        receiver.send(bytes(100))
+        receiver.recv(200)
+        print(before_ns, time.monotonic_ns(), file=file, flush=True)
+        time.sleep(0.001)
+"""
+    child = subprocess.Popen(["nsenter", f"--net=/proc/{lab.server.pid}/ns/net", sys.executable, "-c", code])
+    try:
+        done = hopscope("record", "-o", folder, "-d", "1.5", *only(lab))
+    finally:
+        child.kill()
+        child.wait()
+    assert done.returncode == 0
+    with Trace(folder) as trace:
+        found, metadata = events(folder)["tx.queue"], trace.metadata
+    sent = [tuple(map(int, line.split())) for line in stamps.read_text().splitlines()[:-1]]
+    assert metadata.ended_ns
+    within = sum(before >= metadata.started_ns and after <= metadata.ended_ns for before, after in sent)
+    assert sent[-1][0] > metadata.ended_ns
+    # One on its way at each end; and a few that came while the last was taken.
+    assert 100 < within <= found <= within + 50
+
+
 def test_without_a_name_the_trace_has_the_time_for_one(
     lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

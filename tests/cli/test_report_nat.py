@@ -4,61 +4,34 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from cli.command import hopscope
-from hopscope.lab import Namespace
+from cli.router import (
+    BEHIND,
+    CLIENT,
+    LEN_BYTES,
+    MESSAGES,
+    PORT,
+    ROUTER,
+    SERVER,
+    SERVICE_PORT,
+    load_rules,
+    record,
+    routed,
+    run,
+    ways,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from cli.router import Network
+
 pytestmark = pytest.mark.root
-
-MESSAGES, LEN_BYTES = 23, 1009
-PORT, SERVICE_PORT = 8000, 80
-CLIENT, ROUTER, BEHIND, SERVER = "10.78.1.2", "10.78.1.1", "10.78.2.1", "10.78.2.2"
-
-# Namespaces of the client and the server, and where the client connects to.
-TRAFFIC = f"""
-import os, socket, sys, threading, time
-from hopscope.setns import setns_net
-
-def enter(pid):
-    setns_net(os.open(f"/proc/{{pid}}/ns/net", os.O_RDONLY))
-
-def reading(make):
-    thread = threading.Thread(target=make)
-    thread.start()
-    return thread
-
-def drain():
-    connection, _ = listener.accept()
-    while connection.recv(65536):
-        pass
-
-client, server, host, port = sys.argv[1:]
-enter(server)
-listener = socket.create_server(("{SERVER}", {PORT}))
-receiver = socket.socket(type=socket.SOCK_DGRAM)
-receiver.bind(("{SERVER}", {PORT}))
-reader = reading(drain)
-enter(client)
-with socket.create_connection((host, int(port))) as sender:
-    for _ in range({MESSAGES}):
-        sender.sendall(bytes({LEN_BYTES}))
-        time.sleep(0.002)
-reader.join()
-with socket.socket(type=socket.SOCK_DGRAM) as sender:
-    sender.connect((host, int(port)))
-    for _ in range({MESSAGES}):
-        reader = reading(lambda: receiver.recv(65536))
-        sender.send(bytes({LEN_BYTES}))
-        reader.join()
-"""
 
 DNAT = f"type nat hook prerouting priority -100; meta l4proto {{ tcp, udp }} th dport {SERVICE_PORT} dnat to"
 KINDS = {
@@ -66,49 +39,32 @@ KINDS = {
     "dnat": f"chain in {{ {DNAT} {SERVER}:{PORT}; }};",
 }
 KINDS["both"] = " ".join(KINDS.values())
+# The client translates for itself, as hosts do for services of theirs.
+VIRTUAL = "10.96.0.1"
+KINDS["output"] = f"chain o {{ {DNAT.replace('prerouting', 'output')} {SERVER}:{PORT}; }};"
+SERVICES = {"masquerade": (SERVER, PORT), "output": (VIRTUAL, SERVICE_PORT)}
 
 
 @pytest.fixture(scope="module")
-def network() -> Iterator[tuple[Namespace, Namespace, Namespace]]:
-    """Return a client, a router and a server."""
-    with Namespace() as client, Namespace() as router, Namespace() as server:
-        for end, address, far, gateway in (
-            (client, CLIENT, "in0", ROUTER),
-            (server, SERVER, "out0", BEHIND),
-        ):
-            run(end, f"ip link add far0 type veth peer name {far} netns {router.pid}")
-            run(end, f"ip addr add {address}/24 dev far0", "ip link set far0 up")
-            run(router, f"ip addr add {gateway}/24 dev {far}", f"ip link set {far} up")
-            run(end, f"ip route add default via {gateway}")
-        router.sysctl("net.ipv4.ip_forward", 1)
-        yield client, router, server
-
-
-def run(namespace: Namespace, *commands: str) -> None:
-    for command in commands:
-        done = namespace.run(command.split(), capture_output=True, text=True)
-        assert done.returncode == 0, f"{command}: {done.stderr}"
+def network() -> Iterator[Network]:
+    with routed() as network:
+        yield network
 
 
 @pytest.fixture(params=KINDS)
-def recorded(
-    request: pytest.FixtureRequest, network: tuple[Namespace, Namespace, Namespace], tmp_path: Path
-) -> tuple[str, Path]:
-    client, router, server = network
-    rules = f"table ip t {{ {KINDS[request.param]} }}\n"
-    done = router.run(["nft", "-f", "-"], input=rules, capture_output=True, text=True)
-    if done.returncode:
-        assert "syntax error" not in done.stderr
-        pytest.skip(f"no NAT here: {done.stderr}")
-    folder = tmp_path / "trace"
-    where = (SERVER, PORT) if request.param == "masquerade" else (ROUTER, SERVICE_PORT)
-    only = [f"--netns={each.inode}" for each in network]
-    words = (sys.executable, "-c", TRAFFIC, client.pid, server.pid, *where)
-    done = hopscope("record", "-o", folder, "-P", "messages", *only, "--", *words)
-    run(router, "nft delete table ip t")
-    assert done.returncode == 0, done.stderr
-    assert "none lost" in done.stderr + done.stdout
-    return request.param, folder
+def recorded(request: pytest.FixtureRequest, network: Network, tmp_path: Path) -> tuple[str, Path]:
+    client, router, _ = network
+    host = client if request.param == "output" else router
+    refused = load_rules(host, f"table ip t {{ {KINDS[request.param]} }}\n")
+    if refused:
+        pytest.skip(f"no NAT here: {refused}")
+    record(network, tmp_path / "trace", *service_of(request.param))
+    run(host, "nft delete table ip t")
+    return request.param, tmp_path / "trace"
+
+
+def service_of(kind: str) -> tuple[str, int]:
+    return SERVICES.get(kind, (ROUTER, SERVICE_PORT))
 
 
 @pytest.mark.parametrize("protocol", ["tcp", "udp"])
@@ -123,9 +79,28 @@ def test_all_messages_are_followed_through_nat(recorded: tuple[str, Path], proto
         row[name] for row in rows for name in ("tx_queue_ns", "rx_driver_ns", "rx_l4_ns", "rx_ready_ns")
     }
     (before,), (after,) = ({row[name] for row in rows} for name in ("flow_name", "translated_to"))
-    service = f"{SERVER}:{PORT}" if kind == "masquerade" else f"{ROUTER}:{SERVICE_PORT}"
-    source = CLIENT if kind == "dnat" else BEHIND
+    if (kind, protocol) == ("output", "udp"):
+        assert before.endswith(f" > {SERVER}:{PORT}")  # a datagram is known by its packet
+        return
+    service = ":".join(map(str, service_of(kind)))
+    source = CLIENT if kind in {"dnat", "output"} else BEHIND
     assert before.startswith(f"{CLIENT}:")
     assert before.endswith(f" > {service}")
     assert after.startswith(f"{source}:")
     assert after.endswith(f" > {SERVER}:{PORT}")
+
+
+THROUGH = [
+    "tx.queue far0", "tx.start far0", "rx.driver in0", "rx.core in0", "tx.queue out0", "tx.start out0",
+    "rx.driver far0", "rx.core far0", "rx.l4 far0",
+]  # fmt: skip
+
+
+def test_each_packet_goes_one_way_through_the_router(recorded: tuple[str, Path]) -> None:
+    kind, folder = recorded
+    service = ":".join(map(str, (SERVER, PORT) if kind == "output" else service_of(kind)))
+    sent = {name: found for name, found in ways(folder).items() if name.startswith(f"{CLIENT}:")}
+    assert all(name.endswith(f" > {service}") for name in sent)
+    assert sorted(map(len, sent.values())) == [MESSAGES, MESSAGES]  # of TCP and of UDP
+    for found in sent.values():
+        assert [points[: len(THROUGH)] for points in found] == [THROUGH] * MESSAGES

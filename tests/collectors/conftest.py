@@ -9,7 +9,7 @@ import pytest
 
 from collectors.measure import PATH_NAMES, Way, way
 from collectors.record_measure import Seen, recording
-from hopscope.lab import Lab
+from hopscope.lab import Lab, Namespace
 from hopscope.probes.trial import try_everything
 
 if TYPE_CHECKING:
@@ -21,6 +21,13 @@ if TYPE_CHECKING:
 @pytest.fixture
 def lab() -> Iterator[Lab]:
     with Lab() as made:
+        yield made
+
+
+@pytest.fixture
+def quiet() -> Iterator[Namespace]:
+    """A namespace in which nothing happens by itself."""
+    with Namespace() as made:
         yield made
 
 

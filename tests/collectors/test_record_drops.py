@@ -19,7 +19,7 @@ from collectors.cpu_work_programs import attach_xdp, programs
 from collectors.measure import limit, udp_pair, until, way
 from collectors.record_measure import recording
 from hopscope.lab import Lab, Tbf, shape
-from hopscope.lab.packets import checksum
+from hopscope.lab.packets import Datagram
 from hopscope.lab.veth import CLIENT_IPV4, SERVER_IPV4, SERVER_IPV6
 
 if TYPE_CHECKING:
@@ -212,11 +212,8 @@ def test_the_time_to_live_is_over(seen: Seen, kept_lab: Lab, sender: socket.sock
 
 def udp_packet(port: int, payload: bytes, *, source: str = CLIENT_IPV4, wrong: int = 0, fragment: int = 0) -> bytes:
     """Return an IPv4 packet; what is added to its UDP checksum makes it wrong."""
-    ends = socket.inet_aton(source) + socket.inet_aton(SERVER_IPV4)
-    header = struct.pack("!HHH", 7, port, 8 + len(payload))
-    sum_ = checksum(ends + struct.pack("!HH", 17, 8 + len(payload)) + header + b"\0\0" + payload)
-    datagram = header + struct.pack("!H", (sum_ + wrong) & 0xFFFF) + payload
-    return struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(datagram), 77, fragment, 64, 17, 0) + ends + datagram
+    ends = (source, 7), (SERVER_IPV4, port)
+    return Datagram(*ends, payload, checksum_error=wrong, fragment=fragment).build()
 
 
 def send_wrong(lab: Lab, raw: socket.socket, receiver: socket.socket) -> int:

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import threading
 import time
 from typing import TYPE_CHECKING
 
@@ -15,6 +18,8 @@ from hopscope.collectors.record import Recorder
 from hopscope.collectors.record_options import RecordOptions
 
 if TYPE_CHECKING:
+    import socket
+
     from hopscope.lab import Lab
 
 pytestmark = pytest.mark.root
@@ -43,6 +48,7 @@ def test_what_a_full_ring_loses_is_counted(kept_lab: Lab) -> None:
             before_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
             assert ping(*flow, 1009) == 1009
             after_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+            assert recorder.fullness() > 0.9
             seen.take()
             events, losses = len(seen.rows("packets")), seen.rows("losses")
             assert 0 < events < 1009
@@ -52,7 +58,7 @@ def test_what_a_full_ring_loses_is_counted(kept_lab: Lab) -> None:
             assert set(losses["cpu"]) <= set(seen.rows("packets")["cpu"])
             assert (losses["from_ns"] <= before_ns).all()
             assert (losses["until_ns"] >= after_ns).all()
-            assert recorder.fullest > 0.9
+            assert recorder.fullness() < 0.1
             # What was read makes room again, and nothing is said a second time.
             seen.forget()
             lost = recorder.lost
@@ -92,6 +98,42 @@ def test_two_recordings_at_once_both_see_everything(kept_lab: Lab) -> None:
         assert ping(*udp, 23) == 23
         flow = first.take().flow_of(udp[0])
     assert first.counts(flow=flow)["rx.driver"] == first.counts(flow=flow)["tx.queue"] == 234
+
+
+def test_all_that_happens_since_the_start_is_recorded_on_every_cpu(kept_lab: Lab) -> None:
+    sent: list[int] = []  # since when each may have been on its way
+    done = threading.Event()
+
+    def send(flow: tuple[socket.socket, socket.socket], cpu: int) -> None:
+        os.sched_setaffinity(0, {cpu})
+        while not done.is_set():
+            before_ns = time.monotonic_ns()
+            assert ping(*flow, 1) == 1
+            sent.append(before_ns)
+            time.sleep(0.0005)
+
+    path = way(kept_lab, "veth-4")
+    with contextlib.ExitStack() as stack:
+        flows = [stack.enter_context(udp_pair(path)) for _ in os.sched_getaffinity(0)]
+        stack.callback(done.set)
+        threads = [
+            threading.Thread(target=send, args=each)
+            for each in zip(flows, sorted(os.sched_getaffinity(0)), strict=True)
+        ]
+        for thread in threads:
+            thread.start()
+        with recording(kept_lab, profiles=(), points=("tx.queue",)) as seen:
+            time.sleep(0.1)
+            done.set()
+            for thread in threads:
+                thread.join()
+            started_ns = seen.recorder.started_ns
+            times = seen.take().rows("packets")["time_ns"]
+    assert (times >= started_ns).all()
+    late = sum(before_ns >= started_ns for before_ns in sent)
+    # Of each CPU, one may have been on its way when it began.
+    assert late > 7
+    assert late <= len(times) <= late + len(flows)
 
 
 def test_events_before_the_start_are_no_loss_and_none_is_seen_twice(kept_lab: Lab) -> None:

@@ -3,19 +3,12 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-import hopscope
-import leftovers
-from collectors.measure import counts, ping, tcp_pair, udp_pair
-from collectors.tx_measure import UDP_HOPS, assert_seen, messages, run_tx, run_udp, until
+from collectors.measure import assert_killed_leaves_nothing, counts, ping, tcp_pair, udp_pair
+from collectors.tx_measure import UDP_HOPS, assert_seen, messages, run_tx, run_udp
 from hopscope.collectors import tx_messages
 
 if TYPE_CHECKING:
@@ -58,20 +51,7 @@ def test_two_runs_at_once_both_see_everything(lab: Lab, either: Way) -> None:
 
 
 def test_a_killed_run_leaves_nothing_attached() -> None:
-    environment = {**os.environ, "PYTHONPATH": str(Path(hopscope.__file__).parents[1])}
-    with subprocess.Popen([sys.executable, "-c", HOLDER], stdout=subprocess.PIPE, env=environment) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == b"attached\n"
-        text = "".join(leftovers.read_all(Path(f"/proc/{holder.pid}/fdinfo")))
-        held = {(kind, int(number)) for kind, number in leftovers.FDINFO_ID.findall(text)}
-        assert {kind for kind, _ in held} == {"prog", "link"}
-        holder.send_signal(signal.SIGKILL)
-
-    def left() -> set[tuple[str, int]]:
-        return held & {(kind, number) for kind in ("prog", "link") for number in leftovers.bpf_ids(kind)}
-
-    until(lambda: not left())
-    assert not left()
+    assert_killed_leaves_nothing(HOLDER)
 
 
 def test_messages_before_the_start_and_sockets_from_before(lab: Lab, veth: Way) -> None:

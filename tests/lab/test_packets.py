@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hopscope.lab.packets import Segment, TcpFlag, build, checksum, parse
+from hopscope.lab.packets import Datagram, Segment, TcpFlag, build, checksum, parse
 
 HOSTS = {4: ("10.78.0.2", "10.78.0.1"), 6: ("fd78::2", "fd78::1")}
 words = st.integers(0, 0xFFFFFFFF)
@@ -45,6 +45,19 @@ def test_checksums_add_up(version: int, seq: int, port: int, payload: bytes, mss
     assert ones_complement_sum(pseudo + tcp) == 0
     if version == 4:
         assert ones_complement_sum(header) == 0
+
+
+@given(ends=st.tuples(ports, ports), payload=st.binary(max_size=1400), error=st.integers(0, 0xFFFE))
+def test_the_checksum_of_a_datagram_is_as_wrong_as_it_shall_be(
+    ends: tuple[int, int], payload: bytes, error: int
+) -> None:
+    packet = Datagram((HOSTS[4][0], ends[0]), (HOSTS[4][1], ends[1]), payload, checksum_error=error).build()
+    assert ones_complement_sum(packet[:20]) == 0
+    udp = packet[20:]
+    pseudo = packet[12:20] + socket.IPPROTO_UDP.to_bytes(2, "big") + len(udp).to_bytes(2, "big")
+    assert udp[6:8] != b"\0\0"
+    assert ones_complement_sum(pseudo + udp) == error
+    assert (int.from_bytes(packet[2:4], "big"), udp[8:]) == (len(packet), payload)
 
 
 def test_parse_leaves_the_link_layer_s_padding_out() -> None:

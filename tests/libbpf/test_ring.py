@@ -167,6 +167,7 @@ class RingMachine(RuleBasedStateMachine):
         for kernel in self.kernels:
             first = kernel.records[0].position if kernel.records else int(kernel.producer[0])
             assert int(kernel.consumer[0]) == first
+        assert self.reader.fullness() == 1 - min(kernel.free for kernel in self.kernels) / SIZE
 
     @staticmethod
     def foreign_head(kernel: FakeKernel) -> bool:

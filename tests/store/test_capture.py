@@ -53,7 +53,7 @@ def read(path: Path, *options: str) -> list[str]:
 
 def test_each_packet_is_read_with_its_time(tmp_path: Path) -> None:
     path = tmp_path / "c.pcapng"
-    with CaptureWriter(path, WALL_NS) as writer:
+    with CaptureWriter(path.open("wb"), WALL_NS) as writer:
         writer.learn(devices("eth7", 1))
         writer.write(captured([len(FRAME)] * 1009))
     lines = read(path, "--nano")
@@ -65,7 +65,7 @@ def test_each_packet_is_read_with_its_time(tmp_path: Path) -> None:
 
 def test_only_captured_bytes_are_written(tmp_path: Path) -> None:
     path = tmp_path / "c.pcapng"
-    with CaptureWriter(path, WALL_NS) as writer:
+    with CaptureWriter(path.open("wb"), WALL_NS) as writer:
         writer.learn(devices("eth7", 1))
         writer.write(captured([*range(14, len(FRAME) + 1)]))
     assert b"\xaa\xaa" not in path.read_bytes()
@@ -76,7 +76,7 @@ def test_device_without_link_layer_has_ip_alone(tmp_path: Path) -> None:
     path = tmp_path / "c.pcapng"
     packets = captured([33])
     packets.frames[0, :33] = np.frombuffer(FRAME, np.uint8)[14:]
-    with CaptureWriter(path, WALL_NS) as writer:
+    with CaptureWriter(path.open("wb"), WALL_NS) as writer:
         writer.learn(devices("tun0", 65534))
         writer.write(packets)
     assert "10.0.0.1.23 > 10.0.0.2.1009" in read(path)[0]
@@ -84,7 +84,7 @@ def test_device_without_link_layer_has_ip_alone(tmp_path: Path) -> None:
 
 def test_each_interface_has_its_name_once(tmp_path: Path) -> None:
     path = tmp_path / "c.pcapng"
-    with CaptureWriter(path, WALL_NS) as writer:
+    with CaptureWriter(path.open("wb"), WALL_NS) as writer:
         writer.learn(devices("eth7", 1))
         for _ in range(3):
             writer.write(captured([40]))
@@ -97,7 +97,7 @@ def test_each_interface_has_its_name_once(tmp_path: Path) -> None:
 
 def test_file_that_is_cut_off_is_read_up_to_there(tmp_path: Path) -> None:
     path = tmp_path / "c.pcapng"
-    with CaptureWriter(path, WALL_NS) as writer:
+    with CaptureWriter(path.open("wb"), WALL_NS) as writer:
         writer.write(captured([40] * 23))
     path.write_bytes(path.read_bytes()[:-7])
     done = subprocess.run(["tcpdump", "-nn", "-r", path], capture_output=True, text=True, check=False)
@@ -105,5 +105,5 @@ def test_file_that_is_cut_off_is_read_up_to_there(tmp_path: Path) -> None:
 
 
 def test_full_disk_is_one_sentence() -> None:
-    with pytest.raises(DiskFullError, match="Make room"):
-        CaptureWriter(Path("/dev/full"), WALL_NS)
+    with Path("/dev/full").open("wb", buffering=0) as full, pytest.raises(DiskFullError, match="Make room"):
+        CaptureWriter(full, WALL_NS)

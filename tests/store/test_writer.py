@@ -15,6 +15,7 @@ import disks
 from hopscope.errors import DiskFullError, UsageError
 from hopscope.store import writer as module
 from hopscope.store.meta import FILE, Metadata
+from hopscope.store.tables import TableFiles
 from hopscope.store.trace import Trace
 from hopscope.store.writer import TraceWriter
 from store.columns import metadata, rows
@@ -82,14 +83,14 @@ def wait_for(path: Path) -> None:
 def test_no_more_rows_wait_than_two_files_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # The disk does not go on until it may.
     goes_on, waits, most = threading.Event(), [], []
-    write = TraceWriter._write  # there is no other place to stop the disk
+    write = TableFiles._write  # there is no other place to stop the disk
 
     def slow(*args: object) -> int:
         waits.append(1)
         assert goes_on.wait(20)
         return write(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(TraceWriter, "_write", slow)
+    monkeypatch.setattr(TableFiles, "_write", slow)
     appended: list[int] = []
     with TraceWriter(tmp_path / "t", metadata(), file_rows=10) as written:
 

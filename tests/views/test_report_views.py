@@ -4,6 +4,8 @@ from __future__ import annotations
 import csv
 import json
 
+import numpy as np
+
 from hopscope.analysis.report import Column, Report, of_rows
 from hopscope.views.report_lines import csv_lines, json_lines
 from hopscope.views.report_table import render_report
@@ -55,6 +57,41 @@ def test_json_is_an_object_a_row_with_raw_units() -> None:
         "part": 0.25,
     }
     assert second["p99_ns"] is None
+
+
+# Each with what stands for its values in JSON, 0x1f being a control character.
+MIXED = {
+    "whole": (np.array([-1, 1 << 62, 0]), ["-1", str(1 << 62), "0"]),
+    "seen": (np.ma.MaskedArray(np.array([7, 8, 9]), [False, True, False]), ["7", "null", "9"]),
+    "100 %": (np.array([0.1234567, np.nan, 3.0]), ["0.123457", "null", "3.0"]),
+    "yes": (np.array([True, False, True]), ["true", "false", "true"]),
+    'a "name"': (np.array(["%s", "→", "\x1f"], dtype=object), ['"%s"', '"\\u2192"', '"\\u001f"']),
+    "any": (np.ma.MaskedArray(np.array([1, 1.0, "1"], dtype=object), [0, 0, 0]), ["1", "1.0", '"1"']),
+    "gone": (np.ma.MaskedArray(np.array([True, 2.5, "x"], dtype=object), [0, 1, 1]), ["true", "null", "null"]),
+}
+
+
+def test_json_of_any_values_is_as_it_always_was() -> None:
+    columns = [Column(name, "number", "", name) for name in MIXED]
+    lines = [*json_lines(Report("any", columns, {name: values for name, (values, _) in MIXED.items()}))]
+    assert lines == [
+        '{"schema":"hopscope.report.any/1",'
+        + ",".join(f"{json.dumps(name)}:{texts[row]}" for name, (_, texts) in MIXED.items())
+        + "}"
+        for row in range(3)
+    ]
+
+
+def test_many_rows_come_in_their_order() -> None:
+    numbers = np.arange(50_000)
+    many = Report(
+        "any",
+        [Column("a", "number", "", "a"), Column("b", "text", "", "b")],
+        {"a": numbers, "b": np.array([f"t{number}" for number in numbers], dtype=object)},
+    )
+    wanted = [f'"a":{number},"b":"t{number}"' for number in numbers]
+    assert [line.partition(",")[2][:-1] for line in json_lines(many)] == wanted
+    assert [*csv_lines(many)][1:] == [f"{number},t{number}" for number in numbers]
 
 
 def test_csv_is_read_back_as_it_was() -> None:

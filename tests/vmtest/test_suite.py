@@ -18,20 +18,19 @@ def test_pytest_command_names_the_tests_that_are_there(tmp_path: Path) -> None:
     there = suite.TESTS[0]
     (tmp_path / there).parent.mkdir(parents=True)
     (tmp_path / there).touch()
-    command = suite.pytest_command(tmp_path)
+    command = suite.pytest_command(repository=tmp_path)
     assert command[0] == sys.executable
     assert [word for word in command if word.startswith("tests/")] == [there]
 
 
 def test_the_tests_are_in_the_tree() -> None:
-    assert [word for word in suite.pytest_command() if word.startswith("tests/")] == list(suite.TESTS)
-    with_nics = [word for word in suite.pytest_command(nics=True) if word.startswith("tests/")]
-    assert with_nics == [*suite.TESTS, *suite.NIC_TESTS]
+    for tests in (suite.TESTS, suite.NIC_TESTS, suite.PAIR_TESTS):
+        assert [word for word in suite.pytest_command(tests) if word.startswith("tests/")] == list(tests)
 
 
 def test_pytest_command_without_tests_is_refused(tmp_path: Path) -> None:
     with pytest.raises(VmtestError, match=suite.TESTS[0]):
-        suite.pytest_command(tmp_path)
+        suite.pytest_command(repository=tmp_path)
 
 
 def test_guest_commands_end_with_the_exit_code_of_the_command(tmp_path: Path) -> None:

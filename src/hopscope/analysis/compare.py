@@ -3,25 +3,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from hopscope.analysis.gaps import lost_events
-from hopscope.analysis.histogram import SLOTS, Histogram
-from hopscope.analysis.lives import make_lives
-from hopscope.analysis.messages_path import PACKET_COLUMNS, STEPS, latest
-from hopscope.analysis.messages_table import make_messages
+from hopscope.analysis.hop_slices import hop_slices
 from hopscope.analysis.rank_test import bucket_of_part, holm, rank_difference, share_difference
 from hopscope.analysis.report import Column, Report, of_rows
-from hopscope.analysis.slots import slot
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hopscope.analysis.histogram import I64
-    from hopscope.analysis.messages_path import Step
+    from hopscope.analysis.hop_slices import Hop
     from hopscope.analysis.rank_test import Difference
     from hopscope.analysis.report import Value
     from hopscope.analysis.selection import Selection
@@ -36,7 +31,7 @@ SURE: Final = 0.01
 LEAST_DELTA: Final = 0.147
 LEAST_TAIL: Final = 0.01
 LEAST_COUNT: Final = 20
-TOTAL: Final = "message, in all"
+_EVER_NS: Final = 1 << 62
 
 COLUMNS: Final = (
     Column("hop", "text", "from the point → to the point", "hop"),
@@ -59,19 +54,6 @@ COLUMNS: Final = (
     Column("before", "count", "in the first", "A", rank=7),
     Column("after", "count", "in the second", "B", rank=8),
 )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Hop:
-    """A hop of one run: counts by slice of time and bucket, and what the exact durations give."""
-
-    counts: I64
-    sum_ns: int
-    max_ns: int
-
-    @property
-    def histogram(self) -> Histogram:
-        return Histogram(self.counts.sum(axis=0), self.sum_ns, self.max_ns)
 
 
 def compare(before: Trace, after: Trace, selection: Selection, *, limit: int | None = None) -> Report:
@@ -127,7 +109,7 @@ def _verdict(tests: tuple[Difference, Difference, Difference], sure: Sequence[fl
 
 
 def _row(
-    name: str, one: _Hop, other: _Hop, tests: tuple[Difference, Difference, Difference], sure: Sequence[float]
+    name: str, one: Hop, other: Hop, tests: tuple[Difference, Difference, Difference], sure: Sequence[float]
 ) -> list[Value]:
     before, after = one.histogram, other.histogram
     row: list[Value] = [name, _verdict(tests, sure)]
@@ -152,7 +134,7 @@ def _change(row: list[Value]) -> float:
     return float(value) if isinstance(value, int | float) else 0.0
 
 
-def _enough(hop: _Hop) -> bool:
+def _enough(hop: Hop) -> bool:
     return int(hop.counts.sum()) >= LEAST_COUNT
 
 
@@ -162,7 +144,7 @@ def _sentence(changed: int, hops: int) -> str:
     return f"{changed} of {hops} hops differ by more than chance; what changed the mean most comes first"
 
 
-def _only(first: dict[str, _Hop], second: dict[str, _Hop]) -> list[str]:
+def _only(first: dict[str, Hop], second: dict[str, Hop]) -> list[str]:
     notes = []
     for name, one, other in (("first", first, second), ("second", second, first)):
         alone = [f"{hop} ({int(one[hop].counts.sum()):,})" for hop in one if hop not in other and _enough(one[hop])]
@@ -176,49 +158,10 @@ def _lost(before: Trace, after: Trace) -> list[str]:
     return [f"the {name} trace lost {lost:,} events: its hops are a sample" for name, lost in found.items() if lost]
 
 
-def _hops(trace: Trace, selection: Selection) -> dict[str, _Hop]:
-    """Return hop → its durations: of packets from point to point, of messages where packets say nothing."""
-    make_lives(trace)
-    make_messages(trace, selection)
+def _hops(trace: Trace, selection: Selection) -> dict[str, Hop]:
+    """Return hop → its durations in slices of the time in which there are packets."""
     bounds = trace.rows("SELECT min(time_ns), max(time_ns) FROM packets")[0]
     from_ns, until_ns = bounds if bounds[0] is not None else (0, 1)
     width_ns = (until_ns - from_ns) // SLICES + 1
-    parts = [_of_packets(trace, selection), *map(_of_messages, STEPS[1:])]
-    parts.append(f"SELECT '{TOTAL}' AS hop, begins_ns AS at_ns, total_ns AS duration_ns FROM messages")
-    rows = trace.rows(
-        f"SELECT hop, slice, slot, count(*), CAST(sum(duration_ns) AS BIGINT), max(duration_ns) FROM ("
-        f"SELECT hop, duration_ns, {slot('duration_ns')} AS slot,"
-        f" CAST(floor((at_ns - {from_ns}) / {width_ns}) AS INTEGER) AS slice"
-        f" FROM ({' UNION ALL '.join(parts)}) h WHERE duration_ns > 0) sliced"
-        " GROUP BY hop, slice, slot ORDER BY hop, slice, slot"
-    )
-    hops: dict[str, _Hop] = {}
-    for hop, time_slice, bucket, count, sum_ns, max_ns in rows:
-        known = hops.get(hop) or _Hop(np.zeros((SLICES, SLOTS), np.int64), 0, 0)
-        known.counts[min(max(time_slice, 0), SLICES - 1), bucket] += count
-        hops[hop] = _Hop(known.counts, known.sum_ns + sum_ns, max(known.max_ns, max_ns))
-    return hops
-
-
-def _of_packets(trace: Trace, selection: Selection) -> str:
-    return (
-        "SELECT concat(f.name, ' → ', t.name) AS hop, s.time_ns AS at_ns, s.time_ns - s.from_time_ns AS duration_ns"
-        " FROM steps s JOIN points f ON f.point = s.from_point JOIN points t ON t.point = s.point"
-        f" WHERE s.continues AND {selection.window(trace, 's.time_ns')}"
-    )
-
-
-def _of_messages(step: Step) -> str:
-    """Return the query for the stages of messages that end at a point, where an end of it is none of a packet."""
-    names = [each.column for each in STEPS]
-    before = STEPS[: names.index(step.column)]
-    last = latest(tuple(each.column for each in before))
-    cases = " ".join(
-        f"WHEN {last} = {each.column} THEN '{each.title} → {step.title}'"
-        for each in reversed(before)
-        if step.column not in PACKET_COLUMNS or each.column not in PACKET_COLUMNS
-    )
-    return (
-        f"SELECT CASE {cases} END AS hop, {step.column} AS at_ns, {step.column} - {last} AS duration_ns"
-        f" FROM messages WHERE {step.column} IS NOT NULL AND CASE {cases} END IS NOT NULL"
-    )
+    inner = [from_ns + width_ns * each for each in range(1, SLICES)]
+    return hop_slices(trace, selection, np.array([-_EVER_NS, *inner, _EVER_NS], np.int64))

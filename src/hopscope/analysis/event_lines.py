@@ -3,12 +3,25 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
+from hopscope.analysis.names import CLEAN
 from hopscope.analysis.report import Column
-from hopscope.store.schema import BY_NAME
+from hopscope.store.schema import BY_NAME, TEXT
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hopscope.store.schema import Column as SchemaColumn
+    from hopscope.store.schema import Table
+
+Form: TypeAlias = Literal["text", "json", "csv"]
 
 _COMMON: Final = ("time_ns", "cpu", "point", "tid")
+_POINT_WIDTH: Final = 14
+# Below 0 are error numbers, and addresses of the kernel's half of the memory.
+_ERRNO: Final = -4095
+_KERNEL: Final = -(1 << 55)
 # Table → its columns besides those that all events have.
 TABLES: Final = {
     table: tuple(column.name for column in BY_NAME[table].columns if column.name not in _COMMON)
@@ -24,23 +37,30 @@ _TEXTS: Final = {
 }
 _MEANINGS: Final = {column.name: column.meaning for table in TABLES for column in BY_NAME[table].columns}
 _ALL: Final = ("time_ns", "cpu", "point", "tid", "comm", "interface", "flow_name", *OWN_COLUMNS)
-COLUMNS: Final = tuple(
-    Column(name, "text", "the name, where it is known", name)
-    if name in _TEXTS
-    else Column(name, "number", _MEANINGS[name], name)
-    for name in _ALL
+_FIELDS: Final = "fields"
+COLUMNS: Final = (
+    *(
+        Column(name, "text", "the name, where it is known", name)
+        if name in _TEXTS
+        else Column(name, "number", _MEANINGS[name], name)
+        for name in _ALL
+    ),
+    Column(_FIELDS, "text", "of an event of `record -e`: name=value of each of its fields, texts as in JSON", _FIELDS),
 )
 
-CSV_HEADING: Final = ",".join(_ALL)
+CSV_HEADING: Final = ",".join((*_ALL, _FIELDS))
 
+_CPU_CELL: Final = "lpad(name, CAST(greatest(length(name), 3) AS INTEGER), '0')"
 # Names are padded once each, and not once an event: most of the time of a line would go there.
 NAMES: Final = {
-    "event_points": "SELECT point, name, concat(rpad(name, 14, ' '), ' ') AS cell FROM points",
-    "event_threads": "SELECT tid, comm, concat(rpad(concat(comm, '-', tid), 20, ' '), ' ') AS cell FROM thread_names",
+    "event_cpus": f"SELECT cpu, concat(' [', {_CPU_CELL}, '] ') AS cell FROM cpu_names",
+    "event_points": f"SELECT point, name, concat(rpad(name, {_POINT_WIDTH}, ' '), ' ') AS cell FROM points",
+    "event_threads": "SELECT tid, comm, concat(rpad(thread, 20, ' '), ' ') AS cell FROM thread_names",
     "event_devices": "SELECT netns, ifindex, name FROM device_names",
     "event_flows": "SELECT flow, name, concat('  ', name) AS cell FROM flow_names",
 }
 _JOINS: Final = {
+    "cpus": "LEFT JOIN event_cpus c ON c.cpu = e.cpu",
     "points": "LEFT JOIN event_points p ON p.point = e.point",
     "threads": "LEFT JOIN event_threads t ON t.tid = e.tid",
     "flow": "LEFT JOIN event_flows f ON f.flow = e.flow",
@@ -65,28 +85,72 @@ _SAYS: Final = {
 }
 
 
-def line_of(form: Literal["text", "json", "csv"], table: str, started_ns: int) -> str:
+def line_of(form: Form, table: str, started_ns: int) -> str:
     """Return the expression for the line of an event `e` of a table, with the names that :func:`joins` brings."""
     if form == "text":
         return _text(table, started_ns)
-    return _json(table) if form == "json" else _csv(table)
+    return _json(_known_of(table)) if form == "json" else _csv(_known_of(table))
+
+
+def line_of_fields(form: Form, table: Table, started_ns: int) -> str:
+    """Return the expression for the line of an event `e` of a table of the trace's own, which stands for its point."""
+    fields = [column for column in table.columns if column.name not in _COMMON]
+    if form == "text":
+        said = ", ".join(f"' {column.name} ', {_shown(column)}" for column in fields)
+        point = f"rpad('{table.name}', {max(len(table.name), _POINT_WIDTH) + 1}, ' ')"
+        return f"concat({_head(started_ns, point)}, ' '{f', {said}' if said else ''})"
+    given = ", ' ', ".join(f"'{column.name}=', {_given(column)}" for column in fields)
+    known: dict[str, str | None] = {name: f"e.{name}" for name in _COMMON if name != "point"}
+    known |= {"point": f"'{table.name}'", "comm": _TEXTS["comm"], _FIELDS: f"concat({given})" if fields else "''"}
+    return _json(known) if form == "json" else _csv(known)
 
 
 def joins(table: str) -> str:
     """Return the joins that bring the names of what an event of a table has."""
-    return " ".join(join for of, join in _JOINS.items() if of in {"points", "threads", *TABLES[table]})
+    return " ".join(join for of, join in _JOINS.items() if of in {"cpus", "points", "threads", *TABLES[table]})
+
+
+def joins_of_fields() -> str:
+    """Return the joins that bring the names of an event's CPU and thread."""
+    return f"{_JOINS['cpus']} {_JOINS['threads']}"
+
+
+def _shown(column: SchemaColumn) -> str:
+    """Return the expression for a field's value as people see it; addresses in the kernel as elsewhere in the line."""
+    value = f'e."{column.name}"'
+    if column.dtype == TEXT:
+        return f"coalesce({CLEAN.format(value)}, '-')"
+    if column.dtype == "int64":
+        address = f"{value} < {_ERRNO} AND {value} >= {_KERNEL}"
+        return f"CASE WHEN {address} THEN lower(to_hex({value})) ELSE coalesce(CAST({value} AS VARCHAR), '-') END"
+    return f"coalesce(CAST({value} AS VARCHAR), '-')"
+
+
+def _given(column: SchemaColumn) -> str:
+    """Return the expression for a field's value as programs get it."""
+    value = f'e."{column.name}"'
+    if column.dtype == TEXT:
+        text = f"concat('\"', {_escaped(CLEAN.format(value))}, '\"')"
+        return f"CASE WHEN {value} IS NULL THEN 'null' ELSE {text} END"
+    return f"coalesce(CAST({value} AS VARCHAR), 'null')"
 
 
 def _text(table: str, started_ns: int) -> str:
-    at_ns = f"(e.time_ns - {started_ns})"
     own = TABLES[table]
     device = "coalesce(d.name, CASE WHEN e.ifindex > 0 THEN concat('device ', e.ifindex) ELSE '' END)"
-    return f"""concat(
+    point = f"coalesce(p.cell, rpad({_TEXTS['point']}, {_POINT_WIDTH + 1}, ' '))"
+    return f"""concat({_head(started_ns, point)},
+    {device if "ifindex" in own else "''"}, {"coalesce(f.cell, '')" if "flow" in own else "''"},{_SAYS[table]})"""
+
+
+def _head(started_ns: int, point: str) -> str:
+    """Return the arguments of concat for what all lines begin with: time, CPU, point, thread."""
+    at_ns = f"(e.time_ns - {started_ns})"
+    return f"""
     {_filled(at_ns, [10_000_000_000, 100_000_000_000, 1_000_000_000_000], " ")},
     CAST(CAST({at_ns} AS DECIMAL(18, 0)) * CAST(0.000000001 AS DECIMAL(10, 9)) AS VARCHAR),
-    ' [', {_filled("e.cpu", [10, 100], "0")}, e.cpu, '] ', coalesce(p.cell, rpad({_TEXTS["point"]}, 15, ' ')),
-    coalesce(t.cell, rpad(CASE WHEN e.tid = 0 THEN 'idle' ELSE concat('?-', e.tid) END, 21, ' ')),
-    {device if "ifindex" in own else "''"}, {"coalesce(f.cell, '')" if "flow" in own else "''"},{_SAYS[table]})"""
+    coalesce(c.cell, concat(' [', e.cpu, '] ')), {point},
+    coalesce(t.cell, rpad(CASE WHEN e.tid = 0 THEN 'idle' ELSE concat('?-', e.tid) END, 21, ' '))"""
 
 
 def _filled(number: str, limits: list[int], fill: str) -> str:
@@ -97,32 +161,31 @@ def _filled(number: str, limits: list[int], fill: str) -> str:
     return f"CASE {branches} ELSE '' END"
 
 
-def _known(name: str, table: str) -> str | None:
-    """Return the expression for a column, None where the table has none."""
-    needs = {"interface": "ifindex", "flow_name": "flow"}.get(name, name)
-    if needs in OWN_COLUMNS and needs not in TABLES[table]:
-        return None
-    return _TEXTS.get(name, f"e.{name}")
+def _known_of(table: str) -> dict[str, str | None]:
+    """Return column → the expression for it, None where the table has none."""
+    needs = {"interface": "ifindex", "flow_name": "flow"}
+    absent = {name for name in OWN_COLUMNS if name not in TABLES[table]}
+    return {name: None if needs.get(name, name) in absent else _TEXTS.get(name, f"e.{name}") for name in _ALL}
 
 
-def _json(table: str) -> str:
+def _json(known: Mapping[str, str | None]) -> str:
     parts = ['\'{"schema":"hopscope.report.events/1"\'']
-    for name in _ALL:
-        value = _known(name, table)
+    for name in (*_ALL, _FIELDS):
+        value = known.get(name)
         if value is None:
             parts.append(f"',\"{name}\":null'")
-        elif name in _TEXTS:
+        elif name in {*_TEXTS, _FIELDS}:
             parts.append(f"',\"{name}\":', coalesce('\"' || {_escaped(value)} || '\"', 'null')")
         else:
             parts.append(f"',\"{name}\":', {value}")
     return f"concat({', '.join(parts)}, '}}')"
 
 
-def _csv(table: str) -> str:
+def _csv(known: Mapping[str, str | None]) -> str:
     parts = []
-    for name in _ALL:
-        value = _known(name, table)
-        parts.append("''" if value is None else f"coalesce({_quoted(value)}, '')" if name in _TEXTS else value)
+    for name in (*_ALL, _FIELDS):
+        value = known.get(name) or "''"
+        parts.append(f"coalesce({_quoted(value)}, '')" if name in {*_TEXTS, _FIELDS} and value != "''" else value)
     return "concat(" + ", ',', ".join(parts) + ")"
 
 

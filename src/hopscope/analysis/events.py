@@ -3,31 +3,46 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, BinaryIO, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, BinaryIO, Final
 
 import numpy as np
 
-from hopscope.analysis.event_lines import CSV_HEADING, NAMES, TABLES, joins, line_of
+from hopscope.analysis.event_lines import (
+    CSV_HEADING,
+    NAMES,
+    TABLES,
+    joins,
+    joins_of_fields,
+    line_of,
+    line_of_fields,
+)
+from hopscope.analysis.lives import addresses, make_lives
 from hopscope.analysis.names import make_names
+from hopscope.store.schema import BY_NAME
 
 if TYPE_CHECKING:
+    from hopscope.analysis.event_lines import Form
     from hopscope.analysis.selection import Selection
+    from hopscope.store.schema import Table
     from hopscope.store.trace import Trace
-
-Form: TypeAlias = Literal["text", "json", "csv"]
 
 # Lines that are sorted and held in memory at a time, and how finely the run is cut to come near that number.
 _SLICE_ROWS: Final = 1 << 20
 _GRAIN_NS: Final = 1_000_000
+# Events of the trace's own tables stand behind those of probe points at the same time.
+_AFTER_POINTS: Final = 10_000
 
 
-def write_events(trace: Trace, selection: Selection, form: Form, out: BinaryIO, *, limit: int | None = None) -> None:
+def write_events(
+    trace: Trace, selection: Selection, form: Form, out: BinaryIO, *, limit: int | None = None
+) -> list[str]:
     """Write a line for each event.
 
     Parameters
     ----------
     trace, selection
-        Whose events. A process's are those of its sockets' flows, and what its threads did.
+        Whose events. A flow's are those of its sockets and its packets, wherever these are; a process's are those of
+        its sockets' flows, and what its threads did.
     form
         ``text``: time since the start in s, CPU, probe point, thread, device, flow and what the event says;
         ``json``: an object a line; ``csv``: with a heading.
@@ -35,10 +50,17 @@ def write_events(trace: Trace, selection: Selection, form: Form, out: BinaryIO, 
         Where to.
     limit
         So many lines.
+
+    Returns
+    -------
+    list of str
+        Sentences on what is not there.
     """
     make_names(trace)
     for name, query in NAMES.items():
         trace.make_table(name, query)
+    if _has_flows(selection):
+        _choose_packets(trace, selection)
     if form == "csv":
         out.write(f"{CSV_HEADING}\n".encode())
     left = limit
@@ -50,14 +72,52 @@ def write_events(trace: Trace, selection: Selection, form: Form, out: BinaryIO, 
         if left is not None:
             left -= written
             if left <= 0:
-                return
+                break
+    return _notes(trace, selection)
+
+
+def _has_flows(selection: Selection) -> bool:
+    return bool(selection.flows or selection.ports or selection.addresses or selection.processes)
+
+
+def _choose_packets(trace: Trace, selection: Selection) -> None:
+    """Make the table ``chosen_packets`` of all events of the wanted flows' packets: most do not look at headers."""
+    make_lives(trace)
+    columns = ", ".join(column.name for column in BY_NAME["packets"].columns)
+    among = addresses(trace, f"SELECT DISTINCT skb FROM packets WHERE {selection.flow(trace)}")
+    wanted = f"{selection.flow(trace, 'life_flow')} AND {selection.window(trace)}"
+    trace.make_table("chosen_packets", f"SELECT {columns} FROM lives WHERE {among} AND {wanted}")
+
+
+def _described(trace: Trace) -> list[Table]:
+    """Return the tables of events that the trace has of its own."""
+    return [
+        table for table in trace.metadata.tables if {"time_ns", "cpu", "tid"} <= {each.name for each in table.columns}
+    ]
+
+
+def _notes(trace: Trace, selection: Selection) -> list[str]:
+    if not (selection.flows or selection.ports or selection.addresses):
+        return []
+    counted = " UNION ALL ".join(
+        f"SELECT count(*) AS events FROM {table} WHERE {selection.window(trace)}{without}"
+        for table, without in [
+            ("sockets", " AND flow = 0"),
+            ("cpu", ""),
+            *((table.name, "") for table in _described(trace)),
+        ]
+    )
+    ((left_out,),) = trace.rows(f"SELECT CAST(sum(events) AS BIGINT) FROM ({counted}) c")
+    if not left_out:
+        return []
+    return [f"left out: {left_out:,} events that are of no flow: calls, what CPUs did, tracepoints and functions"]
 
 
 def _slices(trace: Trace, selection: Selection) -> list[tuple[int, int]]:
     """Return [from, until) of parts of the run that have about `_SLICE_ROWS` events each."""
     counted = " UNION ALL ".join(
         f"SELECT time_ns - time_ns % {_GRAIN_NS} AS grain_ns FROM {table} WHERE {selection.window(trace)}"
-        for table in TABLES
+        for table in (*TABLES, *(table.name for table in _described(trace)))
     )
     found = trace.columns(f"SELECT grain_ns, count(*) AS events FROM ({counted}) t GROUP BY grain_ns ORDER BY grain_ns")
     grains = found["grain_ns"]
@@ -71,17 +131,33 @@ def _slices(trace: Trace, selection: Selection) -> list[tuple[int, int]]:
 
 def _query(trace: Trace, selection: Selection, form: Form, window: str) -> str:
     """Return the query for the lines of a part of the run; ties in time are broken alike in every run."""
-    lines = (
-        f"SELECT e.time_ns, e.cpu, e.point, {line_of(form, table, trace.metadata.started_ns)} AS line"
-        f" FROM (SELECT * FROM {table} WHERE {window} AND {_wanted(trace, selection, table)}) e {joins(table)}"
+    started_ns = trace.metadata.started_ns
+    chosen = {"packets": "chosen_packets"} if _has_flows(selection) else {}
+    lines = [
+        f"SELECT e.time_ns, e.cpu, e.point, {line_of(form, table, started_ns)} AS line"
+        f" FROM (SELECT * FROM {chosen.get(table, table)} WHERE {window} AND {_wanted(trace, selection, table)}) e"
+        f" {joins(table)}"
         for table in TABLES
-    )
+    ]
+    lines += [
+        f"SELECT e.time_ns, e.cpu, {_AFTER_POINTS + place}, {line_of_fields(form, table, started_ns)} AS line"
+        f" FROM (SELECT * FROM {table.name} WHERE {window} AND {_wanted_of_threads(trace, selection)}) e"
+        f" {joins_of_fields()}"
+        for place, table in enumerate(_described(trace))
+    ]
     return f"SELECT line FROM ({' UNION ALL '.join(lines)}) l ORDER BY time_ns, cpu, point"
+
+
+def _wanted_of_threads(trace: Trace, selection: Selection) -> str:
+    """Return the condition on events that have a thread, but neither flow nor device."""
+    if selection.flows or selection.ports or selection.addresses or selection.interfaces:
+        return "FALSE"
+    return f"tid IN ({selection.threads(trace)})" if selection.processes else "TRUE"
 
 
 def _wanted(trace: Trace, selection: Selection, table: str) -> str:
     if table == "packets":
-        return f"{selection.flow(trace)} AND {selection.device(trace)}"
+        return selection.device(trace)  # those of wanted flows are chosen before
     if table == "sockets":
         return "FALSE" if selection.interfaces else selection.flow(trace)
     if selection.flows or selection.ports or selection.addresses:

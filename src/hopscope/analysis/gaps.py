@@ -25,16 +25,20 @@ def loss_notes(trace: Trace) -> list[str]:
 
 
 def unattached(trace: Trace) -> dict[str, str]:
-    """Return probe point → why it was not attached, of those that were not."""
-    states: dict[str, str] = {}
+    """Return probe point → why it was not attached, of those that were not; in a joined trace, on which hosts."""
+    states: dict[tuple[str, str], str] = {}
     used = set()
     for row in trace.metadata.plan:
-        point = row.get("point", "")
+        place = row.get("point", ""), row.get("host", "")
         if row.get("status") == "attached":
-            used.add(point)
+            used.add(place)
         else:
-            states[point] = row.get("reason") or row.get("status", "") or "not attached"
-    return {point: reason for point, reason in states.items() if point and point not in used}
+            states[place] = row.get("reason") or row.get("status", "") or "not attached"
+    left = {place: reason for place, reason in states.items() if place[0] and place not in used}
+    found: dict[str, list[str]] = {}
+    for (point, host), reason in left.items():
+        found.setdefault(point, []).append(f"{reason} ({host})" if host else reason)
+    return {point: "; ".join(reasons) for point, reasons in found.items()}
 
 
 def unattached_notes(trace: Trace, points: Iterable[str]) -> list[str]:

@@ -4,24 +4,30 @@
 A hop ``a → b`` is from a packet's event at a to its next one at b, whichever CPU that was on. Where b is not the next
 point of the kernel's path, the one between was not attached, or the packet did not pass it. ``tx.driver`` is beside the
 way: the hop from ``tx.start`` says how long the driver's function took.
+
+In a trace of several hosts there is one from host to host, too, of packets that are known to be the same at both ends.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from hopscope.analysis.continues import ENDS, PLACE, PLACE_STEP, SENDING
+from hopscope.analysis.crossings import TOOK, make_crossings
 from hopscope.analysis.gaps import loss_notes, unattached
 from hopscope.analysis.histogram import SLOTS, Histogram
-from hopscope.analysis.lives import make_lives
+from hopscope.analysis.host_numbers import host_of_cpu, hosts
+from hopscope.analysis.lives import has_gaps, make_lives
 from hopscope.analysis.names import points
 from hopscope.analysis.owners import make_owners
 from hopscope.analysis.report import Column, Report, of_rows
 from hopscope.analysis.slots import slot
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from hopscope.analysis.report import Value
     from hopscope.analysis.selection import Selection
     from hopscope.store.trace import Trace
@@ -50,6 +56,11 @@ COLUMNS: Final = (
     Column("p99_9_ns", "ns", "99.9 % took at most so long", "p99.9"),
     Column("max_ns", "ns", "the longest", "max"),
 )
+# In a trace of several hosts.
+BOUND: Final = Column(
+    "bound_ns", "ns", "from host to host: by so much each time may be wrong; null: of one host", "±", rank=1
+)
+NETWORK: Final = " (network)"
 
 # What lines can be by → the column that tells them apart, and its name.
 _GROUPS: Final = {
@@ -58,8 +69,9 @@ _GROUPS: Final = {
         f"s.life_netns * {PLACE_STEP} + s.life_ifindex",
         f"(SELECT {PLACE} AS id, label AS name FROM device_names)",
     ),
-    "cpu": ("s.cpu", "(SELECT -1 AS id, '' AS name)"),
-    "netns": ("s.life_netns", "(SELECT -1 AS id, '' AS name)"),
+    "cpu": ("s.cpu", "(SELECT cpu AS id, name FROM cpu_names)"),
+    "netns": ("s.life_netns", "(SELECT netns AS id, name FROM netns_names)"),
+    "host": (host_of_cpu("s.cpu"), "(SELECT host AS id, name FROM hosts)"),
     "process": ("o.pid", "(SELECT DISTINCT pid AS id, name FROM owners)"),
 }
 BY: Final = tuple(_GROUPS)
@@ -70,12 +82,21 @@ _SENDER: Final = "(s.point IN ({tx}) OR (s.point IN ({ends}) AND s.from_point IN
 _OWNED: Final = f" LEFT JOIN owners o ON o.flow = s.life_flow AND o.sends = {_SENDER}"
 
 _COUNTED: Final = """
-    SELECT grp, from_point, point, slot, count(*) AS samples, CAST(sum(duration_ns) AS BIGINT) AS sum_ns,
-           max(duration_ns) AS max_ns, CAST(sum(CASE WHEN cpu <> from_cpu THEN 1 ELSE 0 END) AS BIGINT) AS moved
-    FROM (SELECT {group} AS grp, s.from_point, s.point, s.cpu, s.from_cpu, s.time_ns - s.from_time_ns AS duration_ns,
-                 {slot} AS slot
-          FROM {source} s{owned} WHERE s.continues AND {wanted}) hops
-    GROUP BY grp, from_point, point, slot"""
+    SELECT grp, broken, from_point, point, slot, count(*) AS samples, CAST(sum(duration_ns) AS BIGINT) AS sum_ns,
+           max(duration_ns) AS max_ns, CAST(sum(CASE WHEN cpu <> from_cpu THEN 1 ELSE 0 END) AS BIGINT) AS moved,
+           CAST(NULL AS BIGINT) AS bound_ns
+    FROM (SELECT {group} AS grp, {broken} AS broken, s.from_point, s.point, s.cpu, s.from_cpu,
+                 s.time_ns - s.from_time_ns AS duration_ns, {slot} AS slot
+          FROM {source} s{owned} WHERE {seen} AND {wanted}) hops
+    GROUP BY grp, broken, from_point, point, slot"""
+# A hop from host to host is the receiver's; of what is recorded there, lines by flow and by host have it.
+_BETWEEN_GROUPS: Final = {None: "0", "flow": "l.flow", "host": "l.to_host"}
+_BETWEEN: Final = f"""
+    SELECT grp, FALSE AS broken, {{from_point}} AS from_point, {{to_point}} AS point, slot, count(*) AS samples,
+           CAST(sum(took_ns) AS BIGINT) AS sum_ns, max(took_ns) AS max_ns, count(*) AS moved, max(bound_ns) AS bound_ns
+    FROM (SELECT {{group}} AS grp, c.bound_ns, {TOOK} AS took_ns, {slot(TOOK)} AS slot
+          FROM crossings c JOIN legs l ON l.leg = c.leg WHERE c.started) hops
+    GROUP BY grp, slot"""
 
 
 def hop_times(trace: Trace, selection: Selection, *, by: str | None = None, limit: int | None = None) -> Report:
@@ -93,18 +114,29 @@ def hop_times(trace: Trace, selection: Selection, *, by: str | None = None, limi
     make_lives(trace)
     make_owners(trace)
     # Whose packet it is takes a look at the whole life; without it the analysis is three times as fast.
-    whose = by not in {None, "cpu"} or bool(selection.flows or selection.ports or selection.addresses)
+    whose = by not in {None, "cpu", "host"} or bool(selection.flows or selection.ports or selection.addresses)
     whose = whose or bool(selection.processes or selection.interfaces)
     sources = ("chains", "beside_lives") if whose else ("steps", "beside")
     counted = " UNION ALL ".join(_counted(trace, selection, by, source) for source in sources)
+    joined = bool(hosts(trace))
+    if joined and by in _BETWEEN_GROUPS and not selection.interfaces:
+        make_crossings(trace, selection)
+        number = points(trace)
+        ends = {"from_point": number.get("tx.start", -1), "to_point": number.get("rx.driver", -1)}
+        counted += f" UNION ALL {_BETWEEN.format(group=_BETWEEN_GROUPS[by], **ends)}"
     trace.make_table("counted_hops", counted)
     names, left_out = _groups(trace, by, limit)
     columns = COLUMNS if by is None else (BY_COLUMNS[BY.index(by)], *COLUMNS)
-    return of_rows("hops", columns, _rows(trace, names, by), notes=_notes(trace), left_out=left_out)
+    rows = _rows(trace, names, by)
+    if joined:
+        columns = (*columns, BOUND)
+    else:
+        rows = [row[:-1] for row in rows]
+    return of_rows("hops", columns, rows, notes=_notes(trace), left_out=left_out)
 
 
 def _counted(trace: Trace, selection: Selection, by: str | None, source: str) -> str:
-    number = points(trace)
+    number, lossy = points(trace), has_gaps(trace)
     conditions = [
         selection.window(trace, "s.time_ns"),
         selection.flow(trace, "s.life_flow"),
@@ -118,6 +150,8 @@ def _counted(trace: Trace, selection: Selection, by: str | None, source: str) ->
         owned = _OWNED.format(tx=sending, ends=ends)
     return _COUNTED.format(
         group=_GROUPS[by][0] if by else "0",
+        broken="s.broken" if lossy else "FALSE",
+        seen="(s.continues OR s.broken)" if lossy else "s.continues",
         slot=slot("(s.time_ns - s.from_time_ns)"),
         source=source,
         owned=owned,
@@ -131,7 +165,7 @@ def _groups(trace: Trace, by: str | None, limit: int | None) -> tuple[dict[int |
         return {0: ""}, 0
     found = trace.rows(
         f"SELECT g.grp, max(n.name), count(*) OVER () FROM"
-        f" (SELECT grp, sum(samples) AS samples FROM counted_hops GROUP BY grp) g"
+        f" (SELECT grp, sum(samples) AS samples FROM counted_hops WHERE NOT broken GROUP BY grp) g"
         f" LEFT JOIN {_GROUPS[by][1]} n ON n.id = g.grp GROUP BY g.grp, g.samples ORDER BY g.samples DESC, g.grp"
         + ("" if limit is None else f" LIMIT {limit}")
     )
@@ -140,15 +174,19 @@ def _groups(trace: Trace, by: str | None, limit: int | None) -> tuple[dict[int |
 
 
 def _rows(trace: Trace, names: dict[int | None, str], by: str | None) -> list[list[Value]]:
-    series: dict[tuple[int | None, int, int], list[tuple[int, int, int, int, int]]] = {}
-    for group, before, point, *counted in trace.rows(f"SELECT * FROM counted_hops WHERE {_among(names)}"):
-        series.setdefault((group, before, point), []).append(tuple(counted))
+    series: dict[tuple[int | None, int, int, bool], list[tuple[Any, ...]]] = {}
+    found = trace.rows(
+        "SELECT grp, from_point, point, slot, samples, sum_ns, max_ns, moved, bound_ns FROM counted_hops"
+        f" WHERE NOT broken AND ({_among(names)})"
+    )
+    for group, before, point, *counted in found:
+        series.setdefault((group, before, point, counted[-1] is not None), []).append(tuple(counted))
     point_names = trace.metadata.points
     order = {group: place for place, group in enumerate(names)}
     rows = []
-    for key in sorted(series, key=lambda key: (order[key[0]], _place(point_names, key[1:]))):
-        group, before, point = key
-        hop = _row(point_names[before], point_names[point], series[key])
+    for key in sorted(series, key=lambda key: (order[key[0]], _place(point_names, key[1:3]), key[3])):
+        group, before, point, between = key
+        hop = _row(point_names[before], point_names[point], series[key], between=between)
         rows.append(hop if by is None else [names[group], *hop])
     return rows
 
@@ -159,18 +197,18 @@ def _among(names: dict[int | None, str]) -> str:
     return " OR ".join([*([f"grp IN ({numbers})"] if numbers else []), *(["grp IS NULL"] if None in names else [])])
 
 
-def _place(names: dict[int, str], points: tuple[int, ...]) -> list[int]:
+def _place(names: dict[int, str], points: Sequence[int]) -> list[int]:
     return [WAY.index(names[point]) if names[point] in WAY else len(WAY) for point in points]
 
 
-def _row(before: str, point: str, counted: list[tuple[int, int, int, int, int]]) -> list[Value]:
-    """Return a hop's row from (slot, samples, sum_ns, max_ns, moved) of each slot."""
+def _row(before: str, point: str, counted: Sequence[tuple[Any, ...]], *, between: bool) -> list[Value]:
+    """Return a hop's row from (slot, samples, sum_ns, max_ns, moved, bound_ns) of each slot, the bound last."""
     slots = np.zeros(SLOTS, np.int64)
     for slot_number, samples, *_ in counted:
         slots[slot_number] = samples
     histogram = Histogram(slots, sum(each[2] for each in counted), max(each[3] for each in counted))
     return [
-        f"{before} → {point}",
+        f"{before} → {point}{NETWORK if between else ''}",
         before,
         point,
         histogram.count,
@@ -179,6 +217,7 @@ def _row(before: str, point: str, counted: list[tuple[int, int, int, int, int]])
         histogram.mean_ns,
         *(histogram.percentile(q) for q in PERCENTILES),
         histogram.max_ns,
+        max(each[5] for each in counted) if between else None,
     ]
 
 
@@ -186,9 +225,7 @@ def _notes(trace: Trace) -> list[str]:
     """Return sentences on what is missing: hops that nobody could see whole."""
     notes = loss_notes(trace)
     if notes:
-        ((broken,),) = trace.rows(
-            "SELECT count(*) FROM (SELECT 1 FROM steps WHERE broken UNION ALL SELECT 1 FROM beside WHERE broken) b"
-        )
+        ((broken,),) = trace.rows("SELECT CAST(coalesce(sum(samples), 0) AS BIGINT) FROM counted_hops WHERE broken")
         notes.append(f"left out: {broken:,} hops in which events were lost: they may be of two packets")
     reasons = unattached(trace)
     return [*notes, *(f"{point} was not attached: {reasons[point]}" for point in WAY if point in reasons)]

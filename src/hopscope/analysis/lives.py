@@ -20,40 +20,54 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from hopscope.analysis.continues import BESIDE, PLACE, holds, transitions
+from hopscope.analysis.continues import BESIDE, CONTENT, PLACE, holds, transitions
+from hopscope.analysis.host_numbers import cpu_step, host_of_cpu
 from hopscope.analysis.names import points
 from hopscope.store.trace import last_known
 
 if TYPE_CHECKING:
     from hopscope.store.trace import Trace
 
+# So many addresses can stand in a query.
+MOST_ADDRESSES: Final = 4096
 _COLUMNS: Final = "time_ns, cpu, point, tid, skb, head, flow, len_bytes, header_bytes, seq, tcp_flags, ifindex, netns"
 _NAMED: Final = ("tx.start", *BESIDE)
-_BEFORE: Final = ("point", "time_ns", "cpu", "head", "flow", "seq", "place")
+_BEFORE: Final = ("point", "time_ns", "cpu", "head", "content", "place")
 
-# Intervals in which events were lost on any CPU, joined where they overlap; each reaches to the next.
-_GAPS: Final = """
-    WITH ordered AS (
-        SELECT from_ns, until_ns, max(until_ns) OVER (
+# A host was missing in between, rather than before its first event or after its last.
+_MISSING: Final = "SELECT host, from_ns, until_ns FROM absences WHERE from_ns > {started_ns} AND until_ns < {ended_ns}"
+# Intervals in which events were lost on any CPU of a host, joined where they overlap; each reaches to the next.
+_GAPS: Final = f"""
+    WITH every AS (
+        SELECT {host_of_cpu("cpu")} AS host, from_ns, until_ns FROM losses WHERE lost > 0 UNION ALL {_MISSING}),
+    ordered AS (
+        SELECT host, from_ns, until_ns, max(until_ns) OVER (PARTITION BY host
                    ORDER BY from_ns, until_ns ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before_ns
-        FROM losses WHERE lost > 0),
+        FROM every),
     numbered AS (
-        SELECT from_ns, until_ns, sum(CASE WHEN before_ns >= from_ns THEN 0 ELSE 1 END) OVER (
+        SELECT host, from_ns, until_ns, sum(CASE WHEN before_ns >= from_ns THEN 0 ELSE 1 END) OVER (PARTITION BY host
                    ORDER BY from_ns, until_ns ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS gap
         FROM ordered),
-    joined AS (SELECT min(from_ns) AS from_ns, max(until_ns) AS until_ns FROM numbered GROUP BY gap)
-    SELECT from_ns, until_ns, coalesce(lead(from_ns) OVER (ORDER BY from_ns), 9223372036854775807) AS next_ns
+    joined AS (SELECT host, min(from_ns) AS from_ns, max(until_ns) AS until_ns FROM numbered GROUP BY host, gap)
+    SELECT host, from_ns, until_ns,
+           coalesce(lead(from_ns) OVER (PARTITION BY host ORDER BY from_ns), 9223372036854775807) AS next_ns
     FROM joined"""
 
+_KNOWN: Final = (
+    f"{last_known('content')} OVER"
+    " (PARTITION BY skb ORDER BY time_ns ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS known_content"
+)
 _STEPS: Final = f"""
-    SELECT s.*, t.condition IS NOT NULL AND {holds("t.condition")} AND {{clean}} AS continues,
-           t.condition IS NOT NULL AND {holds("t.condition")} AND NOT {{clean}} AS broken
-    FROM (SELECT {_COLUMNS}, place, {", ".join(f"lag({name}) OVER own AS from_{name}" for name in _BEFORE)}
-          FROM (SELECT *, {PLACE} AS place FROM packets WHERE point NOT IN ({{beside}})) p
+    SELECT s.*, {holds("t.condition")} AND {{clean}} AS continues, {holds("t.condition")} AND NOT {{clean}} AS broken
+    FROM (SELECT {_COLUMNS}, place, content, {_KNOWN},
+                 {", ".join(f"lag({name}) OVER own AS from_{name}" for name in _BEFORE)}
+          FROM (SELECT *, {PLACE} AS place, {CONTENT} AS content FROM packets WHERE point NOT IN ({{beside}})) p
           WINDOW own AS (PARTITION BY skb ORDER BY time_ns)) s
     LEFT JOIN transitions t ON t.before = s.from_point AND t.point = s.point{{gaps}}"""
 _CLEAN: Final = "(g.until_ns IS NULL OR s.from_time_ns > g.until_ns)"
-_WITH_GAPS: Final = " LEFT JOIN gaps g ON s.time_ns >= g.from_ns AND s.time_ns < g.next_ns"
+_WITH_GAPS: Final = (
+    f" LEFT JOIN gaps g ON g.host = {host_of_cpu('s.cpu')} AND s.time_ns >= g.from_ns AND s.time_ns < g.next_ns"
+)
 
 # The driver's function runs on one CPU, and one for a stacked device has returned when the upper one's does. Its packet
 # may be gone by then, and the address another's.
@@ -66,13 +80,13 @@ _BESIDE: Final = f"""
           WINDOW own AS (PARTITION BY skb, cpu, ifindex, netns ORDER BY time_ns, point)) s{{gaps}}
     WHERE s.point = {{tx_driver}}"""
 
-_OWN_NUMBER: Final = "(time_ns - {started_ns}) * 1024 + cpu"
+_OWN_NUMBER: Final = "(time_ns - {started_ns}) * {cpu_step} + cpu"
 _LAST_KNOWN: Final = ", ".join(
     f"{last_known(f'CASE WHEN {name} <> 0 OR NOT continues THEN {name} END')} OVER own AS life_{name}"
     for name in ("flow", "ifindex", "netns")
 )
 _CHAINS: Final = f"""
-    SELECT {_COLUMNS}, from_point, from_time_ns, from_cpu, continues,
+    SELECT {_COLUMNS}, from_point, from_time_ns, from_cpu, continues, broken,
            max(CASE WHEN continues THEN NULL ELSE {_OWN_NUMBER} END) OVER own AS packet,
            {_LAST_KNOWN}
     FROM steps
@@ -85,7 +99,7 @@ _STARTS: Final = f"""
     SELECT {_COLUMNS}, {_OWN_NUMBER}, 0, ifindex, netns FROM packets WHERE point = {{tx_driver}}"""
 
 _BESIDE_LIVES: Final = f"""
-    SELECT {_COLUMNS}, from_point, from_time_ns, from_cpu, continues,
+    SELECT {_COLUMNS}, from_point, from_time_ns, from_cpu, continues, broken,
            {", ".join(f"CASE WHEN continues THEN from_{name} ELSE {name} END AS {name}" for name in _CARRIED)}
     FROM ({_BESIDE}) b"""
 _BEFORE_OR_NULL: Final = ", ".join(
@@ -107,21 +121,42 @@ def make_lives(trace: Trace) -> None:
     listed = ", ".join(f"({before}, {point}, {rule})" for before, point, rule in transitions(points(trace)))
     values = f"(VALUES {listed})" if listed else "(SELECT 0, 0, 0 WHERE FALSE)"
     trace.make_table("transitions", f"SELECT * FROM {values} AS t(before, point, condition)")
-    trace.make_table("gaps", _GAPS)
+    trace.make_table("gaps", _GAPS.format(**_ends(trace)))
     beside = ", ".join(str(number[name]) for name in BESIDE)
     trace.make_view("steps", _STEPS.format(beside=beside, **_loss_terms(trace)))
     trace.make_view("beside", _BESIDE.format(source="packets", carried="", **terms))
-    started_ns = trace.metadata.started_ns
-    trace.make_view("chains", _CHAINS.format(started_ns=started_ns))
-    starts = _STARTS.format(started_ns=started_ns, **terms)
+    own = {"started_ns": trace.metadata.started_ns, "cpu_step": cpu_step(trace)}
+    trace.make_view("chains", _CHAINS.format(**own))
+    starts = _STARTS.format(**own, **terms)
     carried = "".join(f", {name}, lag({name}) OVER own AS from_{name}" for name in _CARRIED)
     trace.make_view("beside_lives", _BESIDE_LIVES.format(source=f"({starts}) u", carried=carried, **terms))
-    trace.make_view("lives", _LIVES.format(started_ns=started_ns, retransmit=number["tcp.retransmit"]))
+    trace.make_view("lives", _LIVES.format(**own, retransmit=number["tcp.retransmit"]))
+
+
+def own_number(trace: Trace) -> str:
+    """Return the expression for the number of a packet whose life begins with an event."""
+    return _OWN_NUMBER.format(started_ns=trace.metadata.started_ns, cpu_step=cpu_step(trace))
 
 
 def has_gaps(trace: Trace) -> bool:
     """Return whether events are known to be missing."""
-    return bool(trace.rows("SELECT 1 FROM losses WHERE lost > 0 LIMIT 1"))
+    missing = _MISSING.format(**_ends(trace))
+    return bool(trace.rows(f"SELECT 1 FROM losses WHERE lost > 0 UNION ALL SELECT 1 FROM ({missing}) m LIMIT 1"))
+
+
+def _ends(trace: Trace) -> dict[str, int]:
+    meta = trace.metadata
+    return {"started_ns": meta.started_ns, "ended_ns": meta.started_ns if meta.ended_ns is None else meta.ended_ns}
+
+
+def addresses(trace: Trace, query: str) -> str:
+    """Return the condition that an skb's address is one that a query gives, if those are few: lives take long."""
+    found = trace.rows(f"{query} LIMIT {MOST_ADDRESSES + 1}")
+    if len(found) > MOST_ADDRESSES:
+        return "TRUE"
+    if not found:
+        return "FALSE"
+    return f"skb IN ({', '.join(str(skb) for (skb,) in found)})"
 
 
 def _loss_terms(trace: Trace) -> dict[str, str]:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 # What is left of the total when all hops that were seen are taken away.
 UNSEEN: Final = "not seen"
 # What held a message before it left TCP, by the name of the kernel side's cause.
-_CAUSES: Final = {
+CAUSES: Final = {
     "cwnd": "congestion window",
     "rwnd": "receiver's window",
     "nagle": "Nagle's algorithm",
@@ -69,7 +69,7 @@ class Message:
     devices
         In the order in which it passed them.
     cause
-        What held it in TCP: ``none``, ``cwnd``, ``rwnd``, ``nagle``, ``pacing``, ``tsq``, ``other``.
+        What held it in TCP: a key of :data:`CAUSES`.
     slept
         The send call slept for room in the send buffer.
     aborted
@@ -153,7 +153,7 @@ class Message:
         if hop == "tx.tcp":
             return "send buffer" if self.slept else "copy to the kernel"
         if hop == "tx.sched":
-            return _CAUSES[self.cause]
+            return CAUSES[self.cause]
         if hop == "tx.ack":
             return "retransmission" if self.retransmits else "network and receiver"
         return {"tx.udp": "UDP and IP", "tx.udp_qdisc": "queueing discipline", "tx.qdisc": "queueing discipline"}.get(

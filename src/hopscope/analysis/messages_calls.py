@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from hopscope.analysis.messages_segments import difference, number, place
+from hopscope.analysis.messages_segments import SLICE_NS, difference, number, place
 from hopscope.analysis.names import points
 
 if TYPE_CHECKING:
@@ -33,23 +33,23 @@ def _sends(numbers: dict[str, int]) -> str:
     """
     enter, send, sent = (number(numbers, name) for name in ("call.enter", "tx.send", "tx.sent"))
     thread = "OVER (PARTITION BY tid ORDER BY time_ns)"
+    entered, wrote = (f"CASE WHEN point = {each} THEN time_ns END" for each in (enter, send))
     return f"""
-        SELECT e.flow, e.connection, e.tid, e.sock,
+        SELECT e.flow, e.connection, e.tid,
                {place("e.seq")} - CASE WHEN e.point = {sent} THEN e.len_bytes ELSE 0 END AS start_byte,
                {place("e.seq")} + CASE WHEN e.point = {send} THEN e.len_bytes ELSE 0 END AS end_byte,
-               CASE WHEN before_point = {enter} THEN before_ns
-                    WHEN e.point = {sent} AND before_point = {send} AND earlier_point = {enter} THEN earlier_ns
-               END AS call_ns,
-               CASE WHEN e.point = {send} THEN e.time_ns WHEN before_point = {send} THEN before_ns END AS send_ns,
+               CASE WHEN entered_ns IS NOT NULL THEN entered_ns
+                    WHEN e.point = {sent} AND wrote_ns IS NOT NULL THEN earlier_ns END AS call_ns,
+               CASE WHEN e.point = {send} THEN e.time_ns ELSE wrote_ns END AS send_ns,
                CASE WHEN e.point = {sent} THEN e.time_ns END AS sent_ns
-        FROM (SELECT *, lag(point) {thread} AS before_point, lag(time_ns) {thread} AS before_ns,
-                     lag(point, 2) {thread} AS earlier_point, lag(time_ns, 2) {thread} AS earlier_ns,
-                     lead(point) {thread} AS next_point
-              FROM (SELECT flow, connection, slice, time_ns, point, tid, sock, seq, len_bytes
+        FROM (SELECT *, time_ns - time_ns % {SLICE_NS} AS slice, lag({entered}) {thread} AS entered_ns,
+                     lag({wrote}) {thread} AS wrote_ns, lag({entered}, 2) {thread} AS earlier_ns,
+                     lead(CASE WHEN point = {sent} THEN 1 END) {thread} AS goes_on
+              FROM (SELECT flow, connection, time_ns, point, tid, seq, len_bytes
                     FROM stream_events WHERE point IN ({send}, {sent})
-                    UNION ALL SELECT 0, 0, 0, time_ns, point, tid, 0, 0, 0 FROM sockets WHERE point = {enter}) calls
+                    UNION ALL SELECT 0, 0, time_ns, point, tid, 0, 0 FROM sockets WHERE point = {enter}) calls
              ) e {_ANCHOR}
-        WHERE e.len_bytes > 0 AND (e.point = {sent} OR (e.point = {send} AND coalesce(next_point, 0) <> {sent}))"""
+        WHERE e.len_bytes > 0 AND (e.point = {sent} OR (e.point = {send} AND goes_on IS NULL))"""
 
 
 def _reads(numbers: dict[str, int]) -> str:

@@ -8,12 +8,14 @@ there is to blame for the stage.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 from typing import Final
 
 SEND_CALL: Final = "send call"
 SENDER: Final = "sender's stack"
 QDISC: Final = "qdisc"
 DRIVER: Final = "driver"
+NETWORK: Final = "network"
 SOFTIRQ: Final = "receiver's softirq"
 QUEUE: Final = "socket queue"
 WAKE_UP: Final = "wake-up"
@@ -21,7 +23,20 @@ READER: Final = "reader"
 RETRANSMISSION: Final = "retransmission"
 
 # In the order in which a message comes to them.
-LAYERS: Final = (SEND_CALL, SENDER, QDISC, DRIVER, RETRANSMISSION, SOFTIRQ, QUEUE, WAKE_UP, READER)
+LAYERS: Final = (SEND_CALL, SENDER, QDISC, DRIVER, NETWORK, RETRANSMISSION, SOFTIRQ, QUEUE, WAKE_UP, READER)
+# Of which part of the way between two hosts a layer is.
+PARTS: Final = {
+    SEND_CALL: "sender's application",
+    SENDER: "sender's stack",
+    QDISC: "sender's stack",
+    DRIVER: "sender's stack",
+    NETWORK: "network",
+    RETRANSMISSION: "retransmission",
+    SOFTIRQ: "receiver's stack",
+    QUEUE: "receiver's application",
+    WAKE_UP: "receiver's application",
+    READER: "receiver's application",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +89,10 @@ STEPS: Final = (
 BY_COLUMN: Final = {step.column: step for step in STEPS}
 # What the packets themselves pass; their times come from the packet with the last byte.
 PACKET_COLUMNS: Final = tuple(step.column for step in STEPS[3:12])
-_RECEIVED: Final = tuple(step.column for step in STEPS[7:13])
+_ARRIVED: Final = tuple(step.column for step in STEPS[7:13])
+# What a message passes at its sender's, and at its receiver's.
+SENT: Final = tuple(step.column for step in STEPS[:7])
+RECEIVED: Final = tuple(step.column for step in STEPS[7:])
 
 
 def before(column: str) -> tuple[str, ...]:
@@ -83,26 +101,31 @@ def before(column: str) -> tuple[str, ...]:
     return tuple(names[: names.index(column)])
 
 
-def layer_of(column: str, previous: str, *, resent: bool) -> str:
+def layer_of(column: str, previous: str, *, resent: bool, across: bool = False) -> str:
     """Return who is to blame for the stage from one point that was seen to the next one that was seen.
 
-    `resent`: bytes of the message were sent again during the stage.
+    `resent`: bytes of the message were sent again during the stage. `across`: sender and receiver are of two hosts.
     """
-    if resent and column in _RECEIVED:
+    if resent and column in _ARRIVED:
         return RETRANSMISSION
+    if across and column in RECEIVED and previous in SENT:
+        return NETWORK
     if column == "copy_ns" and previous != "switch_ns":
         return QUEUE  # the reader was awake, and busy with something else
     return BY_COLUMN[column].layer
 
 
 def latest(columns: tuple[str, ...]) -> str:
-    """Return SQL for the latest of these times; NULL where none was seen."""
-    return columns[0] if len(columns) == 1 else f"greatest({', '.join(columns)})"
+    """Return SQL for the latest of these times; NULL where none was seen.
+
+    It is nested from the front, so that an engine which looks for it finds one in the other.
+    """
+    return reduce(lambda first, second: f"greatest({first}, {second})", columns)
 
 
 def earliest(columns: tuple[str, ...]) -> str:
-    """Return SQL for the earliest of these times; NULL where none was seen."""
-    return columns[0] if len(columns) == 1 else f"least({', '.join(columns)})"
+    """Return SQL for the earliest of these times; NULL where none was seen. It is nested from the end."""
+    return reduce(lambda last, before: f"least({before}, {last})", reversed(columns))
 
 
 def stage(column: str) -> str:
@@ -110,16 +133,35 @@ def stage(column: str) -> str:
     return f"{column} - {latest(before(column))}"
 
 
-def layer_sql(column: str) -> str:
-    """Return SQL for the layer of the stage that ends at a point: :func:`layer_of`, row by row."""
-    layer = _quoted(BY_COLUMN[column].layer)
-    if column in _RECEIVED:
-        during = f"resent_ns > {latest(before(column))} AND resent_ns < {column}"
-        return f"CASE WHEN {during} THEN {_quoted(RETRANSMISSION)} ELSE {layer} END"
-    if column == "copy_ns":
-        return f"CASE WHEN switch_ns IS NULL THEN {_quoted(QUEUE)} ELSE {layer} END"
-    return layer
+def held_sql(column: str, *, joined: bool = False) -> dict[str, str]:
+    """Return layer → SQL for how long it held a message in the stage that ends at a point: :func:`layer_of` by rows.
+
+    It is NULL for those that it did not hold there, ns. `joined`: the trace is of several hosts.
+    """
+    other = None
+    if column in _ARRIVED:
+        other = RETRANSMISSION, f"resent_ns > {latest(before(column))} AND resent_ns < {column}"
+    elif column == "copy_ns":
+        other = QUEUE, "switch_ns IS NULL"
+    layer, held = BY_COLUMN[column].layer, stage(column)
+    own = {layer: held}
+    if other is not None:
+        own = {
+            layer: f"CASE WHEN {other[1]} THEN NULL ELSE {held} END",
+            other[0]: f"CASE WHEN {other[1]} THEN {held} END",
+        }
+    if not joined or column not in RECEIVED:
+        return own
+    crosses = _crosses(column)
+    here = {name: f"CASE WHEN {crosses} THEN NULL ELSE {sql} END" for name, sql in own.items()}
+    if RETRANSMISSION in own:
+        here[RETRANSMISSION] = own[RETRANSMISSION]
+        crosses += f" AND NOT coalesce({other[1] if other else 'FALSE'}, FALSE)"
+    return here | {NETWORK: f"CASE WHEN {crosses} THEN network_ns END"}
 
 
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
+def _crosses(column: str) -> str:
+    """Return the condition that the stage that ends at a receiver's point began at the sender's, on another host."""
+    earlier = RECEIVED[: RECEIVED.index(column)]
+    unseen = [f"{name} IS NULL" for name in earlier]
+    return " AND ".join(["network_bound_ns IS NOT NULL", f"{column} IS NOT NULL", *unseen])

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from hopscope.analysis.messages_path import BY_COLUMN, PACKET_COLUMNS
+from hopscope.analysis.host_numbers import host_of_cpu
+from hopscope.analysis.messages_path import BY_COLUMN, PACKET_COLUMNS, SENT
 from hopscope.analysis.names import points
 from hopscope.analysis.translations import wanted_flow
 
@@ -31,16 +32,17 @@ _NEVER_NS: Final = (1 << 63) - 1
 def make_segments(trace: Trace, selection: Selection) -> None:
     """Make the tables ``connections``, ``stream_events``, ``anchors`` and ``segments`` of the wanted flows.
 
-    The views of :mod:`hopscope.analysis.translations` must be there.
+    The views of :mod:`hopscope.analysis.translations` and the table ``flow_hosts`` must be there.
     """
     numbers = points(trace)
     wanted = wanted_flow(trace, selection, "e.flow")
-    trace.make_table("connections", _CONNECTIONS)
+    trace.make_table("connections", connections("followed_packets"))
     trace.make_table("stream_events", _stream_events(numbers, wanted))
     # Without calls that write, nobody asks what packets carried.
     sent = trace.rows("SELECT 1 FROM stream_events LIMIT 1")
     trace.make_table("carried", _carried(numbers, wanted if sent else "FALSE"))
-    trace.make_table("anchors", _ANCHORS)
+    events = f"SELECT {ANCHORED} FROM carried UNION ALL SELECT {ANCHORED} FROM stream_events"
+    trace.make_table("anchors", anchors(events))
     trace.make_table("segments", _SEGMENTS)
     trace.execute("DROP TABLE carried")
 
@@ -61,13 +63,17 @@ def number(numbers: dict[str, int], name: str) -> int:
     return numbers.get(name, -1)
 
 
-# Each SYN with another number begins another connection between the same ends. What came before the first one that was
-# seen is connection 0.
-_CONNECTIONS: Final = f"""
-    SELECT flow, first_ns AS from_ns, row_number() OVER (PARTITION BY flow ORDER BY first_ns) AS connection,
-           coalesce(lead(first_ns) OVER (PARTITION BY flow ORDER BY first_ns), {_NEVER_NS}) AS until_ns
-    FROM (SELECT flow, seq, min(time_ns) AS first_ns FROM followed_packets
-          WHERE flow <> 0 AND tcp_flags % {2 * _SYN} >= {_SYN} GROUP BY flow, seq) syns"""
+def connections(packets: str) -> str:
+    """Return the query for connections: each SYN with another number begins another one between the same ends.
+
+    What came before the first one that was seen is connection 0.
+    """
+    return f"""
+        SELECT flow, first_ns AS from_ns, row_number() OVER (PARTITION BY flow ORDER BY first_ns) AS connection,
+               coalesce(lead(first_ns) OVER (PARTITION BY flow ORDER BY first_ns), {_NEVER_NS}) AS until_ns
+        FROM (SELECT flow, seq, min(time_ns) AS first_ns FROM {packets}
+              WHERE flow <> 0 AND tcp_flags % {2 * _SYN} >= {_SYN} GROUP BY flow, seq) syns"""
+
 
 IN_CONNECTION: Final = (
     "LEFT JOIN connections c ON c.flow = e.flow AND e.time_ns >= c.from_ns AND e.time_ns < c.until_ns"
@@ -89,11 +95,11 @@ def _carried(numbers: dict[str, int], wanted: str) -> str:
     return f"""
         SELECT e.flow, coalesce(c.connection, 0) AS connection, {SLICE} AS slice, e.time_ns, e.seq, e.payload,
                {", ".join(_after(column, known) for column in PACKET_COLUMNS)}
-        FROM (SELECT told_ns AS time_ns, {_told(known)}, {times}
+        FROM (SELECT told_ns AS time_ns, {_told(known)}, {times}, {host_of_cpu("max(cpu)")} AS host
               FROM (SELECT *, {_told_ns(known)} AS told_ns
-                    FROM (SELECT skb, point, flow, seq, len_bytes - header_bytes AS payload, tcp_flags, time_ns
+                    FROM (SELECT skb, point, flow, seq, len_bytes - header_bytes AS payload, tcp_flags, time_ns, cpu
                           FROM followed_packets WHERE point IN ({listed})) passed) named
-              GROUP BY skb, told_ns) e {IN_CONNECTION}
+              GROUP BY skb, told_ns) e {IN_CONNECTION} LEFT JOIN flow_hosts h ON h.flow = e.flow
         WHERE e.tcp_flags <> 0 AND e.payload > 0 AND {wanted}"""
 
 
@@ -122,17 +128,22 @@ def _told_ns(known: dict[str, int]) -> str:
 
 
 def _after(column: str, known: dict[str, int]) -> str:
-    """Return SQL for a packet's time at a point, NULL if it cannot be there after the point that told its flow."""
+    """Return SQL for a packet's time at a point, NULL if it cannot be there after the point that told its flow.
+
+    Of hosts on the way, the sender's is that where packets are sent, and the receiver's that where they come.
+    """
+    end = "h.sender_host" if column in SENT else "coalesce(h.receiver_host, h.sender_host)"
+    at = f"coalesce({end} = e.host, TRUE)"
     if column == "tcp_ns":
         told = [known[column]]
     elif column in {"driver_ns", "core_ns", "ip_ns", "l4_ns"}:
         told = [known["driver_ns"], known["queue_ns"]]
     elif column == "start_ns":
         cut = f"(e.point = {known['driver_ns']} AND e.start_ns < e.time_ns)"
-        return f"CASE WHEN e.point = {known['queue_ns']} OR {cut} THEN e.start_ns END AS start_ns"
+        return f"CASE WHEN {at} AND (e.point = {known['queue_ns']} OR {cut}) THEN e.start_ns END AS start_ns"
     else:
         told = [known["queue_ns"]]
-    return f"CASE WHEN e.point IN ({', '.join(map(str, told))}) THEN e.{column} END AS {column}"
+    return f"CASE WHEN {at} AND e.point IN ({', '.join(map(str, told))}) THEN e.{column} END AS {column}"
 
 
 def _stream_events(numbers: dict[str, int], wanted: str) -> str:
@@ -145,16 +156,20 @@ def _stream_events(numbers: dict[str, int], wanted: str) -> str:
         WHERE e.point IN ({listed}) AND e.protocol = {TCP} AND {wanted}"""
 
 
-_ANCHORS: Final = f"""
-    SELECT flow, connection, slice, seq,
-           sum(step) OVER (PARTITION BY flow, connection ORDER BY slice ROWS UNBOUNDED PRECEDING) AS place
-    FROM (SELECT flow, connection, slice, seq,
-                 coalesce({difference("seq", "lag(seq) OVER (PARTITION BY flow, connection ORDER BY slice)")},
-                          seq + {WRAP}) AS step
-          FROM (SELECT flow, connection, slice, min_by(seq, time_ns) AS seq
-                FROM (SELECT flow, connection, slice, seq, time_ns FROM carried
-                      UNION ALL SELECT flow, connection, slice, seq, time_ns FROM stream_events) events
-                GROUP BY flow, connection, slice) firsts) steps"""
+ANCHORED: Final = "flow, connection, slice, seq, time_ns"
+
+
+def anchors(events: str) -> str:
+    """Return the query for the place of one byte in each slice of each connection; `events` gives :data:`ANCHORED`."""
+    return f"""
+        SELECT flow, connection, slice, seq,
+               sum(step) OVER (PARTITION BY flow, connection ORDER BY slice ROWS UNBOUNDED PRECEDING) AS place
+        FROM (SELECT flow, connection, slice, seq,
+                     coalesce({difference("seq", "lag(seq) OVER (PARTITION BY flow, connection ORDER BY slice)")},
+                              seq + {WRAP}) AS step
+              FROM (SELECT flow, connection, slice, min_by(seq, time_ns) AS seq
+                    FROM ({events}) events GROUP BY flow, connection, slice) firsts) steps"""
+
 
 _SEGMENTS: Final = f"""
     SELECT e.flow, e.connection, {place("e.seq")} AS start_byte, {place("e.seq")} + e.payload AS end_byte,

@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from hopscope.analysis.host_numbers import hosts
+from hopscope.analysis.messages_hosts import loosened, tightened
 from hopscope.analysis.messages_path import PACKET_COLUMNS, STEPS, earliest, latest
 from hopscope.analysis.messages_segments import TCP
 from hopscope.analysis.messages_tcp import make_tcp_messages
@@ -27,22 +29,27 @@ _READER: Final = ("copy_ns", "read_ns", "received_ns")
 _ALL: Final = tuple(step.column for step in STEPS)
 _OTHERS: Final = (
     "flow", "connection", "start_byte", "end_byte", "len_bytes", "sender_tid", "reader_tid", "sent_ns", "retransmits",
-    "resent_ns", "dropped_ns",
+    "resent_ns", "dropped_ns", "sender_host", "receiver_host", "state",
 )  # fmt: skip
-_DROPPED: Final = "CAST(NULL AS BIGINT) AS dropped_ns"
+# What TCP's messages do not have.
+_OF_UDP: Final = "CAST(NULL AS BIGINT) AS dropped_ns, CAST(NULL AS VARCHAR) AS state"
+_NO_NETWORK: Final = "CAST(NULL AS BIGINT) AS network_ns, CAST(NULL AS BIGINT) AS network_bound_ns"
 
 
 def make_messages(trace: Trace, selection: Selection) -> None:
-    """Make the table ``messages`` of what is wanted, the views of names, and ``last_translations``."""
+    """Make the table ``messages`` of what is wanted, the views of names, and ``last_translations``.
+
+    ``sends`` and ``reads`` are the calls that TCP's are made of.
+    """
     make_names(trace)
     make_translations(trace)
     flows = replace(selection, processes=())  # whose messages they are is known better than whose sockets
     make_tcp_messages(trace, flows)
-    both = f"SELECT {TCP} AS protocol, * FROM ({_checked(f'(SELECT *, {_DROPPED} FROM tcp_messages)')}) tcp"
+    both = f"SELECT {TCP} AS protocol, * FROM ({_right(trace, f'(SELECT *, {_OF_UDP} FROM tcp_messages)')}) tcp"
     if trace.rows(f"SELECT 1 FROM flows WHERE protocol = {UDP} LIMIT 1"):
         make_udp_messages(trace, flows)
         _name_translations_of_datagrams(trace)
-        both += f" UNION ALL SELECT {UDP} AS protocol, * FROM ({_checked('udp_messages')}) udp"
+        both += f" UNION ALL SELECT {UDP} AS protocol, * FROM ({_right(trace, 'udp_messages')}) udp"
     trace.make_table(
         "messages",
         f"SELECT *, ends_ns - begins_ns AS total_ns FROM"
@@ -74,9 +81,19 @@ def _wanted(trace: Trace, selection: Selection) -> str:
     return " AND ".join(parts)
 
 
-def _checked(source: str) -> str:
+def _right(trace: Trace, source: str) -> str:
+    """Return the query for messages without the times that cannot be right, with those on the network."""
+    columns = ", ".join((*_OTHERS, *_ALL))
+    if not hosts(trace):
+        return f"SELECT {columns}, {_NO_NETWORK} FROM ({_checked(source, _OTHERS)}) right_ones"
+    others = (*_OTHERS, "network_bound_ns")
+    right = tightened(_checked(f"({loosened(trace, source, _OTHERS)})", others), _OTHERS)
+    return f"SELECT {columns}, network_ns, network_bound_ns FROM ({right}) right_ones"
+
+
+def _checked(source: str, others: tuple[str, ...]) -> str:
     """Return the query for messages without the times that cannot be right."""
-    sound = ", ".join((*_OTHERS, *_SENDER, "wake_ns", "switch_ns"))
+    sound = ", ".join((*others, *_SENDER, "wake_ns", "switch_ns"))
     first = ", ".join(f"{_unless(_too_late(name), name)} AS {name}" for name in _CARRIED)
     read = ", ".join(f"{_unless(_before(name, _SENDER), name)} AS {name}" for name in _READER)
     seen = f"SELECT {sound}, {first}, {read} FROM {source} raw"
@@ -85,11 +102,11 @@ def _checked(source: str) -> str:
     bound = ("copy_ns", "read_ns", "received_ns")
     awake = f"{_before('wake_ns', ('arrived_ns',))} OR {_after('wake_ns', bound)}"
     running = f"{_before('switch_ns', ('arrived_ns', 'wake_ns'))} OR {_after('switch_ns', bound)}"
-    kept = ", ".join((*_OTHERS, *_SENDER, *_CARRIED, "arrived_ns", "read_ns", "received_ns"))
+    kept = ", ".join((*others, *_SENDER, *_CARRIED, "arrived_ns", "read_ns", "received_ns"))
     copies = f"SELECT {kept}, wake_ns, switch_ns, {_unless(copied, 'copy_ns')} AS copy_ns FROM ({arrived}) c"
     wakes = f"SELECT {kept}, copy_ns, switch_ns, {_unless(awake, 'wake_ns')} AS wake_ns FROM ({copies}) w"
     switches = f"SELECT {kept}, copy_ns, wake_ns, {_unless(running, 'switch_ns')} AS switch_ns FROM ({wakes}) s"
-    return f"SELECT {', '.join((*_OTHERS, *_ALL))} FROM ({switches}) checked"
+    return f"SELECT {', '.join((*others, *_ALL))} FROM ({switches}) checked"
 
 
 def _too_late(name: str) -> str:

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from hopscope.analysis.host_numbers import host_of_cpu
 from hopscope.analysis.messages_calls import make_calls
+from hopscope.analysis.messages_hosts import make_flow_hosts
 from hopscope.analysis.messages_join import holds, make_cells, make_probes
 from hopscope.analysis.messages_path import PACKET_COLUMNS
 from hopscope.analysis.messages_segments import (
@@ -23,24 +25,36 @@ if TYPE_CHECKING:
 
 _KEY: Final = ("flow", "connection", "end_byte")
 _SCRATCH: Final = (
-    "connections", "stream_events", "anchors", "segments", "sends", "reads", "told", "cells", "cells_widths",
-    "last_bytes", "first_bytes", "first_packets", "packets_of_messages", "readings", "retransmitted", "retransmits",
+    "connections", "flow_hosts", "stream_events", "anchors", "segments", "told", "cells", "cells_widths",
+    "last_bytes", "first_bytes", "first_packets", "packets_of_messages", "reads_of_messages", "retransmitted",
+    "retransmits",
 )  # fmt: skip
 
 
 def make_tcp_messages(trace: Trace, selection: Selection) -> None:
-    """Make the table ``tcp_messages``: a row a send call, with what was seen of it, not yet checked for order."""
+    """Make the table ``tcp_messages``: a row a send call, with what was seen of it, not yet checked for order.
+
+    The tables ``sends`` and ``reads`` (:func:`hopscope.analysis.messages_calls.make_calls`) are left for others.
+    """
     numbers = points(trace)
+    make_flow_hosts(trace)
     make_segments(trace, selection)
     make_calls(trace)
     trace.make_table("told", _told(number(numbers, "rx.ready")))
     make_cells(trace, "cells", "told")
     _find_packets(trace)
-    trace.make_table("readings", _READINGS)
+    trace.make_table("reads_of_messages", _READINGS)
     _count_retransmits(trace, number(numbers, "tcp.retransmit"))
     trace.make_table("tcp_messages", _MESSAGES)
     for name in _SCRATCH:
         trace.execute(f"DROP TABLE IF EXISTS {name}")
+
+
+# Of which flows the receiver is another host than one that was told.
+_ELSEWHERE: Final = (
+    "SELECT f.flow, h.host FROM flow_hosts f JOIN hosts h ON h.host <> f.receiver_host"
+    " WHERE f.receiver_host IS NOT NULL"
+)
 
 
 def _told(ready: int) -> str:
@@ -53,7 +67,8 @@ def _told(ready: int) -> str:
             FROM (SELECT *, coalesce(tcp_ns, l4_ns) AS at_ns, CAST(NULL AS BIGINT) AS told_ns FROM segments
                   UNION ALL
                   SELECT flow, NULL, NULL, NULL, {", ".join("NULL" for _ in PACKET_COLUMNS)}, time_ns, time_ns
-                  FROM followed_sockets WHERE point = {ready} AND flow IN (SELECT flow FROM segments)) both_kinds
+                  FROM followed_sockets WHERE point = {ready} AND flow IN (SELECT flow FROM segments)
+                       AND (flow, {host_of_cpu("cpu")}) NOT IN ({_ELSEWHERE})) both_kinds
         ) found WHERE start_byte IS NOT NULL"""
 
 
@@ -136,11 +151,12 @@ _MESSAGES: Final = f"""
            s.tid AS sender_tid, s.call_ns, s.send_ns, s.sent_ns,
            f.first_ns, {", ".join(f"p.{column}" for column in (*PACKET_COLUMNS, "ready_ns"))},
            r.tid AS reader_tid, r.wake_ns, r.switch_ns, r.copy_ns, r.read_ns, r.received_ns,
-           coalesce(t.retransmits, 0) AS retransmits, t.resent_ns
+           coalesce(t.retransmits, 0) AS retransmits, t.resent_ns, h.sender_host, h.receiver_host
     FROM sends s
+    LEFT JOIN flow_hosts h ON h.flow = s.flow
     LEFT JOIN packets_of_messages p ON {_same("s", "p")}
     LEFT JOIN first_packets f ON {_same("s", "f")}
     LEFT JOIN retransmits t ON {_same("s", "t")}
-    LEFT JOIN readings g ON {_same("s", "g")}
+    LEFT JOIN reads_of_messages g ON {_same("s", "g")}
     LEFT JOIN reads r ON r.flow = g.flow AND r.connection = g.connection AND r.read_ns = g.read_ns
                      AND (r.from_byte IS NULL OR r.from_byte < g.end_byte)"""

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from hopscope.analysis.lives import make_lives
+from hopscope.analysis.host_numbers import hosts
+from hopscope.analysis.lives import addresses, make_lives
 from hopscope.analysis.messages_path import BY_COLUMN, PACKET_COLUMNS
 from hopscope.analysis.messages_segments import number
+from hopscope.analysis.messages_udp_hosts import link_lives, lives_to_link
 from hopscope.analysis.names import points
 
 if TYPE_CHECKING:
@@ -15,8 +17,6 @@ if TYPE_CHECKING:
     from hopscope.store.trace import Trace
 
 UDP: Final = 17
-# So many addresses can stand in a query.
-MOST_ADDRESSES: Final = 4096
 _PEEK: Final = 2
 _SCRATCH: Final = (
     "datagrams",
@@ -32,10 +32,15 @@ def make_udp_messages(trace: Trace, selection: Selection) -> None:
     """Make the table ``udp_messages``: a row a datagram that was sent here, not yet checked for order."""
     numbers = points(trace)
     make_lives(trace)
-    addresses = _addresses(trace)
+    datagrams = f"SELECT flow FROM flows WHERE protocol = {UDP}"
+    among = addresses(trace, f"SELECT DISTINCT skb FROM packets WHERE flow IN ({datagrams})")
     # Of a flow that is translated, both ends' addresses and ports are its own.
     wanted = " OR ".join(selection.flow(trace, name) for name in ("flow", "translated"))
-    trace.make_table("datagrams", _datagrams(numbers, f"({wanted})", addresses))
+    if hosts(trace):
+        lives = link_lives(trace, lives_of_datagrams(numbers, among, lives_to_link(numbers)), datagrams)
+    else:
+        lives = lives_of_datagrams(numbers, among)
+    trace.make_table("datagrams", _DATAGRAMS.format(lives=lives, wanted=wanted))
     trace.make_table("datagram_calls", _calls(numbers))
     trace.make_table("datagrams_told", _told(numbers))
     trace.make_table("datagrams_received", _received(numbers))
@@ -46,43 +51,41 @@ def make_udp_messages(trace: Trace, selection: Selection) -> None:
         trace.execute(f"DROP TABLE {name}")
 
 
-def _addresses(trace: Trace) -> str:
-    """Return the condition that an skb's address is one that datagrams had, if those are few: lives take long."""
-    query = f"SELECT DISTINCT skb FROM packets WHERE flow IN (SELECT flow FROM flows WHERE protocol = {UDP})"
-    found = trace.rows(f"{query} LIMIT {MOST_ADDRESSES + 1}")
-    if not found or len(found) > MOST_ADDRESSES:
-        return "TRUE"
-    return f"skb IN ({', '.join(str(skb) for (skb,) in found)})"
+_ONE_HOST: Final = (
+    "CAST(NULL AS SMALLINT) AS sender_host, CAST(NULL AS SMALLINT) AS receiver_host, CAST(NULL AS VARCHAR) AS state"
+)
 
 
-def _datagrams(numbers: dict[str, int], wanted: str, addresses: str) -> str:
-    """Return the query for the packets whose life begins with a send call, with the times at their points.
+def lives_of_datagrams(numbers: dict[str, int], among: str, more: str = "") -> str:
+    """Return the query for packets' lives: when each passed which point, and what it was at its device first and last.
 
-    ``translated`` is the flow that a datagram comes to its last device with, if that is another and the payload is the
-    same: what a tunnel puts around it makes it longer.
+    ``last_flow`` is what it comes to its last device with: if its payload is the same, it was translated; what a tunnel
+    puts around it makes it longer.
     """
     known = {column: number(numbers, BY_COLUMN[column].point) for column in PACKET_COLUMNS if column != "tcp_ns"}
     known |= {"copied_ns": number(numbers, "rx.copy"), "dropped_ns": number(numbers, "skb.drop")}
     freed = number(numbers, "skb.free")
     listed = ", ".join(map(str, (*known.values(), freed)))
     times = ", ".join(f"min(CASE WHEN point = {each} THEN time_ns END) AS {name}" for name, each in known.items())
-    queue = known["queue_ns"]
+    at = {name: f"CASE WHEN point = {known[f'{name}_ns']} THEN time_ns END" for name in ("queue", "l4", "core")}
+    payload = "len_bytes - header_bytes"
     return f"""
-        SELECT packet, flow, translated, len_bytes, tid, coalesce(l4_cpu, core_cpu) AS came_cpu, freed_tid, freed_ns,
-               CAST(NULL AS BIGINT) AS tcp_ns, {", ".join(known)}
-        FROM (SELECT *, CASE WHEN last_flow <> flow AND last_len = len_bytes THEN last_flow END AS translated
-              FROM (SELECT packet, min(time_ns) AS begins_ns, {times},
-                           max(CASE WHEN point = {freed} THEN tid END) AS freed_tid,
-                           max(CASE WHEN point = {freed} THEN time_ns END) AS freed_ns,
-                           min_by(cpu, CASE WHEN point = {known["l4_ns"]} THEN time_ns END) AS l4_cpu,
-                           min_by(cpu, CASE WHEN point = {known["core_ns"]} THEN time_ns END) AS core_cpu,
-                           min_by(flow, CASE WHEN point = {queue} THEN time_ns END) AS flow,
-                           min_by(tid, CASE WHEN point = {queue} THEN time_ns END) AS tid,
-                           min_by(len_bytes - header_bytes, CASE WHEN point = {queue} THEN time_ns END) AS len_bytes,
-                           max_by(flow, CASE WHEN point = {queue} THEN time_ns END) AS last_flow,
-                           max_by(len_bytes - header_bytes, CASE WHEN point = {queue} THEN time_ns END) AS last_len
-                    FROM chains WHERE point IN ({listed}) AND {addresses} GROUP BY packet) whole) named
-        WHERE queue_ns = begins_ns AND flow IN (SELECT flow FROM flows WHERE protocol = {UDP}) AND {wanted}"""
+        SELECT packet, min(time_ns) AS begins_ns, {times}, CAST(NULL AS BIGINT) AS tcp_ns,
+               max(CASE WHEN point = {freed} THEN tid END) AS freed_tid,
+               max(CASE WHEN point = {freed} THEN time_ns END) AS freed_ns,
+               coalesce(min_by(cpu, {at["l4"]}), min_by(cpu, {at["core"]})) AS came_cpu,
+               min_by(flow, {at["queue"]}) AS flow, min_by(tid, {at["queue"]}) AS tid,
+               min_by({payload}, {at["queue"]}) AS len_bytes,
+               max_by(flow, {at["queue"]}) AS last_flow, max_by({payload}, {at["queue"]}) AS last_len,
+               {more or _ONE_HOST}
+        FROM chains WHERE point IN ({listed}) AND {among} GROUP BY packet"""
+
+
+# The packets whose life begins with a send call.
+_DATAGRAMS: Final = f"""
+    SELECT * FROM (SELECT *, CASE WHEN last_flow <> flow AND last_len = len_bytes THEN last_flow END AS translated
+                   FROM ({{lives}}) whole) named
+    WHERE queue_ns = begins_ns AND flow IN (SELECT flow FROM flows WHERE protocol = {UDP}) AND ({{wanted}})"""
 
 
 def _calls(numbers: dict[str, int]) -> str:
@@ -161,7 +164,8 @@ _MESSAGES: Final = f"""
            {", ".join(f"d.{name}" for name in PACKET_COLUMNS)},
            t.ready_ns, r.tid AS reader_tid, a.wake_ns, a.switch_ns, d.copied_ns AS copy_ns,
            CASE WHEN d.freed_tid = r.tid AND d.freed_ns < r.time_ns THEN d.freed_ns END AS read_ns,
-           r.time_ns AS received_ns, 0 AS retransmits, CAST(NULL AS BIGINT) AS resent_ns, d.dropped_ns
+           r.time_ns AS received_ns, 0 AS retransmits, CAST(NULL AS BIGINT) AS resent_ns, d.dropped_ns,
+           d.sender_host, d.receiver_host, d.state
     FROM datagrams d
     LEFT JOIN datagram_calls c ON c.packet = d.packet
     LEFT JOIN datagrams_told t ON t.packet = d.packet

@@ -5,12 +5,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from hopscope.analysis.host_numbers import CPUS, THREADS, host_of_cpu, host_of_netns, host_of_thread, hosts
+
 if TYPE_CHECKING:
     from hopscope.store.trace import Trace
 
 # Names are whatever bytes somebody chose; as lines for people and programs they have no control characters.
 _CONTROLS: Final = "".join(map(chr, (*range(1, 32), 127)))
-_CLEAN: Final = f"translate({{}}, '{_CONTROLS}', '{'?' * len(_CONTROLS)}')"
+CLEAN: Final = f"translate({{}}, '{_CONTROLS}', '{'?' * len(_CONTROLS)}')"
+
+# In a joined trace, what the host it is of is called; else nothing.
+_AT_HOST: Final = "CASE WHEN h.name IS NULL THEN '' ELSE concat('@', h.name) END"
+_OWN: Final = "({number} - coalesce(h.host, 0) * {unit})"
+_OWN_PID: Final = _OWN.format(number="pid", unit=THREADS)
+_OWN_TID: Final = _OWN.format(number="tid", unit=THREADS)
+_OWN_CPU: Final = _OWN.format(number="cpu", unit=CPUS)
 
 # Devices of one name are told apart by their namespace. A device or thread that was renamed goes by its last name;
 # where names clash, by the greatest, so that runs agree.
@@ -24,22 +33,45 @@ _VIEWS: Final = {
                CASE protocol WHEN 1 THEN 'icmp' WHEN 6 THEN 'tcp' WHEN 17 THEN 'udp' WHEN 58 THEN 'icmp6'
                     ELSE CAST(protocol AS VARCHAR) END AS protocol_name
         FROM flows""",
+    "netns_names": f"""
+        SELECT n.netns, concat(n.name, {_AT_HOST}) AS name
+        FROM (SELECT netns, max({CLEAN.format("name")}) AS name FROM namespaces GROUP BY netns) n
+        LEFT JOIN hosts h ON h.host = {host_of_netns("n.netns")}""",
     "device_names": f"""
-        SELECT netns, ifindex, name,
-               CASE WHEN count(*) OVER (PARTITION BY name) > 1 THEN concat(name, '@', netns) ELSE name END AS label
-        FROM (SELECT netns, ifindex, max({_CLEAN.format("name")}) AS name FROM devices GROUP BY netns, ifindex) d""",
+        SELECT d.netns, d.ifindex, d.name,
+               CASE WHEN count(*) OVER (PARTITION BY d.name) > 1
+                    THEN concat(d.name, '@', coalesce(n.name, CAST(d.netns AS VARCHAR))) ELSE d.name END AS label
+        FROM (SELECT e.netns, e.ifindex, concat(max({CLEAN.format("e.name")}), max({_AT_HOST})) AS name
+              FROM devices e LEFT JOIN hosts h ON h.host = {host_of_netns("e.netns")}
+              GROUP BY e.netns, e.ifindex) d
+        LEFT JOIN netns_names n ON n.netns = d.netns""",
     "thread_names": f"""
-        SELECT tid, pid, comm, concat(comm, ' (', pid, ')') AS name
-        FROM (SELECT tid, pid, {_CLEAN.format("comm")} AS comm,
+        SELECT tid, pid, comm, concat(comm, ' (', {_OWN_PID}, ')', {_AT_HOST}) AS name,
+               concat(comm, '-', {_OWN_TID}, {_AT_HOST}) AS thread
+        FROM (SELECT tid, pid, {CLEAN.format("comm")} AS comm,
                      row_number() OVER (PARTITION BY tid ORDER BY time_ns DESC, comm DESC) AS age FROM threads) named
+        LEFT JOIN hosts h ON h.host = {host_of_thread("named.pid")}
         WHERE age = 1""",
+    "cpu_names": f"""
+        SELECT cpu, CASE WHEN h.name IS NULL THEN CAST(cpu AS VARCHAR) ELSE concat(h.name, ':', {_OWN_CPU}) END AS name
+        FROM (SELECT cpu FROM packets UNION SELECT cpu FROM sockets UNION SELECT cpu FROM cpu
+              UNION SELECT cpu FROM losses) c
+        LEFT JOIN hosts h ON h.host = {host_of_cpu("c.cpu")}""",
 }
 
 
 def make_names(trace: Trace) -> None:
-    """Make the views ``flow_names``, ``device_names`` and ``thread_names``; again is allowed."""
+    """Make the views ``flow_names``, ``netns_names``, ``device_names``, ``thread_names`` and ``cpu_names``.
+
+    Again is allowed. In a joined trace names have the host behind them, a CPU's has it before its number.
+    """
     for name, query in _VIEWS.items():
         trace.make_view(name, query)
+
+
+def cpu_names(trace: Trace) -> dict[int, str]:
+    """Return the CPUs' numbers → names of a trace of several hosts, whose views are made; of one host, nothing."""
+    return dict(trace.rows("SELECT cpu, name FROM cpu_names")) if hosts(trace) else {}
 
 
 def points(trace: Trace) -> dict[str, int]:

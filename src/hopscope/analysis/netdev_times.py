@@ -10,11 +10,13 @@ piece is copied without an event; `report messages` finds its read.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from hopscope.analysis.gaps import loss_notes, unattached_notes
+from hopscope.analysis.host_numbers import cpu_step
 from hopscope.analysis.lives import make_lives
-from hopscope.analysis.names import make_names, points
+from hopscope.analysis.names import cpu_names, make_names, points
 from hopscope.analysis.report import Column, Report, of_rows
 from hopscope.store.trace import last_known
 
@@ -47,6 +49,9 @@ TX_COLUMNS: Final = (
     Column("instead", "text", "what became of it, where it was not released as sent", "instead"),
 )
 
+# In a trace of several hosts, behind its number, which is then unlike what the host calls it.
+CPU_NAME: Final = Column("cpu_name", "text", "of several hosts: the host, and its number of the CPU", "CPU")
+
 
 def _since(point: str, value: str, closing: str) -> str:
     """Return the window function for a value at the last such point, 0 where another has closed it since."""
@@ -68,7 +73,7 @@ _CONTEXT: Final = f"""
 
 _PACKETS: Final = """
     SELECT packet, min(CASE WHEN point = {core} THEN time_ns END) AS time_ns,
-           min(CASE WHEN point = {core} THEN (time_ns - {started_ns}) * 1024 + cpu END) % 1024 AS cpu,
+           min(CASE WHEN point = {core} THEN (time_ns - {started_ns}) * {cpu_step} + cpu END) % {cpu_step} AS cpu,
            max(CASE WHEN point = {core} THEN len_bytes END) AS len_bytes,
            max(CASE WHEN point = {core} THEN ifindex END) AS ifindex,
            max(CASE WHEN point = {core} THEN netns END) AS netns,
@@ -104,7 +109,7 @@ _RX: Final = f"""
               FROM packets_in i JOIN known k ON k.packet = i.packet LEFT JOIN flows p ON p.flow = i.flow)
     SELECT at_ns - {{started_ns}}, t.cpu, d.label, f.name, len_bytes, irq_ns - at_ns, softirq_ns - at_ns,
            t.time_ns - at_ns, read_ns - at_ns, poll_ns - at_ns,
-           CASE WHEN read_ns IS NOT NULL THEN concat(h.comm, '-', t.tid) END,
+           CASE WHEN read_ns IS NOT NULL THEN coalesce(h.thread, concat('-', t.tid)) END,
            CASE WHEN read_ns IS NOT NULL THEN '' WHEN drop_ns IS NOT NULL THEN 'dropped'
                 WHEN forwarded = 1 THEN 'forwarded' WHEN free_ns IS NOT NULL THEN 'freed'
                 WHEN t.protocol = 17 THEN 'no event'
@@ -117,7 +122,7 @@ _RX: Final = f"""
 _TX: Final = """
     WITH sent AS (
         SELECT packet, min(CASE WHEN point = {queue} THEN time_ns END) AS queue_ns,
-               min(CASE WHEN point = {queue} THEN (time_ns - {started_ns}) * 1024 + cpu END) % 1024 AS cpu,
+               min(CASE WHEN point = {queue} THEN (time_ns - {started_ns}) * {cpu_step} + cpu END) % {cpu_step} AS cpu,
                max(CASE WHEN point = {queue} THEN len_bytes END) AS len_bytes,
                max(CASE WHEN life_flow <> 0 THEN life_flow END) AS flow,
                max(CASE WHEN point = {start} THEN ifindex WHEN point = {queue} THEN ifindex END) AS ifindex,
@@ -152,14 +157,26 @@ def received(trace: Trace, selection: Selection, *, limit: int | None = None) ->
     trace.make_view("context", _CONTEXT.format(own=_OWN, **_terms(trace)))
     notes = unattached_notes(trace, ["rx.core", "rx.copy", "irq.enter", "softirq.enter", "napi.poll"])
     rows, left_out = _rows(trace, _RX, selection, "time_ns", limit)
-    return of_rows("netdev-times.rx", RX_COLUMNS, rows, notes=[*notes, *loss_notes(trace)], left_out=left_out)
+    columns = _named(trace, RX_COLUMNS, rows)
+    return of_rows("netdev-times.rx", columns, rows, notes=[*notes, *loss_notes(trace)], left_out=left_out)
 
 
 def sent(trace: Trace, selection: Selection, *, limit: int | None = None) -> Report:
     """Return a row for each packet that came to a device to be sent, in order of time."""
     notes = unattached_notes(trace, ["tx.queue", "tx.start", "skb.free"])
     rows, left_out = _rows(trace, _TX, selection, "queue_ns", limit)
-    return of_rows("netdev-times.tx", TX_COLUMNS, rows, notes=[*notes, *loss_notes(trace)], left_out=left_out)
+    columns = _named(trace, TX_COLUMNS, rows)
+    return of_rows("netdev-times.tx", columns, rows, notes=[*notes, *loss_notes(trace)], left_out=left_out)
+
+
+def _named(trace: Trace, columns: tuple[Column, ...], rows: list[tuple[Any, ...]]) -> tuple[Column, ...]:
+    """Put CPUs' names into rows and columns of a trace of several hosts."""
+    names = cpu_names(trace)
+    if not names:
+        return columns
+    rows[:] = [(at_ns, cpu, names[cpu], *rest) for at_ns, cpu, *rest in rows]
+    at, cpu, *rest = columns
+    return (at, replace(cpu, title="number", rank=9), CPU_NAME, *rest)
 
 
 def _rows(
@@ -176,4 +193,5 @@ def _rows(
 
 def _terms(trace: Trace) -> dict[str, int]:
     number = points(trace)
-    return {"started_ns": trace.metadata.started_ns} | {term: number.get(name, -1) for term, name in _NAMES.items()}
+    own = {"started_ns": trace.metadata.started_ns, "cpu_step": cpu_step(trace)}
+    return own | {term: number.get(name, -1) for term, name in _NAMES.items()}

@@ -68,12 +68,13 @@ def _attributes(numbers: dict[str, int]) -> Iterator[str]:
     for column in ("queue_ns", "core_ns"):
         name = BY_COLUMN[column].point
         yield (
-            f"SELECT DISTINCT s.message, concat('CPU ', e.cpu, ' at {name}') FROM samples s JOIN packets e"
-            f" ON e.time_ns = s.{column} WHERE e.point = {number(numbers, name)}"
+            f"SELECT DISTINCT s.message, concat('CPU ', c.name, ' at {name}') FROM samples s JOIN packets e"
+            f" ON e.time_ns = s.{column} JOIN cpu_names c ON c.cpu = e.cpu WHERE e.point = {number(numbers, name)}"
         )
     yield (
-        "SELECT DISTINCT s.message, concat('CPU ', e.cpu, ' at the reader') FROM samples s JOIN sockets e"
-        f" ON e.time_ns = s.received_ns AND e.tid = s.reader_tid WHERE e.point = {number(numbers, 'rx.received')}"
+        "SELECT DISTINCT s.message, concat('CPU ', c.name, ' at the reader') FROM samples s JOIN sockets e"
+        f" ON e.time_ns = s.received_ns AND e.tid = s.reader_tid JOIN cpu_names c ON c.cpu = e.cpu"
+        f" WHERE e.point = {number(numbers, 'rx.received')}"
     )
     for column in ("queue_ns", "driver_ns"):
         name = BY_COLUMN[column].point

@@ -76,7 +76,8 @@ def _skbs_of_kin(trace: Trace, skbs: set[int], first_ns: int, last_ns: int) -> s
 def _read(trace: Trace, skbs: set[int], first_ns: int, last_ns: int) -> list[tuple[PacketTree, int]]:
     """Return all packets at these addresses with the address of their data."""
     rows = trace.rows(
-        "SELECT l.packet, l.skb, l.head, l.time_ns, l.cpu, l.tid, p.name, coalesce(d.name, ''), coalesce(t.comm, ''),"
+        "SELECT l.packet, l.skb, l.head, l.time_ns, l.cpu, l.tid, p.name, coalesce(d.name, ''),"
+        " coalesce(t.thread, concat('-', l.tid)),"
         " l.len_bytes, l.seq, coalesce(f.name, ''), l.flow <> 0 FROM lives l JOIN points p ON p.point = l.point"
         " LEFT JOIN device_names d ON d.netns = l.netns AND d.ifindex = l.ifindex"
         " LEFT JOIN thread_names t ON t.tid = l.tid LEFT JOIN flow_names f ON f.flow = l.life_flow"
@@ -95,10 +96,9 @@ def _read(trace: Trace, skbs: set[int], first_ns: int, last_ns: int) -> list[tup
 
 
 def _event(row: tuple[object, ...]) -> Event:
-    _, _, _, time_ns, cpu, tid, point, device, comm, len_bytes, seq, _, looked_at = row
-    thread = "" if not tid else f"{comm}-{tid}"
+    _, _, _, time_ns, cpu, tid, point, device, thread, len_bytes, seq, _, looked_at = row
     says = f"len {len_bytes} seq {seq}" if looked_at else f"len {len_bytes}"
-    return Event(time_ns, cpu, tid, point, 0, device, thread, says)  # type: ignore[arg-type] # columns of our query
+    return Event(time_ns, cpu, tid, point, 0, device, thread if tid else "", says)  # type: ignore[arg-type] # columns of our query
 
 
 def _nested(events: Sequence[Event]) -> list[Event]:

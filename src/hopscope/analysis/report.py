@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
@@ -18,6 +19,7 @@ Unit: TypeAlias = Literal["ns", "at_ns", "bytes", "count", "per_s", "part", "rat
 Value: TypeAlias = int | float | str | None
 
 _DIGITS: Final = 6
+_PART_ROWS: Final = 1 << 14
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +83,17 @@ class Report:
 
     def column(self, name: str) -> list[Value]:
         """Return a column's values as Python's, None for what is missing."""
-        return [_plain(value) for value in self.values[name]]
+        return plain_values(self.values[name])
 
     def rows(self) -> Iterator[tuple[Value, ...]]:
         """Iterate over the rows; None for what is missing."""
-        return zip(*(self.column(each.name) for each in self.columns), strict=True)
+        for part in self.parts():
+            yield from zip(*(plain_values(part[each.name]) for each in self.columns), strict=True)
+
+    def parts(self) -> Iterator[dict[str, NDArray[Any]]]:
+        """Iterate over the values of some rows after the other: as Python's, they need many times the memory."""
+        for first in range(0, len(self), _PART_ROWS):
+            yield {name: array[first : first + _PART_ROWS] for name, array in self.values.items()}
 
 
 def of_rows(name: str, columns: Sequence[Column], rows: Sequence[Sequence[Value]], **more: Any) -> Report:  # noqa: ANN401 # as of Report
@@ -100,11 +108,22 @@ def _array(cells: Sequence[Value]) -> NDArray[Any]:
     return np.ma.MaskedArray(array, missing) if any(missing) else array
 
 
+def plain_values(array: NDArray[Any]) -> list[Value]:
+    """Return an array's values as Python's, None for what is masked or no number."""
+    values: list[Any] = np.ma.getdata(array).tolist()
+    if array.dtype.kind not in "iu":
+        values = [_plain(value) for value in values]
+    mask = np.ma.getmaskarray(array)
+    if mask.any():
+        return [None if missing else value for value, missing in zip(values, mask.tolist(), strict=True)]
+    return values
+
+
 def _plain(value: Any) -> Value:  # noqa: ANN401 # of any dtype
     if value is np.ma.masked or value is None:
         return None
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float):
-        return float(f"{value:.{_DIGITS}g}") if np.isfinite(value) else None
+        return float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else None
     return value if isinstance(value, int | str) else str(value)

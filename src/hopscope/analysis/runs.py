@@ -6,9 +6,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-import numpy as np
-
-from hopscope.analysis.histogram import SLOTS, Histogram, upper_bounds_s
+from hopscope.analysis.fields import Fields
+from hopscope.analysis.histogram import Histogram
+from hopscope.analysis.histogram_json import histogram_from_json
 from hopscope.errors import FormatError, UsageError
 
 if TYPE_CHECKING:
@@ -79,29 +79,16 @@ def hop_histogram(path: Path, total: Json, hop: str) -> Histogram:
         What is there is no histogram of hopscope's.
     """
     try:
-        rows = [row for row in total["hops"] if row["hop"] == hop]
-        names = dict.fromkeys(row["hop"] for row in total["hops"] if row["count"])
-        merged = sum((_histogram(row) for row in rows), Histogram.empty())
-    except (KeyError, TypeError, ValueError) as error:
+        hops = [(row.text("hop"), row) for row in Fields(total, "The total").parts("hops")]
+        names = dict.fromkeys(name for name, row in hops if row.whole("count"))
+        rows = [row for name, row in hops if name == hop]
+        merged = sum((histogram_from_json(row) for row in rows), Histogram.empty())
+    except FormatError as error:
         raise FormatError(f"The total in {path} has no histograms that fit its schema", "Run it again") from error
     if not merged.count:
         what = "no samples of" if rows else "no hop"
         raise UsageError(f"{path} has {what} {hop}", f"It has {_listed(names)}")
     return merged
-
-
-def _histogram(row: Json) -> Histogram:
-    counts = np.zeros(SLOTS, np.int64)
-    for bucket in row["buckets"]:
-        le_s = np.inf if bucket["le_s"] is None else float(bucket["le_s"])
-        slot = int(np.searchsorted(upper_bounds_s(), le_s))
-        if slot == SLOTS or upper_bounds_s()[slot] != le_s:
-            raise ValueError(f"{le_s} is no bound of a bucket")
-        counts[slot] += bucket["count"]
-    histogram = Histogram(counts, int(row["sum_ns"]), int(row["max_ns"] or 0))
-    if histogram.count != row["count"]:
-        raise ValueError("the buckets do not add up")
-    return histogram
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -11,6 +11,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from hopscope.analysis.host_numbers import own_thread
+from hopscope.analysis.open_ends import MEANT
 from hopscope.errors import UsageError
 
 if TYPE_CHECKING:
@@ -122,7 +124,8 @@ class Selection:
 
     def _flows_of_processes(self, trace: Trace) -> str:
         """Return the query for the flows of the processes' sockets, in both directions."""
-        own = f"SELECT flow FROM sockets WHERE tid IN ({self.threads(trace)}) AND flow <> 0 AND {_BY_CALLER}"
+        calls = f"SELECT flow FROM sockets WHERE tid IN ({self.threads(trace)}) AND flow <> 0 AND {_BY_CALLER}"
+        own = f"SELECT meant FROM ({MEANT}) m WHERE m.flow IN ({calls})"
         return (
             f"{own} UNION ALL SELECT back.flow FROM flows back JOIN flows forth ON back.source = forth.destination"
             " AND back.destination = forth.source AND back.source_port = forth.destination_port"
@@ -194,7 +197,7 @@ def _ends_in(network: ipaddress.IPv4Network | ipaddress.IPv6Network, trace: Trac
 
 
 def _process(text: str) -> str:
-    return f"pid = {text}" if text.isdecimal() else f"comm = {_texts([text])}"
+    return f"{own_thread('pid')} = {text}" if text.isdecimal() else f"comm = {_texts([text])}"
 
 
 def _texts(values: Iterable[str]) -> str:

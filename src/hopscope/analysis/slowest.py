@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from heapq import nlargest
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -42,3 +43,19 @@ class Slowest:
         """Return layer → how many of the messages it held longest, the most frequent first."""
         blamed = (message.blame() for message in self.messages)
         return dict(Counter(blame[0] for blame in blamed if blame).most_common())
+
+
+def in_turn(parts: Sequence[Slowest]) -> Slowest:
+    """Return the slowest messages of times that followed each other; the last says for what it stands."""
+    last = parts[-1]
+    return Slowest(
+        kind=last.kind,
+        asked=last.asked,
+        seen=sum(part.seen for part in parts),
+        unfinished=sum(part.unfinished for part in parts),
+        messages=nlargest(last.asked, (message for part in parts for message in part.messages), key=_total_ns),
+    )
+
+
+def _total_ns(message: Message) -> int:
+    return message.total_ns or 0

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from hopscope.analysis.gaps import loss_notes, unattached
+from hopscope.analysis.joined_hosts import absence_notes, host_lines
 from hopscope.analysis.report import Column, Report, of_rows
 
 if TYPE_CHECKING:
@@ -49,7 +50,8 @@ def summary(trace: Trace, selection: Selection, *, limit: int | None = None) -> 
         for source, point, events, cpus, first, last in rows
     ]
     heading = [*_heading(trace, length_s, sum(row[2] for row in rows)), ""]
-    notes = [*loss_notes(trace), *(f"{point} was not attached: {why}" for point, why in unattached(trace).items())]
+    notes = [*absence_notes(trace), *loss_notes(trace)]
+    notes += [f"{point} was not attached: {why}" for point, why in unattached(trace).items()]
     return of_rows("summary", COLUMNS, table, notes=notes, heading=heading)
 
 
@@ -71,4 +73,5 @@ def _heading(trace: Trace, length_s: float, events: int) -> list[str]:
         *([f"with {options}"] if options else []),
         f"{events:,} events{rate}; {size_bytes:,} bytes on disk{each}",
         f"{flows:,} flows, {processes:,} processes, {devices:,} devices, {drops:,} drops",
+        *host_lines(trace),
     ]

@@ -6,10 +6,16 @@ sequence number and its payload; its data may be moved to another address, as th
 them. So two points that look at headers, one after the other at an skb's address, tell of a translation if both see TCP
 with the same number and as many bytes, and another flow. What a tunnel puts around a packet has another number.
 
+What its own host translates for a sender, at ``output``, never has the socket's flow as a packet. It is known from the
+call: a packet that comes to a device in a thread, with a number among the bytes that the thread's last call may write,
+is of that call.
+
 Datagrams have no such number, and need none: :mod:`hopscope.analysis.messages_udp` follows their packets.
 
 Tables and views::
 
+    senders            each `flow` that a socket of this host sent
+    called             of which flow's call a packet with another one is, by `time_ns` and `skb`
     translations       of what a `flow` is the translation (`original`), and when (`from_ns`, `until_ns`)
     last_translations  under which `flow` the receiver has an `original`, and when
     followed_packets   packets, with the original flow
@@ -22,6 +28,7 @@ from typing import TYPE_CHECKING, Final
 
 from hopscope.analysis.names import points
 from hopscope.store.schema import BY_NAME
+from hopscope.store.trace import last_known
 
 if TYPE_CHECKING:
     from hopscope.analysis.selection import Selection
@@ -29,6 +36,7 @@ if TYPE_CHECKING:
 
 _TCP: Final = 6
 _SYN: Final = 2
+_WRAP: Final = 1 << 32
 _NEVER_NS: Final = (1 << 63) - 1
 _TELLS: Final = ("tx.queue", "rx.driver", "rx.tcp_queue", "skb.drop")
 _FOLLOWED: Final = ("packets", "sockets")
@@ -36,16 +44,22 @@ _FOLLOWED: Final = ("packets", "sockets")
 _MOST_IN_A_ROW: Final = 8
 
 _IS_SYN: Final = f"(tcp_flags % {2 * _SYN} >= {_SYN})"
+# One in so many.
+_FEW: Final = 64
+_NOT_CALLED: Final = "SELECT 0 AS time_ns, 0 AS skb, 0 AS original WHERE FALSE"
 _NOTHING: Final = "SELECT 0 AS flow, 0 AS original, 0 AS since_ns, 0 AS from_ns, 0 AS until_ns WHERE FALSE"
 
 
 def make_translations(trace: Trace) -> None:
     """Make the table ``translations`` of TCP's flows, and the views in which all flows are the original ones."""
     numbers = {name: number for name, number in points(trace).items() if name in _NEEDED}
-    found = _may_have(trace, numbers)
+    trace.make_table("senders", _senders(numbers))
+    called = _may_have_called(trace, numbers)
+    found = called or _may_have(trace, numbers)
+    trace.make_table("called", _called(numbers) if called else _NOT_CALLED)
     trace.make_table("translations", _translations(numbers) if found else _NOTHING)
     if found:
-        _resolve(trace, numbers)
+        _resolve(trace)
     name_last_translations(trace, "SELECT flow, original, since_ns FROM translations")
     translated = has_translations(trace)
     for name in _FOLLOWED:
@@ -100,34 +114,81 @@ def _may_have(trace: Trace, numbers: dict[str, int]) -> bool:
     translated for a part of the recording only, is not looked for unless another one's is.
     """
     read = f"SELECT flow FROM sockets WHERE point IN ({_listed(numbers, 'rx.ready', 'rx.read')})"
-    unread = f"SELECT flow FROM ({_senders(numbers)}) sent EXCEPT {read}"
+    unread = f"SELECT flow FROM senders EXCEPT {read}"
     arrived = f"SELECT DISTINCT flow FROM packets WHERE point = {_listed(numbers, 'rx.driver')}"
     return bool(trace.rows(unread + " LIMIT 1")) and bool(
         trace.rows(f"SELECT 1 FROM ({arrived}) a WHERE flow IN ({unread}) LIMIT 1")
     )
 
 
+def _may_have_called(trace: Trace, numbers: dict[str, int]) -> bool:
+    """Return whether a socket sent a flow that no packet has, and packets have one that no socket sent."""
+    return all(trace.rows(f"{query} LIMIT 1") for query in (_unqueued(numbers), _unsent(numbers)))
+
+
+def _unqueued(numbers: dict[str, int]) -> str:
+    return f"SELECT flow FROM senders EXCEPT {_queued(numbers)}"
+
+
+def _unsent(numbers: dict[str, int]) -> str:
+    return f"{_queued(numbers)} AND tcp_flags <> 0 AND flow NOT IN (SELECT flow FROM senders)"
+
+
+def _queued(numbers: dict[str, int]) -> str:
+    return f"SELECT DISTINCT flow FROM packets WHERE point = {_listed(numbers, 'tx.queue')}"
+
+
+def _called(numbers: dict[str, int]) -> str:
+    """Return the query for the packets that send calls of other flows made.
+
+    Of what a softirq sends in a thread, few packets have a number that fits, by chance; of a call's own, many do.
+    """
+    send, queue = (_listed(numbers, name) for name in ("tx.send", "tx.queue"))
+    last = ", ".join(
+        f"{last_known(f'CASE WHEN point = {send} THEN {name} END')} OVER"
+        f" (PARTITION BY netns, tid ORDER BY time_ns ROWS UNBOUNDED PRECEDING) AS {as_name}"
+        for name, as_name in (("flow", "original"), ("seq", "from_seq"), ("len_bytes", "asked"))
+    )
+    return f"""
+        SELECT time_ns, skb, original
+        FROM (SELECT *, sum(fits) OVER (PARTITION BY flow, original) AS fitting,
+                     count(*) OVER (PARTITION BY flow, original) AS seen
+              FROM (SELECT *, CASE WHEN (seq - from_seq + {_WRAP}) % {_WRAP} < asked THEN 1 ELSE 0 END AS fits
+                    FROM (SELECT time_ns, skb, point, flow, seq, {last}
+                          FROM (SELECT time_ns, netns, tid, point, 0 AS skb, flow, seq, len_bytes FROM sockets
+                                WHERE point = {send} AND protocol = {_TCP}
+                                UNION ALL
+                                SELECT time_ns, netns, tid, point, skb, flow, seq, len_bytes FROM packets
+                                WHERE point = {queue} AND len_bytes > header_bytes AND flow IN ({_unsent(numbers)})
+                               ) events) latest
+                    WHERE point = {queue} AND original IN ({_unqueued(numbers)})) own) counted
+        WHERE fits = 1 AND {_FEW} * fitting >= seen"""
+
+
 def _translations(numbers: dict[str, int]) -> str:
     """Return the query for which flow each is the translation of, one step back.
 
     A connection may have the ports of an earlier one whose translation is over: then the flow is another's, or, where a
-    socket of this host sends it as it is, nobody's. Packets from before the first that was seen to be translated are
-    taken to have been, too, unless that one began the connection. Acknowledgements are left out: resets often have the
-    number 0.
+    socket of this host sends it as it is, nobody's. A SYN is of the call whose data come next. Packets from before the
+    first that was seen to be translated are taken to have been, too, unless that one began the connection.
+    Acknowledgements are left out: resets often have the number 0.
     """
     skb, flow = "OVER (PARTITION BY skb ORDER BY time_ns)", "OVER (PARTITION BY flow ORDER BY time_ns)"
     same = " AND ".join(f"lag({name}) {skb} = {name}" for name in ("seq", "payload", "tcp_flags"))
     own = f"original IS NULL AND {_IS_SYN} AND point = {_listed(numbers, 'tx.queue')}"
     return f"""
         WITH told AS (
-            SELECT skb, time_ns, point, flow, seq, tcp_flags, len_bytes - header_bytes AS payload FROM packets
+            SELECT e.skb, e.time_ns, point, flow, seq, tcp_flags, len_bytes - header_bytes AS payload,
+                   c.original AS caller
+            FROM packets e LEFT JOIN called c ON c.time_ns = e.time_ns AND c.skb = e.skb
             WHERE point IN ({_listed(numbers, *_TELLS)}) AND flow <> 0 AND tcp_flags <> 0
                   AND (len_bytes > header_bytes OR {_IS_SYN})),
         steps_back AS (
-            SELECT time_ns, point, flow, tcp_flags, CASE WHEN {same} THEN lag(flow) {skb} END AS original FROM told),
+            SELECT time_ns, point, flow, tcp_flags, caller,
+                   coalesce(caller, CASE WHEN {same} THEN lag(flow) {skb} END) AS original FROM told),
         translated AS (SELECT DISTINCT flow FROM steps_back WHERE original <> flow),
         known AS (
-            SELECT time_ns, flow, tcp_flags, coalesce(original, flow) AS original FROM steps_back
+            SELECT time_ns, flow, tcp_flags, coalesce(original, lead(caller) {flow}, flow) AS original FROM steps_back
             WHERE (original <> flow OR ({own})) AND flow IN (SELECT flow FROM translated)),
         changes AS (
             SELECT * FROM (SELECT *, lag(original) {flow} AS before FROM known) k
@@ -139,7 +200,7 @@ def _translations(numbers: dict[str, int]) -> str:
         WHERE original <> flow"""
 
 
-def _resolve(trace: Trace, numbers: dict[str, int]) -> None:
+def _resolve(trace: Trace) -> None:
     """Go back from what was translated several times to what a socket sent; all else is nobody's message."""
     earlier = "e.flow = t.original AND t.since_ns >= e.from_ns AND t.since_ns < e.until_ns AND e.original <> t.flow"
     for _ in range(_MOST_IN_A_ROW):
@@ -150,7 +211,7 @@ def _resolve(trace: Trace, numbers: dict[str, int]) -> None:
             "SELECT t.flow, coalesce(e.original, t.original) AS original, t.since_ns, t.from_ns, t.until_ns"
             f" FROM translations t LEFT JOIN translations e ON {earlier}",
         )
-    trace.make_table("translations", f"SELECT * FROM translations WHERE original IN ({_senders(numbers)})")
+    trace.make_table("translations", "SELECT * FROM translations WHERE original IN (SELECT flow FROM senders)")
 
 
 def _followed(name: str, *, translated: bool) -> str:

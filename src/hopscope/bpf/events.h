@@ -481,6 +481,22 @@ struct hop_capture {
 
 enum hop_record_limits {
 	HOP_DROP_FRAMES = 32,
+	HOP_FLOW_WORDS = 10,
+	HOP_OWN_FLOWS = 256,
+};
+
+/* Source and destination address as in struct hop_prefix, their ports in network order, the protocol; and what of it counts. */
+struct hop_own_flow {
+	u32 word[HOP_FLOW_WORDS];
+	u32 mask[HOP_FLOW_WORDS];
+};
+
+/* The flows of hopscope itself, one a direction. User space changes them. */
+struct hop_own {
+	u64 ports[1024]; /* a bit a port, as packets have it: those of others need no further look */
+	u32 count;
+	u32 pad;
+	struct hop_own_flow flows[HOP_OWN_FLOWS];
 };
 
 /* Counters of one CPU. */

@@ -123,6 +123,8 @@ class HopRecordLimits(IntEnum):
     """``enum hop_record_limits``."""
 
     HOP_DROP_FRAMES = 32
+    HOP_FLOW_WORDS = 10
+    HOP_OWN_FLOWS = 256
 
 
 class HopRxDiscard(IntEnum):
@@ -645,6 +647,67 @@ HOP_NIC_CLOCK_DTYPE: Final = np.dtype(
             24,
         ],
         "itemsize": 32,
+    }
+)
+
+# struct hop_own
+HOP_OWN_DTYPE: Final = np.dtype(
+    {
+        "names": [
+            "ports",
+            "count",
+            "pad",
+            "flows",
+        ],
+        "formats": [
+            ("<u8", (1024,)),
+            "<u4",
+            "<u4",
+            (
+                {
+                    "names": [
+                        "word",
+                        "mask",
+                    ],
+                    "formats": [
+                        ("<u4", (10,)),
+                        ("<u4", (10,)),
+                    ],
+                    "offsets": [
+                        0,
+                        40,
+                    ],
+                    "itemsize": 80,
+                },
+                (256,),
+            ),
+        ],
+        "offsets": [
+            0,
+            8192,
+            8196,
+            8200,
+        ],
+        "itemsize": 28680,
+    }
+)
+
+# struct hop_own_flow
+HOP_OWN_FLOW_DTYPE: Final = np.dtype(
+    {
+        "names": [
+            "word",
+            "mask",
+        ],
+        "formats": [
+            ("<u4", (10,)),
+            ("<u4", (10,)),
+        ],
+        "offsets": [
+            0,
+            40,
+        ],
+        "itemsize": 80,
     }
 )
 

@@ -300,7 +300,7 @@ int record_start(u64 *ctx)
 	passing_at_device(&passing, (void *)ctx[1]);
 	if (!record_here(&passing))
 		return 0;
-	if (cfg_by_headers)
+	if (LOOKED_AT)
 		start_add(passing.skb, ctx[1]);
 	if (cfg_snap)
 		capture(skb, &passing, passing.data);
@@ -323,7 +323,7 @@ int record_xmit(u64 *ctx)
 		.point = HOP_POINT_TX_DRIVER,
 	};
 
-	if (cfg_by_headers && !start_take(passing.skb, (u64)dev))
+	if (LOOKED_AT && !start_take(passing.skb, (u64)dev))
 		return 0;
 	if ((s32)ctx[1] > NET_XMIT_MASK)
 		return 0;

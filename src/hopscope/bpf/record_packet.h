@@ -7,6 +7,8 @@
 
 /* Packets are filtered: what they are wanted for is in their headers, or it is their flow that is wanted. */
 const volatile bool cfg_by_headers = 0;
+/* Whether a packet is wanted shows in its headers alone. */
+#define LOOKED_AT (cfg_by_headers || cfg_own)
 /* Packets are wanted whose flow is that of a wanted process's socket. */
 const volatile bool cfg_by_process = 0;
 const volatile u32 cfg_interfaces = 0;
@@ -15,7 +17,8 @@ const volatile struct hop_interface cfg_interface[HOP_FILTERS] = {};
 struct headers {
 	struct flow_key key;
 	u64 flow;
-	u64 payload; /* address */
+	u64 payload;      /* address */
+	u64 readable_end; /* of what is not in pages */
 	u32 seq;
 	u8 tcp_flags;
 };
@@ -51,11 +54,33 @@ struct tcp_header {
 	u16 window;
 };
 
+/* No longer than TCP's, of which it is read in the place. */
+struct udp_header {
+	u16 port[2];
+	u16 bytes; /* with the header */
+	u16 checksum;
+	u32 first[2]; /* of the payload */
+};
+
 #define UDP_HEADER_BYTES 8
+#define UDP_KEY_SHIFT 16
 #define FRAGMENT_OFFSET 0x1fff
 
 /* One read has all of the headers, unless IP's has options: it costs more than anything else here. */
 #define FIRST_BYTES (sizeof(struct ip6_header) + sizeof(struct tcp_header))
+
+/* A number of 16 bits for a datagram's first bytes, which routers leave as they are; 0 where they are fewer, or in pages.
+ * They stand behind UDP's header, in what has been read already. A frame may be longer than what it carries.
+ */
+INLINE u32 udp_key(const struct headers *found, const struct udp_header *udp)
+{
+	u64 key;
+
+	if (__builtin_bswap16(udp->bytes) < sizeof(*udp) || found->payload + sizeof(udp->first) > found->readable_end)
+		return 0;
+	key = flow_mix(0, (u64)udp->first[0] << 32 | udp->first[1]) >> 48;
+	return key ? key : 1;
+}
 
 /* TCP's or UDP's header, which is at `l4` in the packet. */
 INLINE void parse_l4(struct headers *found, const struct tcp_header *tcp, u64 l4)
@@ -67,6 +92,7 @@ INLINE void parse_l4(struct headers *found, const struct tcp_header *tcp, u64 l4
 	found->key.ends.port[1] = tcp->port[1];
 	if (found->key.protocol == IPPROTO_UDP) {
 		found->payload = l4 + UDP_HEADER_BYTES;
+		found->seq |= udp_key(found, (const void *)tcp) << UDP_KEY_SHIFT;
 		return;
 	}
 	found->seq = __builtin_bswap32(tcp->seq);
@@ -139,7 +165,7 @@ static __attribute__((noinline)) int parse_extensions(struct headers *found, u64
 }
 
 /* The headers of a packet that begin at `network`; without a flow where it is no IP. */
-static __attribute__((noinline)) bool parse(struct headers *found, u64 network)
+INLINE bool parse(struct headers *found, u64 network)
 {
 	u32 bytes[FIRST_BYTES / sizeof(u32)];
 	const struct ip4_header *ip4 = (void *)bytes;
@@ -161,6 +187,35 @@ static __attribute__((noinline)) bool parse(struct headers *found, u64 network)
 	}
 	found->flow = flow_of(&found->key);
 	return true;
+}
+
+#define IP4_PORTS (sizeof(struct ip4_header) / sizeof(u32))
+#define IP6_PORTS (sizeof(struct ip6_header) / sizeof(u32))
+#define IP4_PLAIN 0x45 /* without options */
+
+static __attribute__((noinline)) bool own_headers(u64 network)
+{
+	struct headers found = {};
+
+	parse(&found, network);
+	return own_flow(&found.key);
+}
+
+/* Whether a packet is of our own, where its headers say nothing else that is needed: ports are enough for almost all. */
+static __attribute__((noinline)) bool own_packet(u64 network)
+{
+	u32 bytes[IP6_PORTS + 1];
+	const struct ip4_header *ip4 = (void *)bytes;
+	const struct ip6_header *ip6 = (void *)bytes;
+	u32 ports;
+
+	if (bpf_probe_read_kernel(bytes, sizeof(bytes), (void *)network))
+		return false;
+	ports = ip4->version_ihl == IP4_PLAIN ? bytes[IP4_PORTS] : bytes[IP6_PORTS];
+	if (likely(!(own_port(ports) | own_port(ports >> 16))) &&
+	    (ip4->version_ihl == IP4_PLAIN || (ip4->version_ihl >> 4 == 6 && !is_extension(ip6->next_header))))
+		return false;
+	return own_headers(network);
 }
 
 INLINE bool interface_wanted(u32 ifindex, u32 netns)
@@ -314,6 +369,8 @@ INLINE bool owner_wanted(const struct passing *passing, const struct headers *fo
 
 INLINE bool headers_wanted(const struct passing *passing, const struct headers *found)
 {
+	if (cfg_own && own_flow(&found->key))
+		return false;
 	if (!port_wanted(&found->key.ends) || !address_wanted(&found->key.ends))
 		return false;
 	if (!pcap_wanted(passing->network, passing->readable_end - passing->network, passing->end - passing->network))
@@ -329,36 +386,60 @@ INLINE bool headers_wanted(const struct passing *passing, const struct headers *
 	return true;
 }
 
-/* Returns whether it was wanted. */
-static __attribute__((noinline)) bool record_packet(struct passing *passing)
+INLINE void write_packet(struct passing *passing, const struct headers *found)
 {
-	struct headers found = {};
 	struct hop_packet *record;
 
-	if (passing->named || (cfg_by_headers && !passing->judged))
-		parse(&found, passing->network);
-	if (cfg_by_headers && !passing->judged && !headers_wanted(passing, &found))
-		return false;
-	if (passing->named && found.flow)
-		know_flow(found.flow, &found.key);
 	passing->time_ns = bpf_ktime_get_ns();
-	passing->flow = found.flow;
+	passing->flow = found->flow;
 	record = reserve();
 	if (!record)
-		return true;
+		return;
 	record->time_ns = passing->time_ns;
 	record->point = passing->point;
-	record->tcp_flags = found.tcp_flags;
-	record->header_bytes = found.flow ? found.payload - passing->data : 0;
+	record->tcp_flags = found->tcp_flags;
+	record->header_bytes = found->flow ? found->payload - passing->data : 0;
 	record->tid = passing->tid;
 	record->skb = passing->skb;
 	record->head = passing->head;
-	record->flow = found.flow;
+	record->flow = found->flow;
 	record->len_bytes = passing->len_bytes;
-	record->seq = found.seq;
+	record->seq = found->seq;
 	record->ifindex = passing->ifindex;
 	record->netns = passing->netns;
 	submit(record);
+}
+
+/* Looks at its headers; returns whether it was wanted. */
+static __attribute__((noinline)) bool record_headed(struct passing *passing)
+{
+	struct headers found = {.readable_end = passing->readable_end};
+
+	parse(&found, passing->network);
+	if (LOOKED_AT && !passing->judged && !headers_wanted(passing, &found))
+		return false;
+	if (passing->named && found.flow)
+		know_flow(found.flow, &found.key);
+	write_packet(passing, &found);
+	return true;
+}
+
+/* Returns whether it was wanted. Where no header is looked at nothing is called, and what is known of the packet stays in
+ * registers: that is why the other way has a copy.
+ */
+INLINE bool record_packet(struct passing *passing)
+{
+	if (passing->named || (cfg_by_headers && !passing->judged)) {
+		struct passing headed = *passing;
+		bool wanted = record_headed(&headed);
+
+		passing->time_ns = headed.time_ns;
+		passing->flow = headed.flow;
+		return wanted;
+	}
+	if (cfg_own && !passing->judged && own_packet(passing->network))
+		return false;
+	write_packet(passing, &(struct headers){});
 	return true;
 }
 

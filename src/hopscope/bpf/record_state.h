@@ -278,6 +278,36 @@ INLINE u64 end_anywhere(u16 port, u32 netns)
 	return hash ^ hash >> 32;
 }
 
+/* ---- what hopscope itself sends and receives ---- */
+
+const volatile bool cfg_own = 0; /* there is something */
+
+struct hop_own own SEC(".bss.own");
+
+_Static_assert(sizeof(struct flow_key) == HOP_FLOW_WORDS * sizeof(u32), "a flow's words");
+
+INLINE u64 own_port(u16 port)
+{
+	return own.ports[port >> 6] >> (port & 63) & 1;
+}
+
+static __attribute__((noinline)) bool own_flow(const struct flow_key *key)
+{
+	const u32 *word = (const u32 *)key;
+
+	if (!key || likely(!(own_port(key->ends.port[0]) | own_port(key->ends.port[1]))))
+		return false;
+	for (u32 i = 0; i < HOP_OWN_FLOWS && i < own.count; i++) {
+		u32 differs = 0;
+
+		for (u32 j = 0; j < HOP_FLOW_WORDS; j++)
+			differs |= (word[j] ^ own.flows[i].word[j]) & own.flows[i].mask[j];
+		if (!differs)
+			return true;
+	}
+	return false;
+}
+
 const volatile u32 cfg_sample = 1; /* follow 1 flow in N */
 
 /* The same for both directions, at every hook and on every host. */

@@ -193,7 +193,7 @@ int record_retransmit(u64 *ctx)
 
 /* ---- what CPUs do ---- */
 
-static __attribute__((noinline)) int record_work(struct hop_work *event)
+INLINE int record_work(struct hop_work *event)
 {
 	struct hop_work *record;
 
@@ -389,7 +389,7 @@ int record_verdict(u64 *ctx)
 		work_at_device(&event, state->out);
 	else if (state->in)
 		work_at_device(&event, state->in);
-	if (cfg_by_headers && !verdict_wanted(skb, &event, state->out != NULL))
+	if (LOOKED_AT && !verdict_wanted(skb, &event, state->out != NULL))
 		return 0;
 	return record_work(&event);
 }

@@ -3,11 +3,16 @@
 
 from __future__ import annotations
 
-from typing import TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
+from hopscope.cli.hosts import several_hosts
 from hopscope.cli.options import attach_options, report_options
+
+if TYPE_CHECKING:
+    from hopscope.cli.live import Drained
+    from hopscope.collectors.cpu import CpuCollector
 
 _GROUPS = ("cpu", "process", "cgroup", "interface")
 _DEFAULT_HZ = 999
@@ -52,24 +57,17 @@ _FILE = click.File("w", encoding="utf-8", lazy=False)
 @click.option("--folded", type=_FILE, metavar="FILE", help="Write the stacks, folded, at the end.")
 @click.option("--flame", type=_FILE, metavar="FILE", help="Write a flame graph (SVG) at the end.")
 @click.option("--speedscope", type=_FILE, metavar="FILE", help="Write a speedscope profile at the end.")
+@several_hosts()
 @attach_options()
 def command(  # noqa: PLR0913 # one parameter an option
     *,
-    interval: float,
-    duration: float | None,
     as_json: bool,
-    group_by: str,
-    max_groups: int,
     top: int,
     breakdown: bool,
-    counters: bool,
-    hz: int | None,
     folded: TextIO | None,
     flame: TextIO | None,
     speedscope: TextIO | None,
-    ways: tuple[str, ...],
-    show_plan: bool,
-    command: tuple[str, ...],
+    **given: Any,  # noqa: ANN401 # see `collector` and `run_verb`
 ) -> int:
     """Show what networking takes from the processors, and which part of the stack takes it.
 
@@ -88,32 +86,35 @@ def command(  # noqa: PLR0913 # one parameter an option
     receive      socket calls that receive
     io_uring     socket calls of io_uring's workers
     """  # noqa: D301 # the backspace tells click to leave the lines as they are
-    from hopscope.cli import selection  # noqa: PLC0415 # numpy and libbpf only when they are needed
-    from hopscope.cli.cpu_output import CpuOutput, Files  # noqa: PLC0415
-    from hopscope.cli.live import run  # noqa: PLC0415
+    from hopscope.cli.cpu_output import CpuOutput, Files  # noqa: PLC0415 # numpy and libbpf only when they are needed
+    from hopscope.cli.verb import run_verb, style_of  # noqa: PLC0415
+
+    style = style_of(as_json=as_json)
+    files = Files(folded, flame, speedscope)
+    if breakdown or files:
+        given["hz"] = given["hz"] or _DEFAULT_HZ
+
+    def output(found: Drained, host: str) -> CpuOutput:
+        return CpuOutput(style, given["show_plan"], host, collector=found, top=top, breakdown=breakdown, files=files)
+
+    return run_verb(collector, output, style, given)
+
+
+def collector(*, group_by: str, max_groups: int, counters: bool, hz: int | None, ways: tuple[str, ...]) -> CpuCollector:
+    """Return the collector that options ask for; these are the options that another host may give."""
+    from hopscope.cli import selection  # noqa: PLC0415
     from hopscope.collectors.cpu import CpuCollector  # noqa: PLC0415
     from hopscope.collectors.cpu_options import CpuOptions  # noqa: PLC0415
     from hopscope.collectors.cpu_pmu import HARDWARE  # noqa: PLC0415
     from hopscope.probes.rights import require_rights  # noqa: PLC0415
 
     require_rights()
-    files = Files(folded, flame, speedscope)
-    if breakdown or files:
-        hz = hz or _DEFAULT_HZ
-    options = CpuOptions(
-        group_by=group_by,
-        max_groups=max_groups,
-        hz=hz or 0,
-        counters=HARDWARE if counters else {},
-        ways=selection.ways(ways),
+    return CpuCollector(
+        CpuOptions(
+            group_by=group_by,
+            max_groups=max_groups,
+            hz=hz or 0,
+            counters=HARDWARE if counters else {},
+            ways=selection.ways(ways),
+        )
     )
-    collector = CpuCollector(options)
-    output = CpuOutput(
-        "json" if as_json else "table",
-        show_plan,
-        collector=collector,
-        top=top,
-        breakdown=breakdown,
-        files=files,
-    )
-    return run(collector, output, interval_s=interval, duration_s=duration, command=command)

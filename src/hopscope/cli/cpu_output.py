@@ -15,7 +15,7 @@ from hopscope.views.folded import render_folded
 from hopscope.views.speedscope import render_speedscope
 
 if TYPE_CHECKING:
-    from hopscope.collectors.cpu import CpuCollector
+    from hopscope.cli.live import Drained
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class CpuOutput(Reports[CpuSnapshot]):
 
     between_s: ClassVar[float | None] = 0.2
 
-    collector: CpuCollector = field(kw_only=True)
+    collector: Drained = field(kw_only=True)
     top: int = field(kw_only=True)
     breakdown: bool = field(kw_only=True)
     files: Files = field(kw_only=True)
@@ -73,15 +73,17 @@ class CpuOutput(Reports[CpuSnapshot]):
         self.collector.drain()
 
     def show(self, snapshot: CpuSnapshot) -> None:
-        """Print a snapshot; with the whole run's, write the files."""
+        """Print a snapshot."""
         last = snapshot.kind == "total"
         self._reports += not last
         if self.style == "json":
             self._print_json(cpu_to_json(snapshot))
-        elif not last or self._reports > 1:
+        elif not last or self._reports != 1:  # the one interval has been the whole
             self._print(render_cpu(snapshot, self._terminal(), top=self.top, breakdown=self.breakdown))
-        if last:
-            self.files.write(snapshot)
+
+    def finish(self, total: CpuSnapshot) -> None:
+        """Write the files."""
+        self.files.write(total)
 
     def wants_total(self, reports: int) -> bool:
         """As for any output; the files are of the whole run."""

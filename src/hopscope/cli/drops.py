@@ -3,9 +3,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import click
 
+from hopscope.cli.hosts import several_hosts
 from hopscope.cli.options import attach_options, report_options, socket_options
+
+if TYPE_CHECKING:
+    from hopscope.collectors.drops import DropCollector
 
 _GROUPS = ("reason", "location", "flow", "process", "interface", "netns", "cpu")
 _DEFAULT_GROUPS = ("reason", "location", "flow")
@@ -34,25 +40,9 @@ _DEFAULT_GROUPS = ("reason", "location", "flow")
     "--interface", "interfaces", metavar="NAME[@NETNS]", multiple=True, help="Only packets on this interface."
 )
 @socket_options("use", "packets")
+@several_hosts()
 @attach_options()
-def command(  # noqa: PLR0913 # one parameter an option
-    *,
-    interval: float,
-    duration: float | None,
-    as_json: bool,
-    group_by: tuple[str, ...],
-    top: int,
-    interfaces: tuple[str, ...],
-    pids: tuple[int, ...],
-    comms: tuple[str, ...],
-    cgroups: tuple[str, ...],
-    namespaces: tuple[str, ...],
-    addresses: tuple[str, ...],
-    ports: tuple[int, ...],
-    ways: tuple[str, ...],
-    show_plan: bool,
-    command: tuple[str, ...],
-) -> int:
+def command(*, as_json: bool, top: int, **given: Any) -> int:  # noqa: ANN401 # see `collector` and `run_verb`
     """Show which packets the kernel drops: why, where, and whose.
 
     Without options: all namespaces, a table a second, until Ctrl-C. With a COMMAND for as long as it runs; the exit
@@ -67,7 +57,30 @@ def command(  # noqa: PLR0913 # one parameter an option
     interface  where it was, if it was at one
     """  # noqa: D301 # the backspace tells click to leave the lines as they are
     from hopscope.cli.drops_output import DropOutput  # noqa: PLC0415 # numpy and libbpf only when they are needed
-    from hopscope.cli.live import run  # noqa: PLC0415
+    from hopscope.cli.verb import run_verb, style_of  # noqa: PLC0415
+
+    style = style_of(as_json=as_json)
+    return run_verb(
+        collector,
+        lambda found, host: DropOutput(style, given["show_plan"], host, collector=found, top=top),
+        style,
+        given,
+    )
+
+
+def collector(  # noqa: PLR0913 # one parameter an option
+    *,
+    group_by: tuple[str, ...],
+    interfaces: tuple[str, ...],
+    pids: tuple[int, ...],
+    comms: tuple[str, ...],
+    cgroups: tuple[str, ...],
+    namespaces: tuple[str, ...],
+    addresses: tuple[str, ...],
+    ports: tuple[int, ...],
+    ways: tuple[str, ...],
+) -> DropCollector:
+    """Return the collector that options ask for; these are the options that another host may give."""
     from hopscope.cli.selection import record_options  # noqa: PLC0415
     from hopscope.collectors.drops import DropCollector  # noqa: PLC0415
     from hopscope.probes.rights import require_rights  # noqa: PLC0415
@@ -85,6 +98,4 @@ def command(  # noqa: PLR0913 # one parameter an option
         points=("skb.drop",),
         ways=ways,
     )
-    collector = DropCollector(options, group_by)
-    output = DropOutput("json" if as_json else "table", show_plan, collector=collector, top=top)
-    return run(collector, output, interval_s=interval, duration_s=duration, command=command)
+    return DropCollector(options, group_by)

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 from hopscope.analysis.drops import DropSnapshot
 from hopscope.cli.live import Reports
-from hopscope.views.drops import drops_to_json, render_drops
+from hopscope.views.drops import render_drops
+from hopscope.views.drops_json import drops_to_json
 
 if TYPE_CHECKING:
-    from hopscope.collectors.drops import DropCollector
+    from hopscope.cli.live import Drained
 
 
 @dataclass
@@ -28,7 +29,7 @@ class DropOutput(Reports[DropSnapshot]):
 
     between_s: ClassVar[float | None] = 0.05
 
-    collector: DropCollector = field(kw_only=True)
+    collector: Drained = field(kw_only=True)
     top: int = field(kw_only=True)
 
     def between(self) -> None:

@@ -7,11 +7,12 @@ import os
 import sys
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final, Generic, Protocol, TypeVar
 
 from hopscope.cli.child import exit_code, running
 from hopscope.cli.stop import Stop, stop_on_signal
 from hopscope.views.histogram import render_histograms
+from hopscope.views.hosts import host_heading
 from hopscope.views.json_lines import line, to_json
 from hopscope.views.plan import render_plan
 from hopscope.views.table import render_table
@@ -31,6 +32,13 @@ _COST_WINDOW_S: Final = 0.05
 SnapshotT = TypeVar("SnapshotT")
 
 
+class Drained(Protocol):
+    """A collector whose rings are to be emptied several times a second."""
+
+    def drain(self) -> None:
+        """Empty them."""
+
+
 @dataclass
 class Reports(Generic[SnapshotT]):
     """How the snapshots of a verb are printed: as ``table``, ``json``, or as else the verb has it."""
@@ -40,6 +48,8 @@ class Reports(Generic[SnapshotT]):
 
     style: str
     show_plan: bool = False
+    # Whose results these are, where they are those of several hosts; "*": all of them together.
+    host: str = ""
 
     def between(self) -> None:
         """Print or fetch what cannot wait for the next snapshot."""
@@ -53,19 +63,26 @@ class Reports(Generic[SnapshotT]):
         """Print one snapshot."""
         raise NotImplementedError
 
+    def finish(self, total: SnapshotT) -> None:
+        """Show or write what there is once, of the whole run, behind its total."""
+
     def wants_total(self, reports: int) -> bool:
         """Tell whether the whole is to be shown at the end: programs count on it, people do not need it after one."""
         return self.style == "json" or reports > 1
 
-    @staticmethod
-    def _print(text: str) -> None:
+    def _print(self, text: str, *, headed: bool = True) -> None:
+        if self.host and headed:
+            text = "\n".join([*host_heading(self.host, self._terminal()), text])
         sys.stdout.write(text + "\n\n")
         sys.stdout.flush()
 
-    @staticmethod
-    def _print_json(document: Json) -> None:
-        sys.stdout.write(line(document) + "\n")
+    def _print_json(self, document: Json) -> None:
+        sys.stdout.write(self._json(document) + "\n")
         sys.stdout.flush()
+
+    def _json(self, document: Json) -> str:
+        """Return a document as a line, which says whose it is."""
+        return line({"schema": document["schema"], "host": self.host, **document} if self.host else document)
 
     @staticmethod
     def _terminal() -> Terminal:
@@ -122,7 +139,9 @@ def run(
             output.show(collector.interval())
             reports += 1
         if output.wants_total(reports):
-            output.show(collector.total())
+            total = collector.total()
+            output.show(total)
+            output.finish(total)
         time_is_over = not stopped and child is not None and child.poll() is None
     return 0 if child is None or time_is_over else exit_code(child)
 

@@ -15,7 +15,10 @@ import click
 from hopscope import __version__
 from hopscope.errors import HopscopeError
 
-VERBS: Final = ("rx", "tx", "cpu", "drops", "record", "report", "sql", "cdf", "probes", "demo")
+VERBS: Final = (
+    "rx", "tx", "cpu", "drops", "check", "counters", "sockets", "clock", "record", "join", "report", "sql", "cdf",
+    "probes", "demo", "agent",
+)  # fmt: skip
 
 # What writing to a full or broken output says; anything else that goes wrong with a file is a bug of ours.
 _UNWRITABLE: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}

@@ -60,7 +60,11 @@ def socket_options(does: str, what: str) -> Callable[[Decorated], Decorated]:
             "--cgroup", "cgroups", multiple=True, metavar="PATH|ID", help="Only sockets of this cgroup and those below."
         ),
         click.option(
-            "--netns", "namespaces", multiple=True, metavar="NAME|PID|INODE", help="Only this network namespace."
+            "--netns",
+            "namespaces",
+            multiple=True,
+            metavar="NAME|PID|INODE|self",
+            help="Only this network namespace.",
         ),
         click.option(
             "--address", "addresses", multiple=True, metavar="ADDRESS[/LEN]", help=f"Only {what} from or to it."

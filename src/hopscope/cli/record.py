@@ -4,15 +4,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from hopscope.cli.hosts import host_options
 from hopscope.cli.options import socket_options
 from hopscope.cli.seconds import Seconds
-from hopscope.errors import UsageError
+
+if TYPE_CHECKING:
+    from hopscope.agent.tls import Tls
 
 _PROFILES = ("messages", "packets", "rx", "tx", "cpu", "drops", "all")
-_DEFAULT = ("messages",)
 _DAY_S = 86_400
 _YEAR_S = 365 * _DAY_S
 _MIB = 1 << 20
@@ -67,6 +70,13 @@ _MIB = 1 << 20
     help="Write the first bytes of each frame, too, as capture.pcapng in the trace (Wireshark, tcpdump).",
 )
 @click.option(
+    "--counters",
+    type=Seconds(0, _DAY_S),
+    default=1.0,
+    show_default=True,
+    help="Read the kernel's counters so often, and at the start and the end (0: never).",
+)
+@click.option(
     "--interface", "interfaces", metavar="NAME[@NETNS]", multiple=True, help="Only packets on this interface."
 )
 @socket_options("use", "packets")
@@ -101,37 +111,25 @@ _MIB = 1 << 20
 @click.option(
     "--way", "ways", multiple=True, metavar="POINT=WAY", help="Attach a point this way (hopscope probes, record.*)."
 )
+@host_options()
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
 def command(  # noqa: PLR0913 # one parameter an option
     *,
     output: Path | None,
     duration: float | None,
     max_size: int | None,
-    profiles: tuple[str, ...],
-    points: tuple[str, ...],
-    events: tuple[str, ...],
-    pcap: str,
-    stacks: bool,
-    sample: int,
-    snap: int | None,
-    interfaces: tuple[str, ...],
-    pids: tuple[int, ...],
-    comms: tuple[str, ...],
-    cgroups: tuple[str, ...],
-    namespaces: tuple[str, ...],
-    addresses: tuple[str, ...],
-    ports: tuple[int, ...],
-    buffer: str,
-    flight: float | None,
-    triggers: tuple[str, ...],
-    flight_memory: int,
-    ways: tuple[str, ...],
+    hosts: tuple[str, ...],
+    ssh: str | None,
+    remote_command: str | None,
+    tls: Tls,
     command: tuple[str, ...],
+    **what: Any,  # noqa: ANN401 # what to record, here or there
 ) -> int:
     """Record what packets, messages and CPUs do, each event, into a trace.
 
     Without options: all namespaces, until Ctrl-C. With a COMMAND for as long as it runs; the exit code is then the
-    command's. `hopscope report` and `hopscope sql` read the trace, on any machine.
+    command's. `hopscope report` and `hopscope sql` read the trace, on any machine. With --host, other hosts are
+    recorded, on one time axis.
 
     \b
     messages  from the send call to the read: packets, sockets, wake-ups
@@ -143,34 +141,26 @@ def command(  # noqa: PLR0913 # one parameter an option
     """  # noqa: D301 # the backspace tells click to leave the lines as they are
     import time  # noqa: PLC0415 # numpy and libbpf only when they are needed
 
-    from hopscope.cli.record_run import Flight, Limits, record  # noqa: PLC0415
-    from hopscope.cli.selection import record_options  # noqa: PLC0415
-    from hopscope.collectors.flight import Trigger  # noqa: PLC0415
+    from hopscope.cli.record_pipeline import Limits  # noqa: PLC0415
+
+    limits = Limits(duration, max_size * _MIB if max_size else None)
+    kind = "recording" if hosts else "trace"
+    folder = output or Path(time.strftime(f"hopscope-{kind}-%Y%m%d-%H%M%S"))
+    if hosts:
+        from hopscope.agent.ssh import Ssh  # noqa: PLC0415
+        from hopscope.agent.target import parse_all  # noqa: PLC0415
+        from hopscope.cli.record_host import Ways  # noqa: PLC0415
+        from hopscope.cli.record_hosts import record_hosts  # noqa: PLC0415
+        from hopscope.cli.words import words_of  # noqa: PLC0415
+
+        words = words_of(click.get_current_context().command, what)
+        ways = Ways(Ssh.of(ssh, remote_command), tls)
+        return record_hosts(parse_all(hosts), ways, words, folder, limits, command=command)
+    from hopscope.cli.record_asked import asked  # noqa: PLC0415
+    from hopscope.cli.record_run import record  # noqa: PLC0415
     from hopscope.collectors.record import Recorder  # noqa: PLC0415
     from hopscope.probes.rights import require_rights  # noqa: PLC0415
 
     require_rights()
-    options = record_options(
-        interfaces=interfaces,
-        pids=pids,
-        comms=comms,
-        cgroups=cgroups,
-        namespaces=namespaces,
-        addresses=addresses,
-        ports=ports,
-        profiles=profiles or (() if points or events else _DEFAULT),
-        points=points,
-        tracepoints=events,
-        pcap=pcap,
-        stacks=stacks,
-        sample=sample,
-        snap_bytes=snap or 0,
-        ring_bytes=int(buffer) * _MIB,
-        ways=ways,
-    )
-    folder = output or Path(time.strftime("hopscope-trace-%Y%m%d-%H%M%S"))
-    limits = Limits(duration, max_size * _MIB if max_size else None)
-    if triggers and not flight:
-        raise UsageError("--trigger needs something to write", "Say how many seconds to keep: --flight 10")
-    keeps = Flight(flight, flight_memory * _MIB, [Trigger.parse(text) for text in triggers]) if flight else None
-    return record(Recorder(options), folder, limits, keeps, command)
+    options, flight, counters_s = asked(what)
+    return record(Recorder(options), folder, limits, counters_s=counters_s, flight=flight, command=command)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hopscope.cli.report_options import Common
 
 
-_BY = ("flow", "interface", "cpu", "process", "netns")
+_BY = ("flow", "interface", "cpu", "process", "netns", "host")
 
 
 @click.group("report", short_help="Analyse a recording.")
@@ -74,6 +74,7 @@ def packets(*, common: Common, slowest: bool) -> None:
     a row an event. There are 20 packets, unless --limit says otherwise.
     """
     from hopscope.analysis.gaps import loss_notes  # noqa: PLC0415
+    from hopscope.analysis.names import cpu_names  # noqa: PLC0415
     from hopscope.analysis.packet_rows import packet_rows  # noqa: PLC0415
     from hopscope.analysis.packet_trees import packet_trees  # noqa: PLC0415
     from hopscope.views.packet_trees import render_trees  # noqa: PLC0415
@@ -84,11 +85,12 @@ def packets(*, common: Common, slowest: bool) -> None:
         trees, left_out = packet_trees(trace, common.selection, limit=limit, slowest=slowest)
         report = packet_rows(trees, left_out=left_out, notes=loss_notes(trace))
         started_ns = trace.metadata.started_ns
+        cpus = cpu_names(trace)
     show(
         report,
         common.form,
         lambda report, terminal: "\n".join(
-            [*(render_trees(trees, started_ns, terminal) or [NOTHING]), *footer(report, terminal)]
+            [*(render_trees(trees, started_ns, terminal, cpus) or [NOTHING]), *footer(report, terminal)]
         ),
     )
 
@@ -103,6 +105,32 @@ def drops(*, common: Common, stacks: bool) -> None:
 
     with common.trace() as trace:
         show(drop_reasons(trace, common.selection, limit=common.limit, stacks=stacks), common.form, render_drops)
+
+
+@command.command("counters", short_help="The kernel's counters that moved meanwhile, layer by layer.")
+@report_options()
+def counters(*, common: Common) -> None:
+    """Show what the kernel's counters counted while it was recorded, from the wire to the application.
+
+    `hopscope counters explain NAME` says what a counter counts, `hopscope check TRACE` what is wrong by them.
+    """
+    from hopscope.analysis.counter_history import counter_history  # noqa: PLC0415
+
+    with common.trace() as trace:
+        show(counter_history(trace, common.selection, limit=common.given_limit or None), common.form)
+
+
+@command.command("moments", short_help="When a hop was slow, and which counters moved meanwhile.")
+@report_options()
+def moments(*, common: Common) -> None:
+    """Show the intervals in which a hop was slower than else, or a counter of trouble moved: both side by side.
+
+    Intervals are those between two readings of counters (`hopscope record --counters`). --limit: of intervals.
+    """
+    from hopscope.analysis import moments as analysis  # noqa: PLC0415
+
+    with common.trace() as trace:
+        show(analysis.moments(trace, common.selection, limit=common.limit), common.form)
 
 
 @command.command("netdev-times", short_help="The figures of perf's netdev-times, a line a packet.")
@@ -131,8 +159,10 @@ def events(*, common: Common) -> None:
 
     with common.trace() as trace:
         limit = common.given_limit or None
-        analysis.write_events(trace, common.selection, common.form, sys.stdout.buffer, limit=limit)
+        notes = analysis.write_events(trace, common.selection, common.form, sys.stdout.buffer, limit=limit)
         sys.stdout.buffer.flush()
+    for note in notes:
+        click.echo(f"hopscope: {note}", err=True)
 
 
 @command.command("messages", short_help="Where each message's time went, the slowest first.")
@@ -151,6 +181,33 @@ def messages(*, common: Common, waterfall: bool) -> None:
         report = analysis.messages(trace, common.selection, limit=limit)
         few = waterfall or (limit is not None and limit <= FEW)
         show(report, common.form, lambda report, terminal: render_messages(report, terminal, waterfall=few))
+
+
+@command.command("requests", short_help="How long answers took, and who held them, the slowest first.")
+@report_options()
+def requests(*, common: Common) -> None:
+    """Pair what clients asked with what servers answered: the way there, the server's time, the way back.
+
+    A request is what a client sent up to where the server answered. What cannot be paired is counted below the table.
+    """
+    from hopscope.analysis import requests as analysis  # noqa: PLC0415
+
+    with common.trace() as trace:
+        show(analysis.requests(trace, common.selection, limit=common.limit), common.form)
+
+
+@command.command("network", short_help="Between hosts: what was lost on the way, and how long the way took.")
+@report_options()
+def network(*, common: Common) -> None:
+    """Show what left one host and never came to the next one, and the one-way latencies with the clocks' bound.
+
+    For recordings of several hosts. Each pair of hosts has a line for each direction, then come the flows, those with
+    most losses first (--limit: of flows).
+    """
+    from hopscope.analysis import network as analysis  # noqa: PLC0415
+
+    with common.trace() as trace:
+        show(analysis.network(trace, common.selection, limit=common.limit), common.form)
 
 
 @command.command("compare", short_help="Which hop takes another time in a second recording.")

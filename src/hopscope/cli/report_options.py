@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 
 import click
 
+from hopscope.cli.joined import one_trace
 from hopscope.cli.options import together
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+    from contextlib import AbstractContextManager
 
     from hopscope.analysis.report import Report
     from hopscope.analysis.selection import Selection
@@ -64,15 +66,20 @@ class Common:
 
         return Selection(**self.chosen)
 
-    @contextmanager
-    def trace(self) -> Iterator[Trace]:
-        """Open the trace, and say on stderr what is missing from it."""
-        from hopscope.store.trace import Trace  # noqa: PLC0415
+    def trace(self) -> AbstractContextManager[Trace]:
+        """Open the trace."""
+        return opened(self.folder)
 
-        with Trace(self.folder) as trace:
-            for warning in trace.warnings:
-                click.echo(f"hopscope: {warning}", err=True)
-            yield trace
+
+@contextmanager
+def opened(folder: Path) -> Iterator[Trace]:
+    """Open a trace, or those of several hosts as one, and say on stderr what is missing from it."""
+    from hopscope.store.trace import Trace  # noqa: PLC0415 # as above
+
+    with one_trace(folder) as one, Trace(one) as trace:
+        for warning in trace.warnings:
+            click.echo(f"hopscope: {warning}", err=True)
+        yield trace
 
 
 def form_options() -> Callable[[Decorated], Decorated]:
@@ -178,9 +185,7 @@ def show(report: Report, form: Form, render: Callable[[Report, Terminal], str] |
 
 def print_blocks(blocks: Iterable[str]) -> None:
     """Print texts, each with a line end after it."""
-    for block in blocks:
-        sys.stdout.write(block)
-        sys.stdout.write("\n")
+    sys.stdout.writelines(f"{block}\n" for block in blocks)
     sys.stdout.flush()
 
 

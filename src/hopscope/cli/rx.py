@@ -3,10 +3,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import click
 
+from hopscope.cli.hosts import several_hosts
 from hopscope.cli.options import attach_options, hop_options, report_options, socket_options
-from hopscope.errors import UsageError
+
+if TYPE_CHECKING:
+    from hopscope.collectors.rx import RxCollector
 
 _GROUPS = ("interface", "netns", "cgroup", "process", "protocol", "cpu")
 
@@ -35,33 +40,9 @@ _GROUPS = ("interface", "netns", "cgroup", "process", "protocol", "cpu")
 @click.option(
     "--min-queue", type=click.IntRange(0, 2**32 - 1), default=0, metavar="N", help="Only packets that find N waiting."
 )
+@several_hosts()
 @attach_options()
-def command(  # noqa: PLR0913 # one parameter an option
-    *,
-    interval: float,
-    duration: float | None,
-    histogram: bool,
-    as_json: bool,
-    hops: tuple[str, ...],
-    group_by: str | None,
-    max_groups: int,
-    sample: int,
-    order: str,
-    since_entry: bool,
-    nic_stamps: bool,
-    pids: tuple[int, ...],
-    comms: tuple[str, ...],
-    cgroups: tuple[str, ...],
-    interfaces: tuple[str, ...],
-    namespaces: tuple[str, ...],
-    addresses: tuple[str, ...],
-    ports: tuple[int, ...],
-    protocol: str | None,
-    min_queue: int,
-    ways: tuple[str, ...],
-    show_plan: bool,
-    command: tuple[str, ...],
-) -> int:
+def command(*, histogram: bool, as_json: bool, **given: Any) -> int:  # noqa: ANN401 # see `collector` and `run_verb`
     """Show where received packets spend their time, from the driver to the application's read.
 
     Without options: all packets of all network namespaces, a table a second, until Ctrl-C. With a COMMAND for as long
@@ -81,15 +62,40 @@ def command(  # noqa: PLR0913 # one parameter an option
     rx.tcp_total  driver hands over -> read
     rx.udp, rx.udp_queue, rx.udp_wake, rx.udp_read, rx.udp_total likewise
     """  # noqa: D301 # the backspace tells click to leave the lines as they are
-    from hopscope.cli import selection  # noqa: PLC0415 # numpy and libbpf only when they are needed
-    from hopscope.cli.live import Output, run  # noqa: PLC0415
+    from hopscope.cli.live import Output  # noqa: PLC0415 # numpy and libbpf only when they are needed
+    from hopscope.cli.verb import run_verb, style_of  # noqa: PLC0415
+
+    style = style_of(histogram=histogram, as_json=as_json)
+    return run_verb(collector, lambda _, host: Output(style, given["show_plan"], host), style, given)
+
+
+def collector(  # noqa: PLR0913 # one parameter an option
+    *,
+    hops: tuple[str, ...],
+    group_by: str | None,
+    max_groups: int,
+    sample: int,
+    order: str,
+    since_entry: bool,
+    nic_stamps: bool,
+    pids: tuple[int, ...],
+    comms: tuple[str, ...],
+    cgroups: tuple[str, ...],
+    interfaces: tuple[str, ...],
+    namespaces: tuple[str, ...],
+    addresses: tuple[str, ...],
+    ports: tuple[int, ...],
+    protocol: str | None,
+    min_queue: int,
+    ways: tuple[str, ...],
+) -> RxCollector:
+    """Return the collector that options ask for; these are the options that another host may give."""
+    from hopscope.cli import selection  # noqa: PLC0415
     from hopscope.collectors.rx import RxCollector  # noqa: PLC0415
     from hopscope.collectors.rx_options import RxOptions  # noqa: PLC0415
     from hopscope.probes.rights import require_rights  # noqa: PLC0415
 
     require_rights()
-    if histogram and as_json:
-        raise UsageError("--histogram and --json exclude each other", "The JSON has the full histograms")
     shown = selection.shown(
         {
             "pid": pids,
@@ -120,5 +126,4 @@ def command(  # noqa: PLR0913 # one parameter an option
         ways=selection.ways(ways),
         shown=shown,
     )
-    output = Output("histogram" if histogram else "json" if as_json else "table", show_plan=show_plan)
-    return run(RxCollector(options), output, interval_s=interval, duration_s=duration, command=command)
+    return RxCollector(options)

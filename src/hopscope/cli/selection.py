@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from hopscope.probes.netns import Namespace
 
 _COMM_LENGTH = 15
+_SELF = "self"
 
 
 def shown(given: Mapping[str, Iterable[object]]) -> dict[str, str]:
@@ -99,7 +100,7 @@ def record_options(  # noqa: PLR0913 # one parameter an option
 
 
 def namespaces(names: Iterable[str]) -> list[int]:
-    """Return the inodes of namespaces given by name, pid, inode or path.
+    """Return the inodes of namespaces given by name, pid, inode or path, or as ``self``: that of this process.
 
     Raises
     ------
@@ -202,8 +203,9 @@ def _namespace(name: str) -> Namespace:
     for each in known.values():
         if name in {each.name, str(each.inode)}:
             return each
-    path = Path(f"/proc/{name}/ns/net") if name.isdecimal() else Path(name)
-    if name.isdecimal() or "/" in name:
+    of_process = name.isdecimal() or name == _SELF
+    path = Path(f"/proc/{name}/ns/net") if of_process else Path(name)
+    if of_process or "/" in name:
         try:
             return netns.at(path)
         except (FileNotFoundError, NotADirectoryError):
@@ -214,7 +216,7 @@ def _namespace(name: str) -> Namespace:
             ) from error
     names = ", ".join(sorted(each.name for each in known.values()))
     raise UsageError(
-        f"There is no network namespace {name}", f"Those in use are {names}; a pid or an inode will do, too"
+        f"There is no network namespace {name}", f"Those in use are {names}; a pid, an inode or self will do, too"
     )
 
 

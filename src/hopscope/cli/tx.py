@@ -3,12 +3,16 @@
 
 from __future__ import annotations
 
-from typing import TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
+from hopscope.cli.hosts import several_hosts
 from hopscope.cli.options import attach_options, hop_options, report_options, socket_options
 from hopscope.errors import UsageError
+
+if TYPE_CHECKING:
+    from hopscope.collectors.tx import TxCollector
 
 _GROUPS = ("interface", "netns", "cgroup", "process", "cpu")
 
@@ -46,34 +50,9 @@ _GROUPS = ("interface", "netns", "cgroup", "process", "cpu")
     help="`flow`: nothing of ours runs for flows that are not selected (the default with a filter): TCP alone, and not "
     "its send call and qdisc. `host`: all hops.",
 )
+@several_hosts()
 @attach_options()
-def command(  # noqa: PLR0913 # one parameter an option
-    *,
-    interval: float,
-    duration: float | None,
-    histogram: bool,
-    as_json: bool,
-    events: bool,
-    slowest: int | None,
-    cdf: str | None,
-    svg: TextIO | None,
-    hops: tuple[str, ...],
-    group_by: str | None,
-    max_groups: int,
-    sample: int,
-    rate: int | None,
-    pids: tuple[int, ...],
-    comms: tuple[str, ...],
-    cgroups: tuple[str, ...],
-    namespaces: tuple[str, ...],
-    addresses: tuple[str, ...],
-    ports: tuple[int, ...],
-    protocol: str | None,
-    hooks: str | None,
-    ways: tuple[str, ...],
-    show_plan: bool,
-    command: tuple[str, ...],
-) -> int:
+def command(*, histogram: bool, as_json: bool, svg: TextIO | None, **given: Any) -> int:  # noqa: ANN401 # see below
     """Show where sent messages spend their time, from the application's send call to the ACK.
 
     Without options: all flows of all network namespaces, a table a second, until Ctrl-C. With a COMMAND for as long
@@ -94,21 +73,49 @@ def command(  # noqa: PLR0913 # one parameter an option
     tx.udp, tx.udp_qdisc, tx.udp_driver, tx.udp_free, tx.udp_total
                    datagrams: send call -> IP is done, qdisc, driver, freed
     """  # noqa: D301 # the backspace tells click to leave the lines as they are
-    from hopscope.cli import selection  # noqa: PLC0415 # numpy and libbpf only when they are needed
-    from hopscope.cli.live import Output, run  # noqa: PLC0415
-    from hopscope.cli.tx_output import Extras, TxOutput, cdf_hops  # noqa: PLC0415
+    from hopscope.cli.tx_output import Extras, cdf_hops, tx_outputs  # noqa: PLC0415 # numpy and libbpf only when needed
+    from hopscope.cli.verb import run_verb, style_of  # noqa: PLC0415
+
+    style = style_of(histogram=histogram, as_json=as_json)
+    cdf = given["cdf"]
+    if cdf and as_json:
+        raise UsageError("--cdf and --json exclude each other", "`hopscope cdf` reads what --json prints")
+    if svg and not cdf:
+        raise UsageError("--svg is a picture of --cdf", "Name its hops: --cdf tx.sched,tx.ack")
+    extras = Extras(given["events"], given["slowest"] or 0, cdf_hops(cdf, given["hops"]), svg)
+    if given["together"] and (extras.events or extras.slowest):
+        raise UsageError("--together has no single messages", "Leave it out, or --events and --slowest")
+    return run_verb(collector, tx_outputs(style, extras, show_plan=given["show_plan"]), style, given)
+
+
+def collector(  # noqa: PLR0913 # one parameter an option
+    *,
+    events: bool,
+    slowest: int | None,
+    cdf: str | None,
+    hops: tuple[str, ...],
+    group_by: str | None,
+    max_groups: int,
+    sample: int,
+    rate: int | None,
+    pids: tuple[int, ...],
+    comms: tuple[str, ...],
+    cgroups: tuple[str, ...],
+    namespaces: tuple[str, ...],
+    addresses: tuple[str, ...],
+    ports: tuple[int, ...],
+    protocol: str | None,
+    hooks: str | None,
+    ways: tuple[str, ...],
+) -> TxCollector:
+    """Return the collector that options ask for; these are the options that another host may give."""
+    from hopscope.cli import selection  # noqa: PLC0415
+    from hopscope.cli.tx_output import cdf_hops  # noqa: PLC0415
     from hopscope.collectors.tx import TxCollector  # noqa: PLC0415
     from hopscope.collectors.tx_options import TxOptions  # noqa: PLC0415
     from hopscope.probes.rights import require_rights  # noqa: PLC0415
 
     require_rights()
-    if histogram and as_json:
-        raise UsageError("--histogram and --json exclude each other", "The JSON has the full histograms")
-    if cdf and as_json:
-        raise UsageError("--cdf and --json exclude each other", "`hopscope cdf` reads what --json prints")
-    if svg and not cdf:
-        raise UsageError("--svg is a picture of --cdf", "Name its hops: --cdf tx.sched,tx.ack")
-    extras = Extras(events, slowest or 0, cdf_hops(cdf, hops), svg)
     shown = selection.shown(
         {
             "pid": pids,
@@ -129,14 +136,12 @@ def command(  # noqa: PLR0913 # one parameter an option
         flow_hooks=hooks == "flow" if hooks else None,
         sample=sample,
         rate=rate or 0,
-        events=events or bool(slowest),
+        events=events,
+        slowest=slowest or 0,
         group_by=group_by,
         max_groups=max_groups,
         hops=hops,
-        compared=extras.cdf,
+        compared=cdf_hops(cdf, hops),
         ways=selection.ways(ways),
     )
-    collector = TxCollector(options)
-    style = "histogram" if histogram else "json" if as_json else "table"
-    output = TxOutput(style, show_plan, collector=collector, extras=extras) if extras else Output(style, show_plan)
-    return run(collector, output, interval_s=interval, duration_s=duration, command=command)
+    return TxCollector(options)

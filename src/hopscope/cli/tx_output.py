@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, TextIO
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, ClassVar, Protocol, TextIO
 
 from hopscope.analysis.cdf import Curve
 from hopscope.analysis.histogram import Histogram
@@ -13,21 +13,17 @@ from hopscope.cli.curves import MOST, show_curves
 from hopscope.cli.live import Output
 from hopscope.collectors.hops import named
 from hopscope.collectors.tx_hops import HOPS
-from hopscope.collectors.tx_slowest import SlowestKeeper
-from hopscope.collectors.wall_clock import wall_offset_ns
 from hopscope.errors import UsageError
-from hopscope.views.json_lines import line
+from hopscope.views.hosts import ALL_HOSTS
 from hopscope.views.message_json import message_to_json, slowest_to_json
 from hopscope.views.messages import TITLES_EVERY, Columns, message_lines, render_slowest, titles
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from hopscope.analysis.message import Message
-    from hopscope.analysis.slowest import Slowest
     from hopscope.analysis.snapshot import Snapshot
-    from hopscope.collectors.tx import TxCollector
-    from hopscope.collectors.tx_messages import Messages
+    from hopscope.collectors.tx_found import MessageSource
     from hopscope.views.terminal import Terminal
 
 
@@ -57,86 +53,16 @@ class Extras:
         return self.events or bool(self.slowest) or bool(self.cdf)
 
 
-@dataclass
-class TxOutput(Output):
-    """How the results of ``tx`` are printed, with what is wanted beside the table.
+class MessageLog:
+    """Single messages, a line each, under titles that come again."""
 
-    Attributes
-    ----------
-    collector
-        Whose messages are shown; with ``events`` among its options if single messages or the slowest are wanted.
-    extras
-        What is wanted.
-    """
-
-    between_s: ClassVar[float | None] = 0.1
-
-    collector: TxCollector = field(kw_only=True)
-    extras: Extras = field(kw_only=True)
-
-    def __post_init__(self) -> None:
-        """Begin with nothing shown."""
-        self._keeper: SlowestKeeper | None = None
+    def __init__(self) -> None:
         self._columns = Columns()
         self._since_titles = TITLES_EVERY
-        self._reports = 0
 
-    def between(self) -> None:
-        """Fetch the messages that came, and print them if that is asked for."""
-        messages = self.collector.messages
-        if messages is None:
-            return
-        records = messages.read()
-        if self.extras.events:
-            self._print_messages(messages.decode(records))
-        if self.extras.slowest:
-            self._kept_by(messages).add(records)
-
-    def show(self, snapshot: Snapshot) -> None:
-        """Print a snapshot, the slowest messages of its time, and at the end the distributions."""
-        self.between()
-        last = snapshot.kind == "total"
-        self._reports += not last
-        # With one interval, it has been the whole; but programs count on a total.
-        again = last and self._reports == 1 and self.style != "json" and not self.extras.events
-        hidden = again or (self.extras.events and not last)
-        slowest = self._slowest(snapshot)
-        # JSON ends with the total.
-        if slowest and not hidden and self.style == "json":
-            document = slowest_to_json(slowest, snapshot.started_ns, snapshot.duration_s, wall_offset_ns())
-            sys.stdout.write(line(document) + "\n")
-        if not hidden:
-            super().show(snapshot)
-        if slowest and not hidden and self.style != "json":
-            self._print(render_slowest(slowest, wall_offset_ns(), self._terminal()))
-        if last and self.extras.cdf:
-            curves = [curve for hop in self.extras.cdf for curve in _curves(snapshot, hop)]
-            show_curves(f"hopscope {snapshot.verb}: {', '.join(self.extras.cdf)}", curves, self.extras.svg)
-
-    def wants_total(self, reports: int) -> bool:
-        """As for any output; the distributions and the summary below the messages are of the whole run."""
-        return bool(self.extras.events or self.extras.cdf) or super().wants_total(reports)
-
-    def _kept_by(self, messages: Messages) -> SlowestKeeper:
-        self._keeper = self._keeper or SlowestKeeper(self.extras.slowest, messages.decode)
-        return self._keeper
-
-    def _slowest(self, snapshot: Snapshot) -> Slowest | None:
-        if self._keeper is None:
-            return None
-        return self._keeper.total() if snapshot.kind == "total" else self._keeper.interval()
-
-    def _print_messages(self, messages: Sequence[Message]) -> None:
-        offset_ns = wall_offset_ns()
-        if self.style == "json":
-            lines = [line(message_to_json(message, offset_ns)) for message in messages]
-        else:
-            lines = self._lines(messages, offset_ns, self._terminal())
-        sys.stdout.write("".join(f"{each}\n" for each in lines))
-        sys.stdout.flush()
-
-    def _lines(self, messages: Sequence[Message], offset_ns: int, terminal: Terminal) -> list[str]:
-        widths = self._columns.fitting(messages, terminal)
+    def lines(self, messages: Sequence[Message], offset_ns: int, terminal: Terminal, host: str = "") -> list[str]:
+        """Return the lines of further messages, of a host where there are several; `offset_ns` is its clock's."""
+        widths = self._columns.fitting(messages, terminal, host)
         if widths != self._columns:
             self._columns, self._since_titles = widths, TITLES_EVERY
         lines = []
@@ -144,9 +70,95 @@ class TxOutput(Output):
             if self._since_titles == TITLES_EVERY:
                 lines += titles(widths, terminal)
                 self._since_titles = 0
-            lines += message_lines(message, offset_ns, widths, terminal)
+            lines += message_lines(message, offset_ns, widths, terminal, host=host)
             self._since_titles += 1
         return lines
+
+
+class FindsMessages(Protocol):
+    """A collector of ``tx``, here or elsewhere."""
+
+    @property
+    def found(self) -> MessageSource:
+        """What is wanted of single messages."""
+
+
+@dataclass
+class TxOutput(Output):
+    """How the results of ``tx`` are printed, with what is wanted beside the table.
+
+    Attributes
+    ----------
+    collector
+        Whose messages are shown; with ``events`` or ``slowest`` among its options if these are wanted.
+    extras
+        What is wanted.
+    log
+        Of all hosts.
+    """
+
+    between_s: ClassVar[float | None] = 0.1
+
+    collector: FindsMessages = field(kw_only=True)
+    extras: Extras = field(kw_only=True)
+    log: MessageLog = field(kw_only=True)
+    _reports: int = field(default=0, init=False)
+
+    def between(self) -> None:
+        """Fetch the messages that came, and print them if that is asked for."""
+        messages = self.collector.found.fetch()
+        if messages:
+            self._print_messages(messages)
+
+    def show(self, snapshot: Snapshot) -> None:
+        """Print a snapshot, and the slowest messages of its time."""
+        self.between()
+        last = snapshot.kind == "total"
+        self._reports += not last
+        # With one interval, it has been the whole; but programs count on a total.
+        again = last and self._reports == 1 and self.style != "json" and not self.extras.events
+        hidden = again or (self.extras.events and not last)
+        slowest = self.collector.found.slowest(snapshot.kind)
+        offset_ns = self.collector.found.offset_ns
+        # JSON ends with the total.
+        if slowest and not hidden and self.style == "json":
+            self._print_json(slowest_to_json(slowest, snapshot.started_ns, snapshot.duration_s, offset_ns))
+        if not hidden:
+            super().show(snapshot)
+        if slowest and not hidden and self.style != "json":
+            self._print(render_slowest(slowest, offset_ns, self._terminal()), headed=False)
+
+    def finish(self, total: Snapshot) -> None:
+        """Show the distributions."""
+        if self.extras.cdf:
+            curves = [curve for hop in self.extras.cdf for curve in _curves(total, hop)]
+            show_curves(f"hopscope {total.verb}: {', '.join(self.extras.cdf)}", curves, self.extras.svg)
+
+    def wants_total(self, reports: int) -> bool:
+        """As for any output; the distributions and the summary below the messages are of the whole run."""
+        return bool(self.extras.events or self.extras.cdf) or super().wants_total(reports)
+
+    def _print_messages(self, messages: Sequence[Message]) -> None:
+        offset_ns = self.collector.found.offset_ns
+        if self.style == "json":
+            lines = [self._json(message_to_json(message, offset_ns)) for message in messages]
+        else:
+            lines = self.log.lines(messages, offset_ns, self._terminal(), self.host)
+        sys.stdout.write("".join(f"{each}\n" for each in lines))
+        sys.stdout.flush()
+
+
+def tx_outputs(style: str, extras: Extras, *, show_plan: bool) -> Callable[[FindsMessages, str], Output]:
+    """Return what makes the output of a host; those of all hosts together have no single messages."""
+    log = MessageLog()
+
+    def output(collector: FindsMessages, host: str) -> Output:
+        wanted = replace(extras, events=False, slowest=0) if host == ALL_HOSTS else extras
+        if not wanted:
+            return Output(style, show_plan, host)
+        return TxOutput(style, show_plan, host, collector=collector, extras=wanted, log=log)
+
+    return output
 
 
 def cdf_hops(text: str | None, hops: Sequence[str]) -> list[str]:

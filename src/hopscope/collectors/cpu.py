@@ -298,10 +298,15 @@ def _counted(numbers: list[int], pmu: PmuReading | None) -> Counted | None:
 
 
 def _device(interface: str) -> bytes:
-    """Return the group of a device, as a record of ``struct hop_group``."""
+    """Return the group of a device that sysfs shows, as a record of ``struct hop_group``.
+
+    Sysfs may have been mounted for another network namespace than ours: which one, nobody can tell.
+    """
+    index = int(Path(f"/sys/class/net/{interface}/ifindex").read_text(encoding="ascii"))
+    ours = (index, interface) in socket.if_nameindex()
     group = np.zeros((), HOP_GROUP_DTYPE)
-    group["key"]["id"] = socket.if_nametoindex(interface)
-    group["key"]["netns"] = Path("/proc/thread-self/ns/net").stat().st_ino
+    group["key"]["id"] = index
+    group["key"]["netns"] = Path("/proc/thread-self/ns/net").stat().st_ino if ours else 0
     group["name"] = interface.encode()
     return group.tobytes()
 

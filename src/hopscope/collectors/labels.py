@@ -34,6 +34,19 @@ class NamespaceNames:
         return self._names.setdefault(inode, f"netns {inode}")
 
 
+class CgroupNames:
+    """Names of cgroups; what it has learned stays, also when the cgroup is gone."""
+
+    def __init__(self) -> None:
+        self._names: dict[int, str] = {}
+
+    def name(self, number: int) -> str:
+        """Return the path of a cgroup below the root by its number, or what it is called where there is none."""
+        if number not in self._names:
+            self._names |= _cgroup_names()
+        return self._names.setdefault(number, f"cgroup {number} (gone)")
+
+
 class Labels:
     """Turns group keys into names; what it has learned stays, also when the thing itself is gone.
 
@@ -46,7 +59,7 @@ class Labels:
     def __init__(self, group_by: str) -> None:
         self._group_by = group_by
         self._namespaces = NamespaceNames()
-        self._cgroups: dict[int, str] = {}
+        self._cgroups = CgroupNames()
 
     def name(self, group: np.void) -> str:
         """Return the name of a group.
@@ -66,13 +79,8 @@ class Labels:
         if self._group_by == "netns":
             return self._namespaces.name(int(key["netns"]))
         if self._group_by == "cgroup":
-            return self._cgroup(int(key["id"]))
+            return self._cgroups.name(int(key["id"]))
         return f"{label} ({int(key['id'])})"
-
-    def _cgroup(self, number: int) -> str:
-        if number not in self._cgroups:
-            self._cgroups |= _cgroup_names()
-        return self._cgroups.setdefault(number, f"cgroup {number} (gone)")
 
 
 def _cgroup_names() -> dict[int, str]:

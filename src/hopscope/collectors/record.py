@@ -11,18 +11,19 @@ import os
 import platform
 import time
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
 from hopscope import __version__
 from hopscope.bpf.layout import HOP_INTERFACE_DTYPE, HOP_PACKET_DTYPE
+from hopscope.clock.domain import boot_id
 from hopscope.collectors.attached import Attached
+from hopscope.collectors.own_flows import OwnFlows
 from hopscope.collectors.record_captures import Captures
 from hopscope.collectors.record_options import PREFIX, RecordOptions
 from hopscope.collectors.record_symbols import STACKS, DropPlaces
-from hopscope.collectors.record_tables import Tables, point_names
+from hopscope.collectors.record_tables import Tables, point_names, since
 from hopscope.collectors.selection import set_list
 from hopscope.collectors.session import Session
 from hopscope.collectors.tracepoint_columns import CALLER
@@ -37,13 +38,13 @@ from hopscope.store.meta import Metadata
 
 if TYPE_CHECKING:
     import contextlib
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
+    from hopscope.collectors.own_flows import OwnFlow
     from hopscope.libbpf import BpfObject
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _REASON: Final = "SKB_DROP_REASON_"
 CAPTURE: Final = "capture"
 
@@ -76,13 +77,13 @@ class Recorder(Attached):
     ----------
     options
         What is asked for.
+    own
+        Flows to leave out from the start on, if the options say so.
 
     Attributes
     ----------
     lost : int
         Records for which a ring had no room.
-    fullest : float
-        Of the last reading: how full the fullest ring was, 0 to 1.
 
     Raises
     ------
@@ -90,12 +91,12 @@ class Recorder(Attached):
         A point is not known.
     """
 
-    def __init__(self, options: RecordOptions) -> None:
+    def __init__(self, options: RecordOptions, own: Iterable[OwnFlow] = ()) -> None:
         self._options = options
+        self._own = list(own)
         self._forced = {f"{PREFIX}{name}": way for name, way in options.ways.items()}
         self._plan = Plan(Resolver(), [POINTS[name] for name in options.names()], self._forced)
         self.lost = 0
-        self.fullest = 0.0
 
     def _configure(self, bpf: BpfObject) -> None:
         options = self._options
@@ -105,6 +106,7 @@ class Recorder(Attached):
         bpf.set_const("cfg_by_process", int(by_process))
         by_headers = options.selects or options.sample > 1 or bool(options.interfaces or options.pcap)
         bpf.set_const("cfg_by_headers", int(by_headers))
+        bpf.set_const("cfg_own", int(options.leaves_out))
         bpf.set_const("cfg_sample", options.sample)
         bpf.set_const("cfg_pcap", int(bool(options.pcap)))
         bpf.set_const("cfg_drop_arguments", Btf.kernel().tracepoint_arguments("kfree_skb"))
@@ -127,14 +129,18 @@ class Recorder(Attached):
         counters = bpf.data(".bss.counts")["record_counters"]
         self._counters, self._captures_lost = counters["lost"], counters["captures_lost"]
         self._lost = np.zeros(len(self._counters), np.uint64)
+        self._own_flows = OwnFlows(bpf.data(".bss.own")["own"])
+        self._own_flows.set(self._own)
         # What takes time comes before the rings, which fill from their first moment on.
         self._places = DropPlaces(bpf.maps["stacks"])
         stack.callback(self._places.close)
         self._reasons = drop_reasons()
-        self.started_ns = self._read_ns = time.monotonic_ns()
-        # From here on there are rings; what came before this is no loss, and nobody asked for it.
         self._reader = RingReader.per_cpu(bpf.maps["rings"], HOP_PACKET_DTYPE, options.ring_bytes)
         stack.callback(self._reader.close)
+        # From here on all CPUs have rings, which come one after the other, some 10 ms each. What some CPUs said before
+        # is not kept: the others' part of it is missing. It is no loss, and nobody asked for it.
+        self.started_ns = self._read_ns = time.monotonic_ns()
+        self._is_first_take = True
         self._captures = Captures(bpf, options.snap_bytes, options.ring_bytes) if options.snap_bytes else None
         if self._captures:
             stack.callback(self._captures.close)
@@ -148,6 +154,21 @@ class Recorder(Attached):
         """Return the points that were asked for and that this kernel grants no way to attach."""
         return [point.name.removeprefix(PREFIX) for point in self._plan.points if not self._plan.chosen(point)]
 
+    @property
+    def namespaces(self) -> Sequence[int] | None:
+        """Inodes of the network namespaces that are recorded; None: all."""
+        return self._options.namespaces or None
+
+    def leave_out(self, flows: Iterable[OwnFlow]) -> None:
+        """Record no packets and no sockets of these flows from now on, whatever was left out before.
+
+        Raises
+        ------
+        UsageError
+            They are too many.
+        """
+        self._own_flows.set(flows)
+
     def metadata(self) -> Metadata:
         """Return what a trace says of itself, at its start."""
         return Metadata(
@@ -160,7 +181,7 @@ class Recorder(Attached):
                 "name": platform.node(),
                 "release": platform.release(),
                 "machine": platform.machine(),
-                "boot": _BOOT_ID.read_text().strip(),
+                "boot": boot_id(),
                 "cpus": str(os.cpu_count()),
             },
             plan=[
@@ -186,7 +207,6 @@ class Recorder(Attached):
 
         A ring that holds bytes that are no record is skipped there and counted as lost.
         """
-        self.fullest = 0.0
         records = []
         for cpu in self._reader.cpus:
             try:
@@ -194,10 +214,11 @@ class Recorder(Attached):
             except FormatError:
                 self.lost += 1
                 continue
+            if self._is_first_take:
+                found = since(found, self.started_ns)
             if len(found):
                 records.append((cpu, found))
-                taken = len(found) * (HOP_PACKET_DTYPE.itemsize + 8)
-                self.fullest = max(self.fullest, taken / self._options.ring_bytes)
+        self._is_first_take = False
         # After the records, which have the names of devices.
         others = []
         if self._captures and (captured := self._captures.read()):
@@ -207,6 +228,19 @@ class Recorder(Attached):
             others += self._tracepoints.read().items()
             self.lost += self._tracepoints.lost - before
         return Taken(records, [*others, *self._losses()])
+
+    def lost_by_now(self) -> int:
+        """Return :attr:`lost` and what has been lost since the rings were read; from any thread."""
+        return self.lost + int((self._counters - self._lost).sum())
+
+    def fullness(self) -> float:
+        """Return how full the fullest ring of records is, 0 to 1: a look at it is not worth mentioning."""
+        return self._reader.fullness()
+
+    @property
+    def has_other_rings(self) -> bool:
+        """Whether there are more rings than those, of which :meth:`fullness` says nothing."""
+        return bool(self._captures or self._options.tracepoints)
 
     def rows(self, taken: Taken) -> Iterator[tuple[str, dict[str, Array]]]:
         """Yield what was taken as rows: a table's name and its columns. To be called in the order of taking.

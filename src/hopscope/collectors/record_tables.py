@@ -49,6 +49,12 @@ def point_names() -> dict[int, str]:
     }
 
 
+def since(records: NDArray[np.void], started_ns: int) -> NDArray[np.void]:
+    """Return those that are no events before this time; what flows, threads and devices are is said only once."""
+    events = (records["point"] >> _CLASS_BITS < _DEFINITIONS) | (records["point"] == HopPoint.HOP_POINT_DROP)
+    return _where(records, ~(events & (records["time_ns"] < started_ns)))
+
+
 class Tables:
     """Takes records, gives rows; knows what it gave before of flows."""
 

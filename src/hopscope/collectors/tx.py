@@ -20,6 +20,7 @@ from hopscope.collectors.hops import named
 from hopscope.collectors.labels import OTHER, Labels
 from hopscope.collectors.series import Series, series_of
 from hopscope.collectors.session import Session
+from hopscope.collectors.tx_found import Found
 from hopscope.collectors.tx_hops import HOPS, MEANINGS
 from hopscope.collectors.tx_messages import FLOWS, Messages
 from hopscope.collectors.tx_options import GROUP_BY, TxOptions
@@ -69,9 +70,17 @@ class TxCollector(Attached):
     ------
     UsageError
         A hop is not known, or what is asked for cannot be had together.
+
+    Attributes
+    ----------
+    messages
+        Reads the records of single messages; None where none are wanted.
+    found
+        What is wanted of them, once it is entered.
     """
 
     messages: Messages | None = None
+    found: Found
 
     def __init__(self, options: TxOptions) -> None:
         self._options = options
@@ -144,7 +153,7 @@ class TxCollector(Attached):
             "cfg_sample": options.sample,
             "cfg_gap_ns": 10**9 // options.rate if options.rate else 0,
             "cfg_tick_ns": round(time.clock_getres(_CLOCK_MONOTONIC_COARSE) * 1e9),
-            "cfg_events": int(options.events),
+            "cfg_events": int(options.records),
             "cfg_qdisc": int(self._stamped and self._has("tx.qdisc")),
             "cfg_send": int(self._has("tx.send")),
             "cfg_stamped": int(self._stamped),
@@ -155,7 +164,7 @@ class TxCollector(Attached):
             bpf.set_const(name, value)
         Series.size(bpf, hops=HopTxHop.HOP_TX_HOPS, rows=options.rows)
         bpf.maps["rings"].set_max_entries(possible_cpus())
-        bpf.maps["flows"].set_max_entries(FLOWS if options.events else 1)
+        bpf.maps["flows"].set_max_entries(FLOWS if options.records else 1)
         bpf.maps["inodes"].set_max_entries(_INODES)
         bpf.maps["sends"].set_max_entries(_SENDS)
         bpf.maps["paced"].set_max_entries(_FLOWS_PACED if options.rate else 1)
@@ -168,9 +177,10 @@ class TxCollector(Attached):
         self._session = stack.enter_context(self._started())
         bpf = self._session.bpf
         self._note_plan(bpf, self._options.ways)
-        if self._options.events:
+        if self._options.records:
             self.messages = Messages(bpf, qdisc=self._has("tx.qdisc") or not self._stamped)
             stack.callback(self.messages.close)
+        self.found = Found(self.messages, each=self._options.events, slowest=self._options.slowest)
         self._series = Series(
             bpf,
             hops=HopTxHop.HOP_TX_HOPS,

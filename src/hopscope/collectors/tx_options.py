@@ -38,7 +38,9 @@ class TxOptions(Selection):
     rate
         Follow at most so many messages a second of each flow; 0: all.
     events
-        A record for each message.
+        Each message is wanted.
+    slowest
+        So many of the slowest messages are wanted; 0: none.
     group_by
         A key of :data:`GROUP_BY`, or None.
     max_groups
@@ -56,6 +58,7 @@ class TxOptions(Selection):
     sample: int = 1
     rate: int = 0
     events: bool = False
+    slowest: int = 0
     group_by: str | None = None
     max_groups: int = 64
     hops: Sequence[str] = ()
@@ -68,6 +71,11 @@ class TxOptions(Selection):
         if self.flow_hooks is not None:
             return self.flow_hooks
         return self.selects and self.protocol != "udp" and not self.ways and {*self.hops, *self.compared} <= FLOW_HOPS
+
+    @property
+    def records(self) -> bool:
+        """Whether the kernel side makes a record of each message."""
+        return self.events or bool(self.slowest)
 
     @property
     def rows(self) -> int:

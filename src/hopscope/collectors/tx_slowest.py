@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-from heapq import nlargest
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hopscope.analysis.slowest import Slowest
+from hopscope.analysis.slowest import Slowest, in_turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hopscope.analysis.message import Message
-    from hopscope.analysis.snapshot import Kind
 
 
 class SlowestKeeper:
@@ -33,34 +31,30 @@ class SlowestKeeper:
     def __init__(self, most: int, decode: Callable[[Iterable[np.void]], list[Message]]) -> None:
         self._most = most
         self._decode = decode
-        self._interval = self._total = Slowest("interval", most, 0, 0, ())
+        self._interval, self._total = Slowest("interval", most, 0, 0, ()), Slowest("total", most, 0, 0, ())
 
     def add(self, records: NDArray[np.void]) -> None:
         """Look at records as :meth:`~hopscope.collectors.tx_messages.Messages.read` returns them."""
         totals_ns = _totals_ns(records)
         known = totals_ns >= 0
         kept = self._interval.messages
-        floor_ns = _total_ns(kept[-1]) if len(kept) == self._most else -1
+        floor_ns = (kept[-1].total_ns or 0) if len(kept) == self._most else -1
         candidates = np.flatnonzero(totals_ns > floor_ns)
         if len(candidates) > self._most:
             top = np.argpartition(totals_ns[candidates], -self._most)[-self._most :]
             candidates = candidates[top]
         found = self._decode(records[candidates])
-        self._interval = self._merged("interval", self._interval, _of(found, known))
+        self._interval = in_turn([_of(found, known), self._interval])
 
     def interval(self) -> Slowest:
         """Return those since the last call."""
         taken, self._interval = self._interval, Slowest("interval", self._most, 0, 0, ())
-        self._total = self._merged("total", self._total, taken)
+        self._total = in_turn([taken, self._total])
         return taken
 
     def total(self) -> Slowest:
         """Return those since the start, as of the last :meth:`interval`."""
         return self._total
-
-    def _merged(self, kind: Kind, one: Slowest, other: Slowest) -> Slowest:
-        messages = nlargest(self._most, [*one.messages, *other.messages], key=_total_ns)
-        return Slowest(kind, self._most, one.seen + other.seen, one.unfinished + other.unfinished, messages)
 
 
 def _of(messages: list[Message], known: NDArray[np.bool_]) -> Slowest:
@@ -73,7 +67,3 @@ def _totals_ns(records: NDArray[np.void]) -> NDArray[np.int64]:
     entered, handed, done = (records[name].astype(np.int64) for name in ("entry_ns", "handed_ns", "done_ns"))
     started = np.where(entered > 0, entered, handed)
     return np.where((started > 0) & (done >= started), done - started, -1)
-
-
-def _total_ns(message: Message) -> int:
-    return message.total_ns or 0

@@ -6,13 +6,13 @@ Each function works on the network namespace of the calling thread: use `Namespa
 
 from __future__ import annotations
 
-import ctypes
 import fcntl
 import socket
 import struct
 from typing import TYPE_CHECKING
 
 from hopscope.errors import KernelError, UsageError
+from hopscope.timestamping.device import device_ioctl
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,7 +23,6 @@ _SIOCETHTOOL = 0x8946
 _IFF_UP = 0x1
 
 _IFREQ_FLAGS = struct.Struct("16sh14x")
-_IFREQ_DATA = struct.Struct("16sP")
 
 # ETHTOOL_SRXCSUM, STXCSUM, STSO, SGSO, SGRO
 _OFFLOAD_COMMANDS = {"rx": 0x15, "tx": 0x17, "tso": 0x1F, "gso": 0x24, "gro": 0x2C}
@@ -64,11 +63,8 @@ def set_offloads(ifname: str, offloads: Mapping[str, bool]) -> None:
         if name not in _OFFLOAD_COMMANDS:
             msg = f"There is no offload {name!r} to switch"
             raise UsageError(msg, f"Choose from {', '.join(_OFFLOAD_COMMANDS)}.")
-        value = ctypes.create_string_buffer(struct.pack("II", _OFFLOAD_COMMANDS[name], wanted))
-        request = _IFREQ_DATA.pack(ifname.encode(), ctypes.addressof(value))
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as control:
-            try:
-                fcntl.ioctl(control, _SIOCETHTOOL, request)
-            except OSError as error:
-                msg = f"{ifname} does not let {name} be switched {'on' if wanted else 'off'}: {error.strerror}"
-                raise KernelError(msg, "Leave this offload as it is.") from error
+        try:
+            device_ioctl(ifname, _SIOCETHTOOL, struct.pack("=II", _OFFLOAD_COMMANDS[name], wanted))
+        except OSError as error:
+            msg = f"{ifname} does not let {name} be switched {'on' if wanted else 'off'}: {error.strerror}"
+            raise KernelError(msg, "Leave this offload as it is.") from error

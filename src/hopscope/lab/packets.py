@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TCP segments as bytes of IPv4 (RFC 791) or IPv6 (RFC 8200) packets, and back."""
+"""TCP segments as bytes of IPv4 (RFC 791) or IPv6 (RFC 8200) packets, and back; UDP datagrams with any fault."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ _IPV4 = struct.Struct("!BBHHHBBH4s4s")
 _IPV6 = struct.Struct("!IHBB16s16s")
 _TCP = struct.Struct("!HHIIBBHHH")
 _OPTION_MSS = 2
+MORE_FRAGMENTS = 0x2000
+DONT_FRAGMENT = 0x4000
 
 
 class TcpFlag(IntFlag):
@@ -49,6 +51,47 @@ class Segment:
     window: int = 0xFFFF
     payload: bytes = b""
     mss_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Datagram:
+    """A UDP datagram in an IPv4 packet or in a part of one, right or wrong.
+
+    Parameters
+    ----------
+    source, destination
+        Numeric IPv4 address and port.
+    payload
+        Of UDP.
+    checksum_error
+        Added to the checksum of UDP, modulo 65,535.
+    fragment
+        Flags and offset field of the IP header as on the wire: :data:`MORE_FRAGMENTS`, :data:`DONT_FRAGMENT`, and the
+        offset in units of 8 bytes. What is at an offset still begins with a UDP header.
+    identification, ttl
+        As on the wire.
+    """
+
+    source: tuple[str, int]
+    destination: tuple[str, int]
+    payload: bytes
+    checksum_error: int = 0
+    fragment: int = 0
+    identification: int = 77
+    ttl: int = _TTL
+
+    def build(self) -> bytes:
+        """Return the IPv4 packet."""
+        source, destination = (socket.inet_aton(host) for host, _ in (self.source, self.destination))
+        length = 8 + len(self.payload)
+        header = struct.pack("!HHH", self.source[1], self.destination[1], length)
+        pseudo = source + destination + struct.pack("!HH", socket.IPPROTO_UDP, length)
+        right = checksum(pseudo + header + b"\0\0" + self.payload)
+        # The sum of ones' complements; 0 would say that there is none (RFC 768).
+        sent = (right + self.checksum_error) % 0xFFFF or 0xFFFF
+        udp = header + struct.pack("!H", sent) + self.payload
+        fields = (0x45, 0, _IPV4.size + length, self.identification, self.fragment, self.ttl, socket.IPPROTO_UDP)
+        return _IPV4.pack(*fields, checksum(_IPV4.pack(*fields, 0, source, destination)), source, destination) + udp
 
 
 def build(segment: Segment) -> bytes:

@@ -131,6 +131,10 @@ class _Ring:
             return committed_prefix(heads[:-1], self._length)._replace(foreign=True)
         return prefix
 
+    def fullness(self) -> float:
+        """Return how much of it is taken up: 0 to 1."""
+        return (int(self._producer[0]) - int(self._consumer[0])) / self._size
+
     def take(self, prefix: Prefix, out: NDArray[np.void]) -> None:
         """Copy what `prefix` has, without what was discarded, and give the room back to the kernel."""
         position = int(self._consumer[0])
@@ -244,6 +248,10 @@ class RingReader:
     def read_cpu(self, cpu: int) -> NDArray[np.void]:
         """Take what is committed in one CPU's ring, as :meth:`read` does for all."""
         return self._read((cpu,))
+
+    def fullness(self) -> float:
+        """Return how full the fullest ring is, 0 to 1, at next to no cost."""
+        return max((ring.fullness() for ring in self._rings.values()), default=0.0)
 
     def close(self) -> None:
         """Unmap the rings; again is allowed. Arrays that were handed out stay valid."""

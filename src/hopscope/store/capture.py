@@ -8,7 +8,7 @@ comes, a block for each packet with its time in ns. A file that is cut off can b
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple, Self
 
 import numpy as np
 
@@ -16,7 +16,6 @@ from hopscope.errors import DiskFullError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
     from types import TracebackType
 
     from numpy.typing import NDArray
@@ -81,8 +80,8 @@ class CaptureWriter:
 
     Parameters
     ----------
-    path
-        Of the file; it is made anew.
+    file
+        To write to, which is closed in the end.
     wall_offset_ns
         How far CLOCK_REALTIME is ahead of CLOCK_MONOTONIC: files of this kind have the time of day.
 
@@ -92,10 +91,9 @@ class CaptureWriter:
         So far.
     """
 
-    def __init__(self, path: Path, wall_offset_ns: int) -> None:
-        self._path = path
+    def __init__(self, file: BinaryIO, wall_offset_ns: int) -> None:
+        self._file = file
         self._wall_offset_ns = wall_offset_ns
-        self._file = path.open("wb", buffering=0)
         self._interfaces: dict[tuple[int, int], int] = {}
         self._devices: dict[tuple[int, int], Device] = {}
         self.bytes_written = 0
@@ -159,7 +157,7 @@ class CaptureWriter:
                 left = left[self._file.write(left) :]
         except OSError as error:
             raise DiskFullError(
-                f"{self._path} cannot be written: {error.strerror}",
+                f"{self._file.name} cannot be written: {error.strerror}",
                 "Make room; what was recorded up to there can be read",
             ) from error
         self.bytes_written += len(data)

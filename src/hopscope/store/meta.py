@@ -4,19 +4,16 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-import numpy as np
-
 from hopscope.errors import FormatError
+from hopscope.store.document import packed, read_document, write_document
 from hopscope.store.schema import VERSION, Table, described_table
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
-
-    from numpy.typing import DTypeLike
 
 FILE: Final = "hopscope.json"
 _FORMAT: Final = "hopscope trace"
@@ -50,6 +47,10 @@ class Metadata:
         Those that this trace has besides :data:`~hopscope.store.schema.TABLES`.
     missed
         Runs of the recording programs that the kernel suppressed: events that are missing, of no known place or time.
+    joined
+        Of a trace that was joined from those of several hosts: ``from``, the folders; ``files``, what was in them;
+        ``pairs``, by what clocks were compared and how well that agreed; ``notes``, sentences on what is not there.
+        Empty of a trace of one host.
     state
         How it ended; ``recording`` if the recorder was killed.
     """
@@ -64,22 +65,13 @@ class Metadata:
     options: dict[str, Any] = field(default_factory=dict)
     tables: list[Table] = field(default_factory=list)
     missed: int = 0
+    joined: dict[str, Any] = field(default_factory=dict)
     state: State = "recording"
     ended_ns: int | None = None
 
     def write(self, folder: Path) -> None:
         """Write the file, in one step: a reader finds the old or the new one."""
-        document = {"format": _FORMAT, "version": VERSION, **asdict(self)}
-        fresh = folder / f".{FILE}.partial"
-        try:
-            with fresh.open("w", encoding="utf-8") as file:
-                json.dump(document, file, indent=1, default=_type_name)
-                file.flush()
-                os.fsync(file.fileno())
-            fresh.replace(folder / FILE)
-        except OSError:
-            fresh.unlink(missing_ok=True)
-            raise
+        write_document(folder / FILE, self._document())
 
     @classmethod
     def read(cls, folder: Path) -> Metadata:
@@ -90,36 +82,49 @@ class Metadata:
         FormatError
             There is none, or it is not a trace's, or of a version that this hopscope cannot read.
         """
+        none = FormatError(f"{folder} is no trace: it has no {FILE}", "`hopscope record -o DIR` makes one")
+        document = read_document(folder / FILE, _FORMAT, VERSION, none=none)
         try:
-            document = json.loads((folder / FILE).read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise FormatError(f"{folder} is no trace: it has no {FILE}", "`hopscope record -o DIR` makes one") from None
-        except NotADirectoryError:
-            raise FormatError(f"{folder} is no trace, but a file", "Give the folder that was recorded into") from None
-        except (ValueError, OSError) as error:
-            raise FormatError(f"{folder / FILE} cannot be read: {error}", "Restore it from a copy") from error
-        return cls._checked(document, folder)
-
-    @classmethod
-    def _checked(cls, document: Any, folder: Path) -> Metadata:  # noqa: ANN401 # JSON can be anything
-        if not isinstance(document, dict) or document.get("format") != _FORMAT:
-            raise FormatError(f"{folder / FILE} is not of a hopscope trace", "Give the folder that was recorded into")
-        if document.get("version") != VERSION:
-            raise FormatError(
-                f"{folder} is a trace of version {document.get('version')}, this hopscope reads version {VERSION}",
-                f"Open it with hopscope {document.get('hopscope', 'of that time')}",
-            )
-        known = {each.name for each in fields(cls)}
-        try:
-            found = cls(**{name: value for name, value in document.items() if name in known})
-            found.points = {int(number): str(name) for number, name in found.points.items()}
-            found.reasons = {int(number): str(name) for number, name in found.reasons.items()}
-            found.tables = [described_table(each) for each in document.get("tables", ())]
+            return cls._of(document)
         except (TypeError, ValueError, AttributeError, KeyError) as error:
             raise FormatError(f"{folder / FILE} is damaged: {error}", "Restore it from a copy") from error
+
+    def packed(self) -> bytes:
+        """Return it for :meth:`unpacked` on another host."""
+        return packed(self._document())
+
+    @classmethod
+    def unpacked(cls, raw: bytes) -> Metadata:
+        """Return what another host packed.
+
+        Raises
+        ------
+        FormatError
+            It is none, or a field of it is not what it should be.
+        """
+        try:
+            document = json.loads(raw)
+            found = cls._of(document)
+            times = (found.started_ns, found.realtime_ns, found.missed, found.ended_ns or 0)
+            if document["version"] != VERSION or not all(type(time) is int and 0 <= time < 1 << 63 for time in times):
+                raise ValueError("a time is none")  # noqa: TRY301 # as what `_of` raises
+            if not all(0 <= number < 1 << 32 for number in (*found.points, *found.reasons)):
+                raise ValueError("a number of a point or a reason is none")  # noqa: TRY301 # as above
+            if not isinstance(found.hopscope, str) or not isinstance(found.options, dict) or found.joined != {}:
+                raise ValueError("it is not of one host's trace")  # noqa: TRY301 # as above
+            found.host, *found.plan = [{str(k): str(v) for k, v in each.items()} for each in (found.host, *found.plan)]
+        except (TypeError, ValueError, AttributeError, KeyError, RecursionError) as error:
+            raise FormatError(f"What another host says of its trace is damaged: {error}") from error
         return found
 
+    def _document(self) -> dict[str, Any]:
+        return {"format": _FORMAT, "version": VERSION, **asdict(self)}
 
-def _type_name(dtype: DTypeLike) -> str:
-    """Return what a column's type is called in the file."""
-    return np.dtype(dtype).name
+    @classmethod
+    def _of(cls, document: Mapping[str, Any]) -> Metadata:
+        known = {each.name for each in fields(cls)}
+        found = cls(**{name: value for name, value in document.items() if name in known})
+        found.points = {int(number): str(name) for number, name in found.points.items()}
+        found.reasons = {int(number): str(name) for number, name in found.reasons.items()}
+        found.tables = [described_table(each) for each in document.get("tables", ())]
+        return found

@@ -67,6 +67,15 @@ _DEVICE: Final = (
     Column("ifindex", np.int32, "number of the device in its namespace; 0 where the packet is at none"),
     Column("netns", np.int64, "inode of the network namespace"),
 )
+_READING: Final = (
+    Column("time_ns", np.int64, "of the reading (`readings`)"),
+    Column("netns", np.int64, "inode of the network namespace; 0: the host, whatever the namespace"),
+    Column("source", TEXT, "from where: snmp, link, ethtool, … (docs/counters.md)"),
+    Column("subject", TEXT, "which of several: an interface, a CPU, a queue"),
+    Column("name", TEXT, "of the counter, as nstat, ip, tc, ethtool or sysctl call it"),
+)
+_HOST: Final = Column("host", np.int16, "its number; a CPU of it has 1024 times that added to its own")
+_PRESENT: Final = Column("present", np.int8, "0: it was gone at that reading, and the value says nothing")
 
 TABLES: Final = (
     Table(
@@ -83,7 +92,12 @@ TABLES: Final = (
             ),
             Column("len_bytes", np.int32, "of the packet, as the kernel has it at that point (skb->len)"),
             Column("header_bytes", np.int32, "of them before TCP's or UDP's payload"),
-            Column("seq", np.int64, "TCP: sequence number of its first byte; else the IP identification"),
+            Column(
+                "seq",
+                np.int64,
+                "TCP: sequence number of its first byte; else the IP identification (IPv6: 0), of UDP + 65536 * a hash"
+                " (16 bits) of the payload's first 8 bytes, 0 where they are fewer or in pages",
+            ),
             Column("tcp_flags", np.int16, "FIN 1, SYN 2, RST 4, PSH 8, ACK 16; 0: not TCP"),
             *_DEVICE,
         ),
@@ -201,6 +215,85 @@ TABLES: Final = (
             Column("name", TEXT, "function+offset"),
         ),
         once=("address",),
+    ),
+    Table(
+        "readings",
+        "the kernel's counters and settings were read",
+        (
+            Column("time_ns", np.int64, "when that began, CLOCK_MONOTONIC"),
+            Column("until_ns", np.int64, "when it ended"),
+            Column("host", np.int16, "of a joined trace: whose (`hosts`)"),
+        ),
+    ),
+    Table(
+        "counters",
+        "a counter, a gauge, or a setting that is a number: what it was at the first reading, then each change",
+        (*_READING, Column("value", np.int64, "from then on"), _PRESENT),
+    ),
+    Table(
+        "settings",
+        "a setting that is words: what it was at the first reading, then each change",
+        (*_READING, Column("value", TEXT, "from then on"), _PRESENT),
+    ),
+    Table(
+        "unread",
+        "what could not be read at a reading, if that is another than at the one before",
+        (
+            Column("time_ns", np.int64, "since which reading"),
+            Column("netns", np.int64, "inode of the network namespace; 0: the host"),
+            Column("source", TEXT, "as in `counters`"),
+            Column("reason", TEXT, "why; empty: it can be read again"),
+        ),
+    ),
+    Table(
+        "namespaces",
+        "a network namespace's name",
+        (
+            Column("netns", np.int64, "its inode"),
+            Column("name", TEXT, "as people call it, or its first process"),
+        ),
+        once=("netns", "name"),
+    ),
+    Table(
+        "hosts",
+        "a host of a trace that was joined from several (docs/join.md)",
+        (
+            _HOST,
+            Column("name", TEXT, "as it was called when it was recorded"),
+            Column("boot", TEXT, "id of its boot: after another one it is another host, with another clock"),
+            Column("release", TEXT, "of its kernel"),
+            Column("machine", TEXT, "its kind of CPU"),
+        ),
+        once=("host",),
+    ),
+    Table(
+        "clocks",
+        "how far a host's clock was ahead of the trace's, each half second",
+        (
+            _HOST,
+            Column("time_ns", np.int64, "when, a multiple of 500,000,000"),
+            Column(
+                "offset_ns",
+                np.int64,
+                "most likely so far: taken off the times of its events, along a line to the next row",
+            ),
+            Column(
+                "low_ns", np.int64, "at least so far: until the next row, it is by `offset_ns - low_ns` less at most"
+            ),
+            Column(
+                "high_ns", np.int64, "at most so far: until the next row, it is by `high_ns - offset_ns` more at most"
+            ),
+        ),
+    ),
+    Table(
+        "absences",
+        "nothing was recorded of a host",
+        (
+            _HOST,
+            Column("from_ns", np.int64, "since when"),
+            Column("until_ns", np.int64, "until when"),
+            Column("reason", TEXT, "why"),
+        ),
     ),
 )
 BY_NAME: Final = {table.name: table for table in TABLES}

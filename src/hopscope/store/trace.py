@@ -71,6 +71,7 @@ class Trace:
             self.warnings.append("the recorder was killed, or is still at work: the trace ends with its last full file")
         elif self.metadata.state != "complete":
             self.warnings.append(f"recording {self.metadata.state}")
+        self.warnings += self.metadata.joined.get("notes", [])
         if self.metadata.missed:
             self.warnings.append(f"{self.metadata.missed:,} events are missing: the kernel suppressed BPF runs")
         spill = (
@@ -115,6 +116,19 @@ class Trace:
         with self._errors():
             return self._run(query).fetchall()
 
+    def by_file(self, table: Table) -> Iterator[dict[str, NDArray[Any]]]:
+        """Yield the columns of a table file by file, which bounds what they need; masked where they are not known.
+
+        Rows that say the same as others are not left out, as they are from the table's view.
+
+        Raises
+        ------
+        FormatError
+            The trace is damaged.
+        """
+        for file in whole_files(self.folder / table.name)[0]:
+            yield self.columns(self._source(table, [file]))
+
     def names(self, query: str) -> list[str]:
         """Return the names of the columns that a query gives."""
         with self._errors():
@@ -143,6 +157,11 @@ class Trace:
     def make_view(self, name: str, query: str) -> None:
         """Make a temporary view of a query, as :meth:`make_table` makes a table."""
         self.execute(f"CREATE OR REPLACE TEMPORARY VIEW {name} AS {query}")
+
+    @staticmethod
+    def whole(table: str) -> str:
+        """Return what a table is called for a query while a temporary view of its name hides it."""
+        return f"memory.main.{table}"
 
     def copy_lines(self, query: str, out: BinaryIO) -> int:
         """Write the rows of a query that gives one column of text, a line each, in the query's order.
@@ -216,24 +235,25 @@ class Trace:
         return FormatError(f"{self.folder} cannot be read: {_first_line(error)}", "Restore it from a copy")
 
     def _make_view(self, table: Table) -> None:
-        files = ", ".join(f"'{_quoted(file)}'" for file in self._complete(table))
-        source = f"read_parquet([{files}], union_by_name=true)" if files else "(SELECT 0 AS nothing WHERE false)"
-        # A column that came after the trace was recorded is not known in it.
-        found = set(self.names(f"SELECT * FROM {source}"))
-        columns = ", ".join(_column(each, known=each.name in found) for each in table.columns)
-        source = f"SELECT {columns} FROM {source}"
+        source = self._source(table, self._complete(table))
         if table.once:
             source = f"SELECT DISTINCT * FROM ({source})"
         self.execute(f'CREATE VIEW "{table.name}" AS {source}')
 
+    def _source(self, table: Table, files: list[Path]) -> str:
+        """Return the query for the rows of some of a table's files."""
+        listed = ", ".join(f"'{_quoted(file)}'" for file in files)
+        source = f"read_parquet([{listed}], union_by_name=true)" if files else "(SELECT 0 AS nothing WHERE false)"
+        # A column that came after the trace was recorded is not known in it.
+        found = set(self.names(f"SELECT * FROM {source}"))
+        columns = ", ".join(_column(each, known=each.name in found) for each in table.columns)
+        return f"SELECT {columns} FROM {source}"
+
     def _complete(self, table: Table) -> list[Path]:
         """Return the table's files that are whole."""
-        files = sorted((self.folder / table.name).glob("*.parquet"))
-        whole = [file for file in files if _is_whole(file)]
-        if len(whole) < len(files):
-            self.warnings.append(
-                f"{len(files) - len(whole)} of {len(files)} files of {table.name} are cut off: left out"
-            )
+        whole, cut = whole_files(self.folder / table.name)
+        if cut:
+            self.warnings.append(f"{cut} of {len(whole) + cut} files of {table.name} are cut off: left out")
         return whole
 
     def _make_names(self, view: str, number: str, names: dict[int, str]) -> None:
@@ -245,6 +265,13 @@ class Trace:
 def last_known(expression: str) -> str:
     """Return the window function for an expression's last value that is not NULL, which engines write differently."""
     return f"last_value({expression} IGNORE NULLS)"
+
+
+def whole_files(folder: Path) -> tuple[list[Path], int]:
+    """Return a table's files that are whole, in order, and how many others there are."""
+    files = sorted(folder.glob("*.parquet"))
+    whole = [file for file in files if _is_whole(file)]
+    return whole, len(files) - len(whole)
 
 
 def _is_whole(file: Path) -> bool:

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hopscope.analysis.cdf import points
+from hopscope.views import braille
 from hopscope.views import format as fmt
 from hopscope.views.time_axis import TimeAxis
 
@@ -32,9 +33,6 @@ _WIDEST: Final = 100
 _MARK_WIDTH: Final = 9
 _GRID_STEP: Final = 4
 _QUARTERS: Final = (100, 75, 50, 25, 0)
-_BRAILLE: Final = 0x2800
-# Bits of a braille character's dots: four rows from the top, two columns.
-_DOTS: Final = np.array([[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +75,7 @@ def _cells(curve: Curve, axis: TimeAxis, width: int, *, dotted: bool, unicode: b
     if dotted:
         row, column = np.indices(dots.shape)
         dots &= (row + column) % 4 < 2
-    bits: npt.NDArray[np.int64] = (dots.reshape(_HEIGHT, 4, width, 2) * _DOTS[:, None, :]).sum(axis=(1, 3))
-    return bits
+    return braille.cells(dots)
 
 
 def _dots(curve: Curve, axis: TimeAxis, width: int, height: int) -> npt.NDArray[np.bool_]:
@@ -116,7 +113,7 @@ def _cell(layers: Sequence[_Layer], row: int, column: int, marks: dict[int, str]
         on_grid = column in marks or (row in map(_row, (0.25, 0.5, 0.75, 1.0)) and column % _GRID_STEP == 0)
         return terminal.paint("·" if terminal.unicode else ".", "dim") if on_grid and row % 2 == 0 else " "
     if terminal.unicode:
-        text = chr(_BRAILLE | int(np.bitwise_or.reduce([layer.cells[row, column] for layer in there])))
+        text = chr(braille.BLANK | int(np.bitwise_or.reduce([layer.cells[row, column] for layer in there])))
     else:
         text = there[0].letter.lower() if len(there) == 1 else "*"
     return terminal.paint(text, there[0].look) if len(there) == 1 else text

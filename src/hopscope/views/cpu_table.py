@@ -61,10 +61,10 @@ def _heading(snapshot: CpuSnapshot, terminal: Terminal) -> list[str]:
 def _by_group(snapshot: CpuSnapshot, terminal: Terminal, top: int) -> list[str]:
     shown = snapshot.rows[:top]
     rows = [snapshot.total, *shown]
-    key = next(iter(snapshot.rows[0].group)) if snapshot.rows else "cpu"
+    keys = list(snapshot.rows[0].group) if snapshot.rows else ["cpu"]
     names = [name for name in PARTS if name in _ALWAYS or snapshot.total.parts[name].seen]
     table = [
-        Column(key, ["all", *(next(iter(row.group.values())) for row in shown)], left=True),
+        *(Column(key, ["all", *(row.group[key] for row in shown)], left=True) for key in keys),
         Column("total", [_percent(snapshot, row.ns) for row in rows]),
         *(
             Column(name, [_percent(snapshot, row.parts[name].ns) for row in rows], rank=_RANKS.get(name, 4))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dropped packets as a table and as JSON; ``docs/json/hopscope.drops-1.schema.json`` describes the latter."""
+"""Dropped packets as a table."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from hopscope.views import format as fmt
 from hopscope.views.footer import closing
 from hopscope.views.grid import Column, render_grid
-from hopscope.views.json_lines import VERSION, Json, iso, overhead_to_json, plan_to_json
 
 if TYPE_CHECKING:
     from hopscope.analysis.drops import DropSnapshot
@@ -42,23 +41,6 @@ def render_drops(snapshot: DropSnapshot, terminal: Terminal, top: int) -> str:
         rest = snapshot.dropped - sum(row.count for row in shown)
         lines += terminal.fold(f"and {left_out:,} more with {rest:,} packets (--top)")
     return "\n".join(lines + _footer(snapshot, terminal))
-
-
-def drops_to_json(snapshot: DropSnapshot) -> Json:
-    """Return a snapshot as the object that schema ``hopscope.drops/1`` describes."""
-    return {
-        "schema": f"hopscope.drops/{VERSION}",
-        "kind": snapshot.kind,
-        "time": iso(snapshot.started_ns),
-        "interval_s": snapshot.duration_s,
-        "dropped": snapshot.dropped,
-        "lost": snapshot.lost,
-        "rows": [{"group": dict(row.group), "packets": row.count} for row in snapshot.rows],
-        "filters": dict(snapshot.filters),
-        "overhead": overhead_to_json(snapshot.overhead),
-        "plan": [plan_to_json(row) for row in snapshot.plan],
-        "notes": list(snapshot.notes),
-    }
 
 
 def _footer(snapshot: DropSnapshot, terminal: Terminal) -> list[str]:

@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Single messages as JSON objects; ``docs/json/`` has the schemas. What was not seen is null."""
+"""Single messages as JSON objects, and back; ``docs/json/`` has the schemas. What was not seen is null."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from hopscope.views.json_lines import iso
+from hopscope.analysis.message import CAUSES, Device, Flow, Message
+from hopscope.analysis.slowest import Slowest
+from hopscope.views.json_lines import KINDS, iso
 
 if TYPE_CHECKING:
-    from hopscope.analysis.message import Message
-    from hopscope.analysis.slowest import Slowest
+    from hopscope.analysis.fields import Fields
     from hopscope.views.json_lines import Json
 
 _VERSION: Final = 1
@@ -55,6 +56,49 @@ def message_to_json(message: Message, offset_ns: int) -> Json:
     }
 
 
+def message_from_json(document: Fields) -> Message:
+    """Return the message that an object was made from. Its process stands for the one that had the socket first.
+
+    Raises
+    ------
+    FormatError
+        It does not fit the schema.
+    """
+    document.choice("schema", [f"hopscope.tx.message/{_VERSION}"])
+    datagram = document.whole_or_none("end_byte") is None
+    return Message(
+        flow=_flow_from(document),
+        cookie=document.whole("cookie"),
+        pid=document.whole("pid"),
+        len_bytes=document.whole("len_bytes"),
+        end_byte=document.whole_or_none("end_byte") or 0,
+        **{name: document.whole_or_none(name) for name in _TIMES},
+        qdisc_ns=document.part("hops_ns").whole_or_none("tx.udp_qdisc" if datagram else "tx.qdisc"),
+        devices=[Device(device.text("name"), device.whole("after_ns")) for device in document.parts("devices")],
+        retransmits=document.whole("retransmits"),
+        cause=document.choice("cause", CAUSES),
+        slept=document.flag("slept"),
+        datagram=datagram,
+        aborted=document.flag("aborted"),
+    )
+
+
+def _flow_from(document: Fields) -> Flow | None:
+    protocol = document.text_or_none("protocol")
+    if protocol is None:
+        return None
+    return Flow(
+        protocol=protocol,
+        local=document.text("local"),
+        local_port=document.whole("local_port"),
+        peer=document.text("peer"),
+        peer_port=document.whole("peer_port"),
+        netns=document.text("netns"),
+        pid=document.whole("pid"),
+        comm=document.text_or_none("comm") or "",
+    )
+
+
 def slowest_to_json(slowest: Slowest, started_ns: int, duration_s: float, offset_ns: int) -> Json:
     """Return the slowest messages as the object that schema ``hopscope.tx.slowest/1`` describes.
 
@@ -78,3 +122,21 @@ def slowest_to_json(slowest: Slowest, started_ns: int, duration_s: float, offset
         "held": slowest.held(),
         "messages": [message_to_json(message, offset_ns) for message in slowest.messages],
     }
+
+
+def slowest_from_json(document: Fields) -> Slowest:
+    """Return the slowest messages that an object was made from.
+
+    Raises
+    ------
+    FormatError
+        It does not fit the schema.
+    """
+    document.choice("schema", [f"hopscope.tx.slowest/{_VERSION}"])
+    return Slowest(
+        kind=document.choice("kind", KINDS),
+        asked=document.whole("asked"),
+        seen=document.whole("seen"),
+        unfinished=document.whole("unfinished"),
+        messages=[message_from_json(message) for message in document.parts("messages")],
+    )

@@ -8,7 +8,7 @@ indented. ``-`` is a hop that was not seen; a hop that the protocol does not hav
 from __future__ import annotations
 
 import textwrap
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
@@ -47,22 +47,25 @@ class Columns:
 
     process: int = _WIDTHS["process"]
     flow: int = _WIDTHS["flow"]
+    # 0 where there is one host.
+    host: int = 0
 
-    def fitting(self, messages: Sequence[Message], terminal: Terminal) -> Columns:
-        """Return columns that these messages fit in as well."""
-        texts = [(_process(message), _flow(message)) for message in messages]
-        process = max((columns(terminal.text(text)) for text, _ in texts), default=0)
-        flow = max((columns(text) for _, text in texts), default=0)
-        return replace(self, process=max(self.process, process), flow=max(self.flow, flow))
+    def fitting(self, messages: Sequence[Message], terminal: Terminal, host: str = "") -> Columns:
+        """Return columns that these messages fit in as well, and the host that they are from."""
+        process = max((columns(terminal.text(_process(message))) for message in messages), default=0)
+        flow = max((columns(terminal.text(_flow(message))) for message in messages), default=0)
+        return Columns(max(self.process, process), max(self.flow, flow), max(self.host, columns(host)))
 
 
 def titles(widths: Columns, terminal: Terminal) -> list[str]:
     """Return the lines above the messages."""
-    cells = {name: name for name in _WIDTHS}
+    cells = {name: name for name in ("host", *_WIDTHS)[not widths.host :]}
     return [terminal.paint(line, "dim") for line in _folded(cells, "", widths, terminal)]
 
 
-def message_lines(message: Message, offset_ns: int, widths: Columns, terminal: Terminal, more: str = "") -> list[str]:
+def message_lines(  # noqa: PLR0913 # what to show, and how
+    message: Message, offset_ns: int, widths: Columns, terminal: Terminal, *, more: str = "", host: str = ""
+) -> list[str]:
     """Return a message as one line, or more where one is too short.
 
     Parameters
@@ -77,12 +80,15 @@ def message_lines(message: Message, offset_ns: int, widths: Columns, terminal: T
         What can be shown.
     more
         Stands at the end.
+    host
+        Whose it is, where the columns have room for hosts.
     """
     hops = message.hops()
-    cells = {
+    cells = {"host": host} if widths.host else {}
+    cells |= {
         _TIME: _clock(message.start_ns, offset_ns),
         "process": terminal.text(_process(message)),
-        "flow": _flow(message),
+        "flow": terminal.text(_flow(message)),
         "length": fmt.count(message.len_bytes),
         "total": fmt.time(message.total_ns, unicode=terminal.unicode),
     }
@@ -163,7 +169,7 @@ def _devices(message: Message, *, unicode: bool) -> str:
 
 def _folded(cells: dict[str, str], remarks: str, widths: Columns, terminal: Terminal) -> list[str]:
     """Put cells into as few lines as they fit in, always at the same places, and the remarks behind them."""
-    width_of = _WIDTHS | {"process": widths.process, "flow": widths.flow}
+    width_of = _WIDTHS | {"process": widths.process, "flow": widths.flow, "host": widths.host}
     lines, line, used = [], "", 0
     for name, text in cells.items():
         width = width_of[name]

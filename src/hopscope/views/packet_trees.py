@@ -9,18 +9,32 @@ from hopscope.views import format as fmt
 from hopscope.views.terminal import pad
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from hopscope.analysis.packet_tree import Event, PacketTree
     from hopscope.views.terminal import Terminal
 
 _INDENT: Final = 2
+_CPU_WIDTH: Final = 3
 _POINT_WIDTH: Final = 18
 _DEVICE_WIDTH: Final = 8
 _THREAD_WIDTH: Final = 13
 
 
-def render_trees(trees: Sequence[PacketTree], started_ns: int, terminal: Terminal) -> list[str]:
+class _Cpus:
+    """What CPUs are called, all as wide as the longest."""
+
+    def __init__(self, names: Mapping[int, str]) -> None:
+        self._names = names
+        self._width = max([_CPU_WIDTH, *map(len, names.values())])
+
+    def cell(self, cpu: int) -> str:
+        return self._names.get(cpu, str(cpu)).rjust(self._width)
+
+
+def render_trees(
+    trees: Sequence[PacketTree], started_ns: int, terminal: Terminal, cpus: Mapping[int, str] | None = None
+) -> list[str]:
     """Return the lines of all packets, a blank one between each two.
 
     Parameters
@@ -29,10 +43,13 @@ def render_trees(trees: Sequence[PacketTree], started_ns: int, terminal: Termina
         In the order in which they are shown.
     started_ns
         When the recording began: times of packets are since then.
+    cpus
+        What CPUs are called; without it, by their numbers.
     """
+    names = _Cpus(cpus or {})
     lines: list[str] = []
     for tree in trees:
-        lines += ([""] if lines else []) + _heading(tree, started_ns, terminal) + _tree(tree, tree, 0, terminal)
+        lines += ([""] if lines else []) + _heading(tree, started_ns, terminal) + _tree(tree, tree, 0, terminal, names)
     return lines
 
 
@@ -43,11 +60,11 @@ def _heading(tree: PacketTree, started_ns: int, terminal: Terminal) -> list[str]
     return [terminal.paint(line, "bold") for line in terminal.fold(text)]
 
 
-def _tree(tree: PacketTree, root: PacketTree, depth: int, terminal: Terminal) -> list[str]:
+def _tree(tree: PacketTree, root: PacketTree, depth: int, terminal: Terminal, cpus: _Cpus) -> list[str]:
     lines = []
     before: int | None = None
     for event in tree.events:
-        lines.append(_line(event, root, before, depth, terminal))
+        lines.append(_line(event, root, before, depth, terminal, cpus=cpus))
         before = event.time_ns
     lines += [
         terminal.paint(line, "warn")
@@ -57,11 +74,13 @@ def _tree(tree: PacketTree, root: PacketTree, depth: int, terminal: Terminal) ->
     for kin in tree.kin:
         skb = f"{kin.skb & (1 << 64) - 1:x}"
         lines.append(terminal.text(" " * (20 + _INDENT * depth) + f"{kin.kind} {skb}  {kin.len_bytes:,} bytes"))
-        lines += _tree(kin, root, depth + 1, terminal)
+        lines += _tree(kin, root, depth + 1, terminal, cpus)
     return lines
 
 
-def _line(event: Event, root: PacketTree, before_ns: int | None, depth: int, terminal: Terminal) -> str:
+def _line(  # noqa: PLR0913 # what it is of, where it stands, how it is shown
+    event: Event, root: PacketTree, before_ns: int | None, depth: int, terminal: Terminal, *, cpus: _Cpus
+) -> str:
     offset_ns = event.time_ns - root.begins_ns
     sign = "-" if offset_ns < 0 else " "
     offset = sign + fmt.time(abs(offset_ns), unicode=terminal.unicode)
@@ -69,7 +88,7 @@ def _line(event: Event, root: PacketTree, before_ns: int | None, depth: int, ter
     point = " " * _INDENT * (depth + event.depth) + event.point
     device = _cell(event.device, _DEVICE_WIDTH, terminal)
     thread = _cell(event.thread, _THREAD_WIDTH, terminal)
-    text = f"{offset:>7} {step:>7} {event.cpu:>3} {pad(point, _POINT_WIDTH)} {device} {thread} {event.says}"
+    text = f"{offset:>7} {step:>7} {cpus.cell(event.cpu)} {pad(point, _POINT_WIDTH)} {device} {thread} {event.says}"
     text = terminal.cut(text.rstrip(), terminal.width)
     return text if event.of_packet else terminal.paint(text, "dim")
 

@@ -4,35 +4,68 @@
 from __future__ import annotations
 
 import csv
-import io
-from typing import TYPE_CHECKING, Final
+import json
+from typing import TYPE_CHECKING, Any, Final
 
-from hopscope.views.json_lines import line
+from hopscope.analysis.report import plain_values
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
+
+    from numpy.typing import NDArray
 
     from hopscope.analysis.report import Report
 
 VERSION: Final = 1
+# Texts whose form in JSON is remembered.
+_MOST_KNOWN: Final = 1 << 16
 
 
 def json_lines(report: Report) -> Iterator[str]:
-    """Iterate over the rows as objects that schema ``hopscope.report.<name>/1`` describes, each a line."""
+    """Iterate over the rows as objects that schema ``hopscope.report.<name>/1`` describes, each a line.
+
+    They are what :func:`hopscope.views.json_lines.line` makes of them, but made a column after the other.
+    """
     names = [column.name for column in report.columns]
-    schema = {"schema": f"hopscope.report.{report.name}/{VERSION}"}
-    for row in report.rows():
-        yield line(schema | dict(zip(names, row, strict=True)))
+    members = [f'"schema":"hopscope.report.{report.name}/{VERSION}"', *(f"{_name(name)}:%s" for name in names)]
+    form = f"{{{','.join(members)}}}"
+    known: dict[str, str] = {}
+    for part in report.parts():
+        for row in zip(*(_json_values(part[name], known) for name in names), strict=True):
+            yield form % row
+
+
+def _name(name: str) -> str:
+    return json.dumps(name).replace("%", "%%")
+
+
+def _json_values(array: NDArray[Any], known: dict[str, str]) -> Iterable[object]:
+    """Return what stands in JSON for values; `known` is what stands there for texts, most of which come again."""
+    values = plain_values(array)
+    if array.dtype.kind in "iu":
+        return values if None not in values else ["null" if value is None else value for value in values]
+    return [_json_text(value, known) if isinstance(value, str) else json.dumps(value) for value in values]
+
+
+def _json_text(text: str, known: dict[str, str]) -> str:
+    found = known.get(text)
+    if found is None:
+        found = json.dumps(text)
+        if len(known) < _MOST_KNOWN:
+            known[text] = found
+    return found
 
 
 def csv_lines(report: Report) -> Iterator[str]:
     """Iterate over the lines of CSV (RFC 4180, but for the line ends): the names, then the rows."""
-    yield _csv_line([column.name for column in report.columns])
+    writer = csv.writer(_Line(), lineterminator="")
+    yield writer.writerow([column.name for column in report.columns])  # what _Line.write returns
     for row in report.rows():
-        yield _csv_line(row)
+        yield writer.writerow(row)
 
 
-def _csv_line(cells: object) -> str:
-    out = io.StringIO()
-    csv.writer(out, lineterminator="").writerow(cells)  # type: ignore[arg-type] # any row
-    return out.getvalue()
+class _Line:
+    """Where a writer of CSV writes each line to, and gets it back."""
+
+    def write(self, line: str) -> str:
+        return line

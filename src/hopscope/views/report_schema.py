@@ -6,24 +6,27 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from hopscope.analysis import (
     compare,
+    counter_history,
     drop_reasons,
     flows,
     hop_times,
     messages,
+    moments,
     netdev_times,
+    network,
     outliers,
     packet_rows,
+    requests,
     summary,
 )
 from hopscope.analysis.event_lines import COLUMNS as EVENT_COLUMNS
 from hopscope.views.report_lines import VERSION
+from hopscope.views.schema_files import line_schema, write_schemas
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,13 +37,17 @@ if TYPE_CHECKING:
 REPORTS: Final[Mapping[str, tuple[Sequence[Column], Sequence[Column]]]] = {
     "summary": (summary.COLUMNS, ()),
     "flows": (flows.COLUMNS, ()),
-    "hops": (hop_times.COLUMNS, hop_times.BY_COLUMNS),
+    "hops": (hop_times.COLUMNS, (*hop_times.BY_COLUMNS, hop_times.BOUND)),
     "packets": (packet_rows.COLUMNS, ()),
     "drops": (drop_reasons.COLUMNS, (drop_reasons.STACK,)),
-    "netdev-times.rx": (netdev_times.RX_COLUMNS, ()),
-    "netdev-times.tx": (netdev_times.TX_COLUMNS, ()),
+    "counters": (counter_history.COLUMNS, ()),
+    "moments": (moments.COLUMNS, ()),
+    "netdev-times.rx": (netdev_times.RX_COLUMNS, (netdev_times.CPU_NAME,)),
+    "netdev-times.tx": (netdev_times.TX_COLUMNS, (netdev_times.CPU_NAME,)),
     "events": (EVENT_COLUMNS, ()),
     "messages": (messages.COLUMNS, ()),
+    "network": (network.COLUMNS, ()),
+    "requests": (requests.COLUMNS, ()),
     "outliers": (outliers.COLUMNS, ()),
     "compare": (compare.COLUMNS, ()),
 }
@@ -50,33 +57,21 @@ _TYPES: Final = {"text": "string", "count": "integer", "bytes": "integer", "at_n
 def schema(name: str) -> dict[str, Any]:
     """Return the JSON schema of a report's rows."""
     always, sometimes = REPORTS[name]
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$id": f"urn:hopscope:schema:report.{name}:{VERSION}",
-        "title": f"hopscope.report.{name}/{VERSION}",
-        "description": f"A line of `hopscope report {name.partition('.')[0]} --json`. Null is what was not seen.",
+    line = {
         "type": "object",
         "additionalProperties": False,
-        "required": ["schema", *(column.name for column in always)],
-        "properties": {
-            "schema": {"const": f"hopscope.report.{name}/{VERSION}"},
-            **{column.name: _property(column) for column in (*sometimes, *always)},
-        },
+        "required": [column.name for column in always],
+        "properties": {column.name: _property(column) for column in (*sometimes, *always)},
     }
+    verb = name.partition(".")[0]
+    return line_schema(
+        f"report.{name}", VERSION, f"A line of `hopscope report {verb} --json`. Null is what was not seen.", line
+    )
 
 
 def _property(column: Column) -> dict[str, Any]:
     return {"type": [_TYPES.get(column.unit, "number"), "null"], "description": column.meaning}
 
 
-def main(arguments: list[str]) -> int:
-    """Write all schemas; return the exit code."""
-    (folder,) = arguments
-    for name in REPORTS:
-        path = Path(folder) / f"hopscope.report.{name}-{VERSION}.schema.json"
-        path.write_text(json.dumps(schema(name), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(write_schemas(sys.argv[1:], map(schema, REPORTS)))

@@ -19,7 +19,16 @@ _NEEDED = "µ…→∞▁█▏"
 _ASCII = str.maketrans({"µ": "u", "…": "~", "→": "->", "∞": "inf"})
 _C_LOCALES = {"C", "POSIX"}
 _COERCED = "C.UTF-8"
-_CODES = {"dim": "2", "bold": "1", "warn": "33", "cyan": "36", "yellow": "33", "magenta": "35", "green": "32"}
+_CODES = {
+    "dim": "2",
+    "bold": "1",
+    "warn": "33",
+    "cyan": "36",
+    "red": "31",
+    "yellow": "33",
+    "magenta": "35",
+    "green": "32",
+}
 
 
 @dataclass(frozen=True, slots=True)

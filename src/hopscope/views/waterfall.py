@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from hopscope.analysis.messages import NAMES, step_name
 from hopscope.analysis.messages_blame import stages
-from hopscope.analysis.messages_path import BY_COLUMN, STEPS
+from hopscope.analysis.messages_path import BY_COLUMN, NETWORK, STEPS
 from hopscope.views import format as fmt
 from hopscope.views.report_table import NOTHING, footer, render_report
 from hopscope.views.terminal import pad
@@ -24,10 +24,14 @@ if TYPE_CHECKING:
 FEW: Final = 10
 
 _TABLE: Final = (
-    "begin_ns", "total_ns", "blame", "blame_ns", "len_bytes", "retransmits", "until", "flow_name", "translated_to",
-    "sender", "reader",
+    "begin_ns", "total_ns", "blame", "blame_ns", "network_ns", "network_bound_ns", "len_bytes", "retransmits", "until",
+    "flow_name", "translated_to",
+    "sender", "reader", "sender_host", "receiver_host",
 )  # fmt: skip
+_SELDOM: Final = ("translated_to", "network_ns", "network_bound_ns", "sender_host", "receiver_host")
 _POINT, _TIME, _LAYER = 14, 6, 18
+# As long as the network's with a bound.
+_FAR: Final = 19
 _LEAST_BAR: Final = 8
 _GAPS: Final = 4
 
@@ -35,8 +39,8 @@ _GAPS: Final = 4
 def render_messages(report: Report, terminal: Terminal, *, waterfall: bool) -> str:
     """Return heading, messages and notes as lines without a line end after the last."""
     if not waterfall:
-        # Few traces have NAT: elsewhere its column is no use.
-        left_out = set() if any(report.column("translated_to")) else {"translated_to"}
+        # Few traces have NAT, or two hosts: elsewhere their columns are no use.
+        left_out = {name for name in _SELDOM if not any(each is not None for each in report.column(name))}
         columns = [NAMES[name] for name in _TABLE if name not in left_out]
         return render_report(replace(report, columns=columns), terminal)
     lines = [line for text in report.heading for line in terminal.fold(text)]
@@ -56,12 +60,15 @@ def _message(row: Mapping[str, Value], terminal: Terminal) -> Iterator[str]:
     total_ns = _whole(row["total_ns"]) or 1
     first = next(column for column, at_ns in times.items() if at_ns is not None)
     yield f"{pad(BY_COLUMN[first].title, _POINT)} {'0'.rjust(_TIME)}"
-    parts = list(stages(times, _whole(row["resent_ns"])))
-    longest = max((part.duration_ns for part in parts), default=0)
-    width = max(terminal.width - _POINT - _TIME - _LAYER - _GAPS, _LEAST_BAR)
+    across, network_ns = row["network_bound_ns"] is not None, _whole(row["network_ns"])
+    parts = list(stages(times, _whole(row["resent_ns"]), across=across, network_ns=network_ns))
+    longest = max((part.duration_ns for part in parts if part.told), default=0)
+    width = max(terminal.width - _POINT - _TIME - (_FAR if across else _LAYER) - _GAPS, _LEAST_BAR)
     previous = first
     for part in parts:
         line = _stage(part, total_ns, width, terminal, spans=_spans(previous, part.column))
+        if part.layer == NETWORK:
+            line = _between(line, part, width, _whole(row["network_bound_ns"]) or 0, unicode=unicode)
         yield terminal.paint(line, "bold") if part.duration_ns == longest else line
         previous = part.column
     if row["missing"]:
@@ -76,10 +83,11 @@ def _title(row: Mapping[str, Value], *, unicode: bool) -> str:
     again = _whole(row["retransmits"])
     resent = f", {again} retransmission{'s' if again > 1 else ''}" if again else ""
     whose = f", {who}" if who else ""
+    way = f", {row['sender_host']} to {row['receiver_host']}" if row["network_bound_ns"] is not None else ""
     translated = f", as {row['translated_to']} after NAT" if row["translated_to"] else ""
     return (
         f"{total} at {at_s:.6f} s: {_whole(row['len_bytes']):,} bytes, {row['protocol']} {row['flow_name']}"
-        f"{translated}{whose}{resent}; {row['blame']} {held}"
+        f"{translated}{way}{whose}{resent}; {row['blame']} {held}"
     )
 
 
@@ -92,6 +100,15 @@ def _stage(part: Stage, total_ns: int, width: int, terminal: Terminal, *, spans:
     bar = " " * begin + mark * (min(end, width) - begin)
     duration = fmt.time(part.duration_ns, unicode=terminal.unicode).rjust(_TIME)
     return f"{pad(BY_COLUMN[part.column].title, _POINT)} {duration} {pad(bar, width)} {part.layer}".rstrip()
+
+
+def _between(line: str, part: Stage, width: int, bound_ns: int, *, unicode: bool) -> str:
+    """Return the line of the stage between two hosts: with the bound, or as how long it was at most."""
+    if part.told:
+        return f"{line} {'±' if unicode else '+-'} {fmt.time(bound_ns, unicode=unicode)}"
+    most = fmt.time(part.duration_ns + bound_ns, unicode=unicode)
+    point = f"{pad(BY_COLUMN[part.column].title, _POINT)} {fmt.MISSING.rjust(_TIME)}"
+    return f"{point} {pad('', width)} {part.layer} < {most}"
 
 
 def _spans(previous: str, column: str) -> bool:
