@@ -3,19 +3,19 @@
 
 from __future__ import annotations
 
-import signal
+import contextlib
 from typing import TYPE_CHECKING
 
 import pytest
 
-from cli.command import assert_fits, complaint, hopscope, objects, start
+from cli.checking import while_it_waits
+from cli.command import assert_fits, complaint, hopscope, objects
 from hopscope.lab.veth import SERVER_IPV4
 from provoke.common import TIMES
 from provoke.listeners import accept_queue_full
 from provoke.udp import receive_buffer_full
 
 if TYPE_CHECKING:
-    import subprocess
     from contextlib import AbstractContextManager
 
     from hopscope.lab import Lab
@@ -23,17 +23,10 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.root
 
 
-def while_it_waits(lab: Lab, trouble: AbstractContextManager[object], *words: str) -> tuple[str, str, int]:
-    """Make trouble between the two readings; Ctrl-C ends the wait."""
-    child = start("check", "-d", 60, "--netns", lab.server.inode, *words)
-    try:
-        _wait_for_first_reading(child)
-        with trouble:
-            child.send_signal(signal.SIGINT)
-            out, complaints = child.communicate(timeout=30)
-    finally:
-        child.kill()
-    return out, complaints, child.returncode
+def troubled(lab: Lab, trouble: AbstractContextManager[object], *words: str) -> tuple[str, str, int]:
+    """Make trouble between the two readings."""
+    with contextlib.ExitStack() as stack:
+        return while_it_waits(lambda: stack.enter_context(trouble), "--netns", lab.server.inode, *words)
 
 
 def _code(out: str) -> int:
@@ -41,28 +34,19 @@ def _code(out: str) -> int:
     return 4 if "CRITICAL" in out else 3
 
 
-def _wait_for_first_reading(child: subprocess.Popen[str]) -> None:
-    """Wait until it sleeps between its readings: it handles signals, and waits with a time of its own."""
-    from pathlib import Path  # noqa: PLC0415
-
-    from collectors.measure import until  # noqa: PLC0415
-
-    until(lambda: "poll" in Path(f"/proc/{child.pid}/stack").read_text())
-
-
 def test_trouble_is_found_and_the_exit_code_says_how_grave(lab: Lab) -> None:
-    out, complaints, code = while_it_waits(lab, accept_queue_full(lab))
+    out, complaints, code = troubled(lab, accept_queue_full(lab))
     assert (code, complaints) == (4, "")
     assert "CRITICAL  tcp-listen-overflow  in namespace " in out
     assert f"{TIMES} TCP connections were dropped because a listener's queue" in out
-    out, complaints, code = while_it_waits(lab, receive_buffer_full(lab))
+    out, complaints, code = troubled(lab, receive_buffer_full(lab))
     assert (code, complaints) == (_code(out), "")
     assert "WARNING   udp-receive-buffer  in namespace " in out
     assert f"{TIMES} UDP datagrams over IPv4" in out
 
 
 def test_json_fits_its_schema_and_has_the_evidence(lab: Lab) -> None:
-    out, _, code = while_it_waits(lab, receive_buffer_full(lab), "--json", "--all")
+    out, _, code = troubled(lab, receive_buffer_full(lab), "--json", "--all")
     lines = objects(out)
     assert code == {"critical": 4, "warning": 3}[lines[-1]["worst"]]
     for line in lines:
@@ -76,7 +60,7 @@ def test_json_fits_its_schema_and_has_the_evidence(lab: Lab) -> None:
 
 
 def test_only_what_is_as_grave_counts(lab: Lab) -> None:
-    out, _, code = while_it_waits(lab, receive_buffer_full(lab), "--severity", "critical")
+    out, _, code = troubled(lab, receive_buffer_full(lab), "--severity", "critical")
     assert code == (_code(out) if "CRITICAL" in out else 0)
     assert "UDP datagrams" not in out
     assert "less severe not shown" in out
