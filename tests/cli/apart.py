@@ -9,7 +9,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from cli.command import hopscope, start
+from cli.command import TIMEOUT_S, hopscope, start
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -39,7 +39,7 @@ def recorded_apart(
         for recorder in recorders.values():
             recorder.send_signal(2)
         for recorder in recorders.values():
-            _, said = recorder.communicate(timeout=30)
+            _, said = recorder.communicate(timeout=TIMEOUT_S)
             assert recorder.returncode == 0, said
             assert "none lost" in said
     done = hopscope("join", *(folder / name for name in hosts), "-o", folder / JOINED)

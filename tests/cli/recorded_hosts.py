@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cli.command import eventually, start
+from cli.command import TIMEOUT_S, eventually, start
 from hopscope.lab import Lab
 from hopscope.lab.sshd import Sshd, client
 from hopscope.lab.veth import CLIENT_IPV4, SERVER_IPV4
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from hopscope.lab.namespaces import Namespace
 
 PORT = 7777
-# Agents come and go, each of which loads programs: a bound for a hung test.
-PATIENCE_S = 120.0
 
 
 class Pair:
@@ -58,7 +56,7 @@ class Pair:
     def begun(self, out: Path, *options: object, hosts: tuple[str, ...] = ("a", "b")) -> subprocess.Popen[str]:
         """Return a recording that has begun on all hosts."""
         child = start(*self.words(out, *options, hosts=hosts))
-        wait(lambda: child.poll() is not None or all(self.began(out, host) for host in hosts), "never began")
+        eventually(lambda: child.poll() is not None or all(self.began(out, host) for host in hosts), "never began")
         assert child.poll() is None, child.communicate()
         return child
 
@@ -95,18 +93,9 @@ def pair(folder: Path) -> Iterator[Pair]:
             made.close()
 
 
-def wait(condition: object, what: str) -> None:
-    """Wait longer than for what is on this host alone."""
-    for _ in range(4):
-        with contextlib.suppress(AssertionError):
-            eventually(condition, what)  # type: ignore[arg-type]
-            return
-    raise AssertionError(what)
-
-
 def finished(child: subprocess.Popen[str]) -> tuple[int, str]:
     """Wait for the end; return the exit code and what was said."""
-    out, err = child.communicate(timeout=PATIENCE_S)
+    out, err = child.communicate(timeout=TIMEOUT_S)
     assert out == ""
     return child.returncode, err
 

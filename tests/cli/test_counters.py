@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cli.command import assert_fits, complaint, ended, hopscope, objects, only, start
+from cli.command import TIMEOUT_S, assert_fits, complaint, ended, hopscope, objects, only, start
 from hopscope.collectors.counters import PER_NAMESPACE
 from hopscope.lab import Lab, Namespace
 from hopscope.lab.veth import CLIENT_IFNAME, SERVER_IFNAME, SERVER_IPV4
@@ -61,7 +61,7 @@ def reader(lab: Lab) -> Iterator[None]:
     with lab.server.call(socket.socket, socket.AF_INET, socket.SOCK_DGRAM) as receiver:
         receiver.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, 1 << 22)
         receiver.bind((SERVER_IPV4, PORT))
-        receiver.settimeout(30)
+        receiver.settimeout(TIMEOUT_S)
         thread = threading.Thread(target=read, args=(receiver,))
         thread.start()
         yield

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.pair import pipes
+from cli.command import TIMEOUT_S
 from hopscope.agent.channel import Channel
 from hopscope.agent.serve import Agent
 from hopscope.cli.agent import SERVICES
@@ -25,7 +26,6 @@ from hopscope.errors import FormatError, RemoteError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PATIENCE_S = 60.0
 LIVE = ("rx", "tx", "cpu", "drops")
 
 
@@ -74,7 +74,7 @@ def channel() -> Iterator[Channel]:
 def refused(channel: Channel, service: str, request: dict[str, Any]) -> RemoteError:
     """Return what the agent says to a request, and see that it goes on."""
     with channel.open(service, request) as stream, pytest.raises(RemoteError) as raised:
-        stream.receive(PATIENCE_S)
+        stream.receive(TIMEOUT_S)
     assert str(raised.value).isprintable()
     assert channel.lost is None
     return raised.value

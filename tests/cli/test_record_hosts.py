@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import disks
+from cli.command import TIMEOUT_S, eventually
 from cli.recorded_hosts import (
     PORT,
     Pair,
@@ -20,7 +21,6 @@ from cli.recorded_hosts import (
     parts,
     ports,
     stopped,
-    wait,
 )
 from hopscope.lab.sshd import PORT as SSH
 from hopscope.store.hosts import PROBES, Hosts
@@ -70,14 +70,14 @@ def test_a_command_is_recorded_on_both_hosts(hosts: Pair, tmp_path: Path) -> Non
             ((namespaces,),) = trace.rows("SELECT list(DISTINCT netns) FROM packets WHERE netns <> 0")
             assert namespaces == [hosts.namespaces[host].inode]
     assert len(boots) == 1
-    wait(lambda: not hosts.agents("a") + hosts.agents("b"), "agents are left")
+    eventually(lambda: not hosts.agents("a") + hosts.agents("b"), "agents are left")
 
 
 def test_nothing_of_ours_is_in_it_and_the_clocks_are_compared(hosts: Pair, tmp_path: Path) -> None:
     out = tmp_path / "out"
     child = hosts.begun(out)
     hosts.send(23)
-    wait(lambda: any((out / PROBES.name).glob("*.parquet")), "no probes")
+    eventually(lambda: any((out / PROBES.name).glob("*.parquet")), "no probes")
     code, err = stopped(child)
     assert code == 0, err
     # ssh's connections begin in a: it is left out there, too, with the probes of both.
@@ -131,7 +131,7 @@ def test_a_signal_ends_all_in_order(hosts: Pair, tmp_path: Path, number: signal.
     assert code == 0, err
     assert counted(out / "a", "tx.start") == counted(out / "b", "rx.core") == 101
     assert Hosts.read(out).state == "complete"
-    wait(lambda: not hosts.agents("a") + hosts.agents("b"), "agents are left")
+    eventually(lambda: not hosts.agents("a") + hosts.agents("b"), "agents are left")
 
 
 @pytest.mark.parametrize("who", ["agent", "sshd"])
@@ -139,9 +139,9 @@ def test_a_host_that_is_lost_is_missing_for_a_while(hosts: Pair, tmp_path: Path,
     out = tmp_path / "out"
     child = hosts.begun(out)
     hosts.send(101)
-    wait(lambda: counted(out / "b", "rx.core") == 101, "not all of b is in files")
+    eventually(lambda: counted(out / "b", "rx.core") == 101, "not all of b is in files")
     kill(hosts.agents("b") if who == "agent" else hosts.sshd["b"].sessions())
-    wait(lambda: hosts.began(out, "b.2"), "b never came back")
+    eventually(lambda: hosts.began(out, "b.2"), "b never came back")
     hosts.send(23)
     code, err = stopped(child)
     assert code == 1
@@ -170,7 +170,7 @@ def test_a_host_that_does_not_come_back(tmp_path: Path) -> None:
     with pair(tmp_path) as hosts:
         child = hosts.begun(out)
         hosts.sshd["b"].close()
-        wait(lambda: Hosts.read(out).hosts[1].absences, "nobody noticed")
+        eventually(lambda: Hosts.read(out).hosts[1].absences, "nobody noticed")
         hosts.send(101)
         code, err = stopped(child)
     assert code == 1
@@ -184,10 +184,10 @@ def test_who_records_is_killed(hosts: Pair, tmp_path: Path) -> None:
     out = tmp_path / "out"
     child = hosts.begun(out)
     hosts.send(101)
-    wait(lambda: all(any((out / host / "packets").glob("*.parquet")) for host in ("a", "b")), "no files")
+    eventually(lambda: counted(out / "a", "tx.start") == counted(out / "b", "rx.core") == 101, "not all is in files")
     child.kill()
     child.communicate()
-    wait(lambda: not hosts.agents("a") + hosts.agents("b"), "agents are left")
+    eventually(lambda: not hosts.agents("a") + hosts.agents("b"), "agents are left")
     assert Hosts.read(out).state == "recording"
     assert counted(out / "a", "tx.start") == counted(out / "b", "rx.core") == 101
 
@@ -199,7 +199,7 @@ def test_a_host_that_cannot_be_reached_leaves_nothing(hosts: Pair, tmp_path: Pat
     assert err.splitlines()[-1].startswith("hopscope: ")
     assert "nowhere" in err.splitlines()[-1]
     assert not out.exists()
-    wait(lambda: not hosts.agents("a") + hosts.agents("b"), "agents are left")
+    eventually(lambda: not hosts.agents("a") + hosts.agents("b"), "agents are left")
 
 
 def test_what_a_host_cannot_record_leaves_nothing(hosts: Pair, tmp_path: Path) -> None:
@@ -223,7 +223,7 @@ def test_a_trigger_at_one_host_ends_all(hosts: Pair, tmp_path: Path) -> None:
     out = tmp_path / "out"
     child = hosts.begun(out, "--flight", 30, "--trigger", "drop")
     hosts.send(1)
-    _, err = child.communicate(timeout=120)
+    _, err = child.communicate(timeout=TIMEOUT_S)
     assert child.returncode == 0, err
     assert "b: trigger: drop" in err.splitlines()
     assert counted(out / "a", "tx.start") == counted(out / "b", "skb.drop") == 1
@@ -239,7 +239,7 @@ def test_a_full_disk_ends_all(hosts: Pair, tmp_path: Path) -> None:
         for host in ("a", "b"):
             with Trace(out / host) as trace:
                 trace.rows("SELECT * FROM packets")
-    wait(lambda: not hosts.agents("a") + hosts.agents("b"), "agents are left")
+    eventually(lambda: not hosts.agents("a") + hosts.agents("b"), "agents are left")
 
 
 def test_limits_end_all(hosts: Pair, tmp_path: Path) -> None:

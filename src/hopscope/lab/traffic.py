@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hopscope.errors import HopscopeError, UsageError
-from hopscope.lab.pace import Budget, Ended
+from hopscope.lab.pace import LIMIT_S, Budget, Ended
 from hopscope.lab.receivers import READERS, tcp_echo, tcp_sink, udp_sink
 from hopscope.lab.senders import tcp_rr, tcp_send, udp_send
 
@@ -188,7 +188,7 @@ def _common(parser: argparse.ArgumentParser, size_bytes: int) -> None:
     parser.add_argument("--count", type=_positive, help="end after as many messages")
     parser.add_argument("--duration", type=_positive_real, help="end after as many seconds of traffic")
     parser.add_argument("--rate", type=_positive_real, help="messages per second")
-    parser.add_argument("--limit", type=_positive_real, default=30.0, help="give up after as many seconds")
+    parser.add_argument("--limit", type=_positive_real, default=LIMIT_S, help="give up after as many seconds")
     parser.add_argument("--comm", help="name of the process")
     parser.add_argument("--cgroup", type=Path, help="cgroup folder to move into first")
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hopscope.errors import HopscopeError
-from hopscope.lab.pace import Ended, Summary
+from hopscope.lab.pace import LIMIT_S, Ended, Summary
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from hopscope.lab.namespaces import Namespace
 
 _PACKAGE_ROOT = Path(__file__).resolve().parents[2]
-_RESULT_TIMEOUT_S = 60.0
+_RESULT_TIMEOUT_S = LIMIT_S + 30.0
 
 
 class Workload:
