@@ -12,19 +12,20 @@ from typing import TYPE_CHECKING
 import jsonschema
 import pytest
 
-from cli.command import SCHEMAS, end_started, hopscope, start
+from cli.command import SCHEMAS, TIMEOUT_S, end_started, hopscope, start
 from hopscope.lab import Namespace
 from hopscope.lab.netlink import add_addresses, add_bridge, add_neighbours, add_veth, wait_local, wait_up
 from hopscope.lab.sshd import Sshd, client
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
+
+    from cli.command import Json
 
 AHEAD_S = 1_000
 SECOND = 1_000_000_000
 NAMES = ("a", "b", "c")
-LONG_S = 60
 
 
 class Hosts:
@@ -80,7 +81,7 @@ def hosts(tmp_path: Path) -> Iterator[Hosts]:
 pytestmark = pytest.mark.root
 
 
-def documents(text: str) -> list[dict[str, object]]:
+def documents(text: str) -> list[Json]:
     schema = json.loads((SCHEMAS / "hopscope.clock-1.schema.json").read_text(encoding="utf-8"))
     found = [json.loads(line) for line in text.splitlines()]
     for document in found:
@@ -88,15 +89,40 @@ def documents(text: str) -> list[dict[str, object]]:
     return found
 
 
-def test_three_hosts_are_compared_and_the_one_that_is_ahead_is_found(hosts: Hosts) -> None:
-    done = hopscope(*hosts.words(NAMES, "--json", "-d", 5))
-    assert (done.returncode, done.stderr) == (0, "")
-    *intervals, total = documents(done.stdout)
-    assert [document["kind"] for document in intervals] == ["interval"] * 5
+def until(child: subprocess.Popen[str], condition: Callable[[Json], bool]) -> Json:
+    """Read intervals until there is one of which that holds, and return it."""
+    assert child.stdout
+    for line in child.stdout:
+        (document,) = documents(line)
+        assert document["kind"] == "interval"
+        if condition(document):
+            return document
+    raise AssertionError("it never came")
+
+
+def whole(child: subprocess.Popen[str]) -> Json:
+    """End it by Ctrl-C, and return its total."""
+    assert child.stdout
+    assert child.stderr
+    child.send_signal(signal.SIGINT)
+    total = documents(child.stdout.read())[-1]
+    assert (child.wait(TIMEOUT_S), child.stderr.read()) == (0, "")
     assert total["kind"] == "total"
+    return total
+
+
+def are_good(document: Json) -> bool:
+    return {row["state"] for row in document["pairs"]} == {"good"}
+
+
+def test_three_hosts_are_compared_and_the_one_that_is_ahead_is_found(hosts: Hosts) -> None:
+    with start(*hosts.words(NAMES, "--json")) as child:
+        for _ in range(5):
+            last = until(child, are_good)
+        total = whole(child)
     truth = {("a", "b"): AHEAD_S * SECOND, ("a", "c"): 0, ("b", "c"): -AHEAD_S * SECOND}
     assert [(row["first"], row["second"]) for row in total["pairs"]] == list(truth)
-    for document in (intervals[-1], total):
+    for document in (last, total):
         for row in document["pairs"]:
             assert abs(row["offset_ns"] - truth[row["first"], row["second"]]) <= row["bound_ns"]
             assert abs(row["drift_ppb"]) <= row["drift_bound_ppb"]
@@ -112,12 +138,12 @@ def test_three_hosts_are_compared_and_the_one_that_is_ahead_is_found(hosts: Host
 def test_the_table_ends_with_the_whole_on_ctrl_c(hosts: Hosts) -> None:
     with start(*hosts.words(("a", "b"), "-i", 0.5)) as child:
         assert child.stdout
-        seen = ""
-        while "good" not in seen:
-            seen += child.stdout.readline()
+        for line in child.stdout:
+            if "good" in line:
+                break
         child.send_signal(signal.SIGINT)
-        seen += child.stdout.read()
-        assert child.wait(LONG_S) == 0
+        seen = child.stdout.read()
+        assert child.wait(TIMEOUT_S) == 0
     assert "total" in seen
     assert "wall clock - a's" in seen
     assert f"+{AHEAD_S:,}." in seen or f"+{AHEAD_S - 1:,}.999" in seen
@@ -125,23 +151,15 @@ def test_the_table_ends_with_the_whole_on_ctrl_c(hosts: Hosts) -> None:
 
 def test_an_agent_that_is_killed_ends_its_pairs_alone(hosts: Hosts) -> None:
     with start(*hosts.words(NAMES, "--json", "-i", 0.5)) as child:
-        assert child.stdout
-        assert child.stderr
-        for line in child.stdout:
-            if all(row["offset_ns"] is not None for row in json.loads(line)["pairs"]):
-                break
+        until(child, lambda document: all(row["offset_ns"] is not None for row in document["pairs"]))
         for pid in hosts.servers["c"].sessions():
             subprocess.run(["kill", "-9", str(pid)], check=True)
-        for line in child.stdout:
-            states = [row["state"] for row in json.loads(line)["pairs"]]
-            if states[1:] == ["failed", "failed"]:
-                break
-        later = json.loads(child.stdout.readline())
-        assert later["pairs"][0]["state"] == "good"
+        until(child, lambda document: [row["state"] for row in document["pairs"]][1:] == ["failed", "failed"])
+        later = until(child, lambda document: document["pairs"][0]["state"] == "good")
         assert "c takes part no more" in later["pairs"][1]["failure"]
         child.send_signal(signal.SIGINT)
         total = documents(child.stdout.read())[-1]
-        assert child.wait(LONG_S) == 0
+        assert child.wait(TIMEOUT_S) == 0
     assert total["pairs"][1]["offset_ns"] is not None
 
 
@@ -160,9 +178,9 @@ def test_ports_can_be_chosen(hosts: Hosts) -> None:
     port = 47_000
     hosts.spaces[0].run(["ip", "rule", "add", "ipproto", "udp", "sport", "1-46999", "blackhole"], check=True)
     hosts.spaces[0].run(["ip", "rule", "add", "ipproto", "udp", "sport", "47002-65534", "blackhole"], check=True)
-    done = hopscope(*hosts.words(NAMES, "--json", "-d", 2, "--port", port))
-    assert done.returncode == 0
-    assert [row["state"] for row in documents(done.stdout)[-1]["pairs"]] == ["good"] * 3
+    with start(*hosts.words(NAMES, "--json", "--port", port)) as child:
+        until(child, are_good)
+        assert are_good(whole(child))
 
 
 def test_wrong_usage_is_said() -> None:
@@ -177,7 +195,7 @@ def test_wrong_usage_is_said() -> None:
 
 def test_this_host_can_take_part_in_it() -> None:
     words = ["--host", "local,name=x,address=127.0.0.1", "--host", "local,name=y,address=127.0.0.1"]
-    done = hopscope("clock", *words, "-d", 2, "--json")
-    assert done.returncode == 0
-    (row,) = documents(done.stdout)[-1]["pairs"]
+    with start("clock", *words, "--json") as child:
+        until(child, are_good)
+        (row,) = whole(child)["pairs"]
     assert abs(row["offset_ns"]) <= row["bound_ns"]
