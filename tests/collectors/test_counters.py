@@ -109,6 +109,19 @@ def test_process_number_that_is_another_namespaces_now(quiet: Namespace, monkeyp
     assert unread.reason == "its network namespace has ended"
 
 
+def test_namespace_is_read_though_the_process_that_it_was_found_by_has_ended(
+    quiet: Namespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = netns.namespaces
+    with subprocess.Popen(["true"]) as ended:
+        pass
+    listed = [{quiet.inode: netns.Namespace(quiet.inode, "", Path(f"/proc/{ended.pid}/ns/net"))}]
+    monkeypatch.setattr(netns, "namespaces", lambda: listed.pop() if listed else found())
+    readings = read(quiet.inode, "snmp")
+    assert readings.unread == []
+    assert {key.netns for key in readings.numbers} == {quiet.inode}
+
+
 def test_namespaces_that_come_and_go_while_they_are_read() -> None:
     done = threading.Event()
 

@@ -36,6 +36,7 @@ from hopscope.setns import setns_net
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
+    from pathlib import Path
     from types import TracebackType
     from typing import Self
 
@@ -218,17 +219,19 @@ class _Visit:
         """Enter a namespace; return why not, if so."""
         if inode not in self._there:
             return "there is no such network namespace"
+        path = self._there[inode].path
         try:
-            fd = os.open(self._there[inode].path, os.O_RDONLY | os.O_CLOEXEC)
+            while (fd := _opened(path, inode)) is None:
+                # The process that it was found by has ended; another may still be in it.
+                again = netns.namespaces().get(inode)
+                if again is None or again.path == path:
+                    return "its network namespace has ended"
+                path = again.path
             try:
-                if os.fstat(fd).st_ino != inode:
-                    return "its network namespace has ended"  # and the number of its process is another's now
                 setns_net(fd)
             finally:
                 os.close(fd)
         except OSError as error:
-            if error.errno in {errno.ENOENT, errno.ESRCH}:
-                return "its network namespace has ended"
             return f"its network namespace cannot be entered: {_lower(error)}"
         return ""
 
@@ -267,6 +270,20 @@ class _Visit:
                 else:
                     self.numbers[key] = value
         return ""
+
+
+def _opened(path: Path, inode: int) -> int | None:
+    """Return a descriptor of a namespace; None if the process of that number has ended, or is in another one now."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno in {errno.ENOENT, errno.ESRCH}:
+            return None
+        raise
+    if os.fstat(fd).st_ino == inode:
+        return fd
+    os.close(fd)
+    return None
 
 
 def _why(error: OSError) -> str:
