@@ -27,7 +27,8 @@ _MSG_DONTWAIT: Final = 0x40
 _READ_EVERY: Final = 16
 _BATCH: Final = 64
 _CONTROL_BYTES: Final = 256
-_LAST_ONES_S: Final = 0.1
+_OF_EACH: Final = 3
+_LAST_ONES_S: Final = 2.0
 
 
 class Stamps:
@@ -66,10 +67,11 @@ class Stamps:
             self._read()
 
     def finish(self) -> int:
-        """Wait a moment for the last ones; return how many were read in all."""
+        """Wait a moment for the last ones, if there are any more to come; return how many were read in all."""
         poll = select.poll()
         poll.register(self._sock, 0)  # POLLERR comes unasked
-        while poll.poll(_LAST_ONES_S * 1e3) and self._read():
+        self._read()
+        while self._stamps < _OF_EACH * self._messages and poll.poll(_LAST_ONES_S * 1e3) and self._read():
             pass
         return self._stamps
 
