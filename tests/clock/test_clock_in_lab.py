@@ -127,13 +127,13 @@ def test_an_agent_that_dies_is_said_and_the_others_go_on() -> None:
         pairs.start()
         for child in hosts.namespaces[1]._children:
             child.kill()
-        deadline_s = time.monotonic() + 20
+        deadline_s = time.monotonic() + 60
         while len(pairs.failed) < 2 and time.monotonic() < deadline_s:
             pairs.take(0.1)
         assert sorted(pairs.failed) == [0, 2]
         assert ["host1" in sentence for sentence in pairs.failed.values()] == [True, True], pairs.failed
         while pairs.take(0):
             pass
-        window = pairs.take(10)
+        window = pairs.take(60)
         assert window
         assert window.pair == 1

@@ -46,6 +46,7 @@ from hopscope.timestamping import (
     StampedSocket,
     hardware_stamping,
 )
+from stamping import stamping
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -242,12 +243,12 @@ def test_two_peers_with_such_nics_are_compared_by_their_stamps(
     with RealtimeClock() as clock:
         monkeypatch.setattr(StampedByNic, "to_monotonic_ns", clock.to_monotonic.offset_ns)
         off_ns = clock.to_monotonic.bound_ns
-    with contextlib.ExitStack() as stack:
+    with stamping(), contextlib.ExitStack() as stack:
         opened = opener(stack, lambda line: serve(line, lambda _: 0))
         pair = Pair(*(Remote(opened(), "127.0.0.1", name) for name in ("one", "two")), nic_stamps=True)
         before_ns = time.monotonic_ns()
         windows = []
-        for _ in range(20):
+        for _ in range(100):
             windows.append(pair.window(4, 2))
             if windows[-1].by_nics:
                 break

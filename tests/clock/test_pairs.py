@@ -8,7 +8,6 @@ import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pytest
 
 from clock.lines import QueueLine, line, opener
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 LO = "127.0.0.1"
 NAMES = ("a", "b", "c")
-SOON_S = 10.0
+SOON_S = 60.0
 
 
 @pytest.fixture
@@ -53,12 +52,16 @@ def test_all_pairs_are_probed_and_their_ports_are_known_before(stack: ExitStack)
         assert [len(of) for of in ports] == [2, 2, 2]
         assert len({port for of in ports for port in of}) == 6
         assert pairs.take(0) is None
+        before_ns = time.monotonic_ns()
         pairs.start()
         window = pairs.take(SOON_S)
+        after_ns = time.monotonic_ns()
         assert window
         names = window.samples.first.host, window.samples.second.host
         assert names == tuple(NAMES[host] for host in pairs.ends[window.pair])
-        assert (np.abs(window.samples.there.received_ns - window.samples.there.sent_ns) < 10**9).all()
+        there, back, bound_ns = window.samples.there, window.samples.back, window.samples.bound_ns
+        for times_ns in (there.sent_ns, there.received_ns, back.sent_ns, back.received_ns):
+            assert ((before_ns - bound_ns <= times_ns) & (times_ns <= after_ns + bound_ns)).all()
         assert [look.at_ns > 0 for look in window.looks] == [True, True]
         assert seen(pairs, {0, 1, 2}) == {0, 1, 2}
         assert not pairs.failed
@@ -125,12 +128,12 @@ def test_who_does_not_answer_keeps_nobody_else(stack: ExitStack) -> None:
         made.__class__ = Hanging
         return made
 
-    with Pairs(three(stack, c=hanging), answer_s=0.7) as pairs:
+    with Pairs(three(stack, c=hanging), answer_s=4) as pairs:
         pairs.start()
         assert seen(pairs, {0, 1, 2}) == {0, 1, 2}
         hang = True
         seen(pairs, set(), lambda: len(pairs.failed) == 2)
-        assert pairs.failed == dict.fromkeys((1, 2), "c did not answer for 0.7 s")
+        assert pairs.failed == dict.fromkeys((1, 2), "c did not answer for 4 s")
         assert seen(pairs, {0}) == {0}
 
 
@@ -147,8 +150,8 @@ def test_where_no_packet_comes_through_it_is_said_between_whom(stack: ExitStack)
         for side in pairs.pairs[0].sides:
             side._line = Deaf(side._line)
         pairs.start()
-        seen(pairs, {1, 2}, lambda: bool(pairs.silent(1.0)))
-        (sentence,) = pairs.silent(1.0)
+        seen(pairs, {1, 2}, lambda: bool(pairs.silent(4.0)))
+        (sentence,) = pairs.silent(4.0)
         ports = [side.port for side in pairs.pairs[0].sides]
         assert sentence.startswith(f"No UDP packet comes through between a ({LO}:{ports[0]}) and b ({LO}:{ports[1]})")
 

@@ -84,8 +84,8 @@ def test_an_offload_of_no_interface_is_an_error_of_the_kernel() -> None:
 
 
 def test_tbf_drops_exactly_what_does_not_fit() -> None:
-    # 1,042 bytes a packet: the bucket passes 1, the queue holds 2, and at 500 bytes/s it is a second to the next.
-    with Lab(tbf=Tbf(rate_bit_s=4_000, burst_bytes=1_600, limit_bytes=3_000)) as lab:
+    # 1,042 bytes a packet: the bucket passes 1, the queue holds 2, and at 250 bytes/s it is 4 seconds to the next.
+    with Lab(tbf=Tbf(rate_bit_s=2_000, burst_bytes=1_050, limit_bytes=3_000)) as lab:
         with Workload(lab.client, "udp-send", SERVER_IPV4, 9, "--size", 1000, "--count", 23) as source:
             assert source.result().messages == 23
         statistics = lab.client.call(qdisc, CLIENT_IFNAME).get_attr("TCA_STATS2").get_attr("TCA_STATS_QUEUE")

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hopscope.lab import Lab, Tbf, shape
-from hopscope.timestamping import DEFAULT, Missing, Sof, Stage, StampedSocket, supported
+from hopscope.timestamping import DEFAULT, Missing, Sof, Stage, StampedSocket, enable, receive, supported
 from hopscope.timestamping import stamped as stamped_module
+from stamping import stamping
 from timestamping.pairs import TIMEOUT_S, Path, assert_each, in_order, veth
 
 if TYPE_CHECKING:
@@ -39,9 +40,11 @@ def no_tcp(namespace: Namespace, hook: str) -> Iterator[None]:
 def test_token_bucket_holds_a_datagram_as_long_as_its_backlog_takes(lab: Lab) -> None:
     tbf = Tbf(rate_bit_s=2_000_000, burst_bytes=2_000)
     shape(lab.client, "client0", tbf)
-    with veth(lab, 4).udp() as (sender, _), StampedSocket(sender) as stamped:
+    with stamping(), veth(lab, 4).udp() as (sender, receiver), StampedSocket(sender) as stamped:
+        enable(receiver, Sof.RX_SOFTWARE | Sof.SOFTWARE)
         sent = [stamped.send(bytes(1_000)) for _ in range(80)]
         assert_each(stamped.finish(TIMEOUT_S), sent)
+        arrived_ns = [receive(receiver, 1_000).software_ns for _ in sent]
     wire_bytes = 1_000 + MAC_IP_UDP_BYTES
     first_ns = sent[0].called_ns
     for number in range(20, 80):
@@ -49,18 +52,25 @@ def test_token_bucket_holds_a_datagram_as_long_as_its_backlog_takes(lab: Lab) ->
         leaves_ns = first_ns + ahead_bytes * 8 * 10**9 // tbf.rate_bit_s
         expected_ns = leaves_ns - sent[number].time_ns[Stage.SCHED]
         queued_ns = sent[number].time_ns[Stage.SND] - sent[number].time_ns[Stage.SCHED]
-        assert expected_ns * 0.9 - 5 * MS < queued_ns < expected_ns * 1.1 + 50 * MS, number
+        assert expected_ns * 0.9 - 5 * MS < queued_ns, number
+        # How late the bucket let it go, where something held up the machine, the other side says as well.
+        assert sent[number].time_ns[Stage.SND] <= arrived_ns[number], number
 
 
 def test_datagrams_that_the_queue_drops_are_missing(lab: Lab) -> None:
-    shape(lab.client, "client0", Tbf(rate_bit_s=1_000_000, burst_bytes=2_000, limit_bytes=5_000))
-    with veth(lab, 4).udp() as (sender, _), StampedSocket(sender) as stamped:
+    # The bucket passes 1 of 1,042 bytes, the queue holds 4, and there is none to the next in less than 4 s.
+    shape(lab.client, "client0", Tbf(rate_bit_s=2_000, burst_bytes=1_050, limit_bytes=5_000))
+    with veth(lab, 4).udp() as (sender, receiver), StampedSocket(sender) as stamped:
         sent = [stamped.send(bytes(1_000)) for _ in range(20)]
+        shape(lab.client, "client0", Tbf(rate_bit_s=100_000_000, burst_bytes=20_000, limit_bytes=50_000))
+        sent.append(stamped.send(bytes(1_000)))  # has the queue look at what it may send now
+        for _ in range(6):
+            receiver.recv(1_000)
         found = stamped.finish(1.0)
     dropped = [message for message in sent if not message.complete]
     shown = lab.client.run(["tc", "-s", "qdisc", "show", "dev", "client0"], capture_output=True, text=True).stdout
     assert f"(dropped {len(dropped)}," in shown
-    assert 10 < len(dropped) < 20
+    assert dropped == sent[5:20]
     assert sorted(found.messages, key=lambda message: message.id) == sent
     assert {(message.missing, *message.time_ns) for message in dropped} == {(Missing.NO_STAMP, Stage.SCHED)}
 
