@@ -7,8 +7,10 @@ import contextlib
 import json
 import os
 import re
+import socket
 import struct
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -20,18 +22,19 @@ from hypothesis import strategies as st
 from agent import service
 from agent.pair import both, serving_stranger, with_stranger
 from hopscope.agent import channel as channel_module
-from hopscope.agent.channel import STREAMS
+from hopscope.agent import serve
+from hopscope.agent.channel import STREAMS, Channel
 from hopscope.agent.frames import BLOCK_BYTES, PART_BYTES, PING, Kind
+from hopscope.agent.handshake import Hello, greeting
 from hopscope.agent.stream import WINDOW_BYTES, Block, Message, Stream
+from hopscope.agent.transport import Pipes
 from hopscope.errors import ConnectionLostError, FormatError, RemoteError, StreamClosedError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hopscope.agent.channel import Channel
-
 MB = 1 << 20
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 
 
 def opened(channel: Channel, deed: str, **request: object) -> Stream:
@@ -52,6 +55,13 @@ def wait_lost(channel: Channel) -> ConnectionLostError:
     assert gone.wait(PATIENCE_S)
     assert channel.lost is not None
     return channel.lost
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.005)
 
 
 def receive_all(stream: Stream) -> None:
@@ -189,9 +199,9 @@ def test_who_does_not_read_holds_up_its_own_stream_alone() -> None:
                 other.send({"number": number})
                 assert other.receive(PATIENCE_S) == Message({"number": number})
         theirs = agent.channel._streams[unread.number]
+        until(lambda: theirs._credit_bytes <= 0)  # so it waits
         held = sum(cost for _, cost in unread._arrived)
         assert held <= WINDOW_BYTES + size
-        assert theirs._credit_bytes <= 0  # so it waits
         assert sum(unread.receive(PATIENCE_S) is not None for _ in range(count)) == count
 
 
@@ -255,6 +265,37 @@ def test_the_other_sides_end_wakes_who_waits_and_says_so() -> None:
         assert late.is_set()
 
 
+class SlowToSay(Pipes):
+    """Is closed, and takes its time to say why it ended."""
+
+    def __init__(self, fd: int) -> None:
+        super().__init__(fd, fd)
+        self.asked, self.say = threading.Event(), threading.Event()
+
+    def why_ended(self) -> str:
+        self.close()
+        self.asked.set()
+        assert self.say.wait(PATIENCE_S)
+        return "it ended with 3"
+
+
+def test_the_other_sides_end_is_said_however_long_it_takes_to_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(channel_module, "_FLUSH_S", 0)
+    here, there = socket.socketpair()
+    there.sendall(greeting("agent", Hello()))
+    transport = SlowToSay(here.detach())
+    with there, Channel(transport, "client", "b") as channel, ThreadPoolExecutor(1) as pool:
+        there.shutdown(socket.SHUT_WR)
+        assert transport.asked.wait(PATIENCE_S)
+        opening = pool.submit(opened, channel, "echo")
+        with pytest.raises(TimeoutError):
+            opening.result(0.1)
+        transport.say.set()
+        with pytest.raises(ConnectionLostError, match=r"^The connection to b ended: it ended with 3$") as raised:
+            opening.result(PATIENCE_S)
+    assert raised.value.how == "ended"
+
+
 def test_what_came_before_the_end_is_received() -> None:
     with with_stranger() as (channel, stranger):
         stream = channel.open("any", {})
@@ -265,7 +306,8 @@ def test_what_came_before_the_end_is_received() -> None:
             stream.receive(PATIENCE_S)
 
 
-def test_services_end_with_the_connection() -> None:
+def test_services_end_with_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serve, "_END_S", PATIENCE_S)
     with both() as (channel, agent):
         streams = [opened(channel, "echo") for _ in range(3)]
         streams[0].send({})

@@ -25,7 +25,7 @@ from hopscope.errors import ConnectionLostError, FormatError, HopscopeError, Usa
 if TYPE_CHECKING:
     from hopscope.agent.handshake import Side
 
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 GREETED = len(greeted("agent", b""))
 CONVERSATION = settings(max_examples=150)
 SIDES = pytest.mark.parametrize("side", ["agent", "client"])

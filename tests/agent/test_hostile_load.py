@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from hopscope.agent.channel import Channel
     from hopscope.errors import ConnectionLostError
 
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 
 
 def frame(kind: Kind, stream: int, payload: bytes) -> bytes:

@@ -16,6 +16,7 @@ import pytest
 from agent import service
 from hopscope import __version__
 from hopscope.agent import channel as channel_module
+from hopscope.agent import process
 from hopscope.agent.channel import Channel
 from hopscope.agent.connect import connect
 from hopscope.agent.process import Process
@@ -25,7 +26,7 @@ from hopscope.agent.target import Target
 from hopscope.errors import ConnectionLostError, FormatError, RemoteError, UsageError, VersionError
 
 AGENT = [sys.executable, str(service.__file__)]
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 
 
 def explain(code: int) -> str:
@@ -76,7 +77,8 @@ def test_what_is_printed_there_comes_out_here_and_not_between_the_frames(capfd: 
     assert "noise on standard output" in capfd.readouterr().err
 
 
-def test_an_agent_ends_with_its_input_whatever_its_services_do() -> None:
+def test_an_agent_ends_with_its_input_whatever_its_services_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "_GRACE_S", PATIENCE_S)
     with started() as channel:
         stream = channel.open(service.NAME, {"do": "hang"})
         stream.receive(PATIENCE_S)

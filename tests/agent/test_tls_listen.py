@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from agent.certificates import Authority
     from hopscope.agent.tls import TlsFiles
 
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from hopscope.errors import ConnectionLostError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 
 
 class Ends:

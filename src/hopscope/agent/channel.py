@@ -34,8 +34,9 @@ SILENCE_S: Final = 10
 STREAMS: Final = 64
 _LAST_NUMBER: Final = (1 << 16) - 1
 _OTHER: Final[dict[Side, Side]] = {"agent": "client", "client": "agent"}
-# How long what was posted may take to get out when the channel is closed, and the reader to say why a write failed.
-_FLUSH_S: Final = 0.5
+# How long what was posted may take to get out when the channel is closed, and the reader to say why a write failed. Only
+# who is stopped or cut off takes so long; who waits less takes the order of a busy host for an accident.
+_FLUSH_S: Final = 2.0
 # Each stream posts few; more wait only for who opens and closes streams and does not read.
 _POSTED: Final = 1000
 # Of all streams, what came and nobody has taken yet; far more than there is where somebody takes it.
@@ -324,7 +325,9 @@ class Channel:
         try:
             self._transport.write(frames)
         except ConnectionLostError as error:
-            self._gone.wait(_FLUSH_S)  # what there is to read says more
+            # What there is to read says more. Who reads has closed the transport if that is closed and nothing is known
+            # yet: it waits for why, and how a program ended may take a while to be told.
+            self._gone.wait(None if error.how == "closed" else _FLUSH_S)
             raise self._lose(self._lost or self._explained(error)) from error
         except BaseException:
             self._lose(ConnectionLostError(f"The connection to {self.name} was closed here", how="closed"))
