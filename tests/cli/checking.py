@@ -4,10 +4,9 @@
 from __future__ import annotations
 
 import signal
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cli.command import ended, eventually, start
+from cli.command import ended, eventually, start, waits
 
 if TYPE_CHECKING:
     import subprocess
@@ -17,14 +16,6 @@ if TYPE_CHECKING:
 def begun(*options: object) -> subprocess.Popen[str]:
     """Start a check that does not read a second time before it is told to."""
     return start("check", "-d", 3600, *options)
-
-
-def has_read(child: subprocess.Popen[str]) -> bool:
-    """Tell whether it sleeps between its readings: nothing else in it sleeps in poll(2)."""
-    assert child.poll() is None, ended(child)
-    folder = Path(f"/proc/{child.pid}")
-    sleeps = "\nState:\tS" in (folder / "status").read_text()
-    return sleeps and "poll" in (folder / "stack").read_text()
 
 
 def told(child: subprocess.Popen[str]) -> tuple[str, str, int]:
@@ -37,6 +28,6 @@ def told(child: subprocess.Popen[str]) -> tuple[str, str, int]:
 def while_it_waits(act: Callable[[], object], *options: object) -> tuple[str, str, int]:
     """Act between the two readings; return the output, the complaints and the exit code."""
     child = begun(*options)
-    eventually(lambda: has_read(child), "it does not read")
+    eventually(lambda: waits(child), "it does not read")
     act()
     return told(child)

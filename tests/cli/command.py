@@ -104,6 +104,14 @@ def eventually(condition: Callable[[], object], what: str) -> None:
         time.sleep(0.02)
 
 
+def waits(child: subprocess.Popen[str]) -> bool:
+    """Tell whether it sleeps in poll(2), as it does until its next report or reading is due, and nowhere else."""
+    assert child.poll() is None, ended(child)
+    folder = Path(f"/proc/{child.pid}")
+    sleeps = "\nState:\tS" in (folder / "status").read_text()
+    return sleeps and "poll" in (folder / "stack").read_text()
+
+
 def wait_gone(link_ids: set[int], program_ids: set[int]) -> None:
     """Wait until the kernel has freed all of them."""
     eventually(lambda: not link_ids & leftovers.bpf_ids("link"), "links are left")

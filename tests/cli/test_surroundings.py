@@ -148,7 +148,7 @@ def test_no_line_is_wider_than_the_terminal(args: list[str], width: int) -> None
 
 
 def test_columns_variable_counts_where_there_is_no_terminal() -> None:
-    done = hopscope("demo", "--duration", 1, COLUMNS="40")
+    done = hopscope("demo", "--duration", 4, COLUMNS="40")
     assert max(map(columns, done.stdout.splitlines())) <= 40
     assert "rx.udp_wake" in done.stdout
 

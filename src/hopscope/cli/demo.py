@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from hopscope.lab import Lab
 
 _SLEEP_MS = 5
-_GRACE_S = 5
+# Until programs are attached and after the last look; the traffic is ended long before, whatever ends us.
+_GRACE_S = 120
 
 
 @click.command("demo", short_help="Measure traffic of its own, and explain the result.")
