@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -119,8 +120,18 @@ def wait_gone(link_ids: set[int], program_ids: set[int]) -> None:
 
 
 def ended(child: subprocess.Popen[str]) -> tuple[int, str, str]:
-    """Wait for the end; return exit code, output and error output."""
-    out, err = child.communicate(timeout=TIMEOUT_S)
+    """Wait for the end; return exit code, output and error output, but for the lines that were read before.
+
+    `communicate` would leave out more: what the file had read ahead, on a slow machine whole lines.
+    """
+    with ThreadPoolExecutor(2) as pool:
+        reads = [pool.submit(file.read) if file else None for file in (child.stdout, child.stderr)]
+        try:
+            child.wait(TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            raise
+        out, err = (read.result() if read else "" for read in reads)
     return child.returncode, out, err
 
 
