@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import re
 import socket
 import sys
+import termios
 import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -14,7 +16,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from cli.command import TIMEOUT_S, assert_fits, complaint, ended, hopscope, objects, only, start
+from cli.command import TIMEOUT_S, assert_fits, complaint, ended, eventually, hopscope, objects, only, start
 from hopscope.lab import Workload
 from hopscope.lab.veth import SERVER_IPV4
 
@@ -101,7 +103,7 @@ def test_events_are_the_messages_of_the_histograms(lab: Lab) -> None:
 
 def test_events_come_before_the_interval_is_over(lab: Lab) -> None:
     with Workload(lab.server, "tcp-echo", "--bind", SERVER_IPV4) as echo:
-        sender = inside(lab, "tcp-rr", SERVER_IPV4, echo.port, "--rate", 50, "--limit", 25)
+        sender = inside(lab, "tcp-rr", SERVER_IPV4, echo.port, "--rate", 50)
         child = start("tx", "--events", "-i", 60, *only(lab), *sender)
         assert child.stdout is not None
         assert child.stdout.readline().startswith("time UTC")
@@ -161,6 +163,11 @@ def small_window(lab: Lab) -> Iterator[tuple[socket.socket, socket.socket]]:
             yield sender, receiver
 
 
+def unacknowledged_bytes(sock: socket.socket) -> int:
+    """Return how much of what was sent the receiver's kernel has not acknowledged (SIOCOUTQ)."""
+    return int.from_bytes(fcntl.ioctl(sock, termios.TIOCOUTQ, bytes(4)), sys.byteorder)
+
+
 def test_receiver_that_does_not_read_is_blamed(lab: Lab) -> None:
     with small_window(lab) as (sender, receiver):
         child = start("tx", "--slowest", 3, "--json", "-i", 0.2, *only(lab))
@@ -172,7 +179,7 @@ def test_receiver_that_does_not_read_is_blamed(lab: Lab) -> None:
         left = 4 * 32_768
         while left:
             left -= len(receiver.recv(left))
-        time.sleep(0.3)  # for the ACK
+        eventually(lambda: not unacknowledged_bytes(sender), "not all is acknowledged")
         child.terminate()
         _, out, _ = ended(child)
     whole = of_schema(objects(out), "tx.slowest")[-1]
