@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from hopscope.errors import HopscopeError
-from hopscope.lab import Workload
+from hopscope.lab import Lab, Tbf, Workload, shape
 from hopscope.lab.pace import Ended, Summary
+from hopscope.lab.veth import CLIENT_IFNAME, SERVER_IFNAME, SERVER_IPV4
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -87,6 +88,24 @@ def test_23_messages_sent_one_by_one_are_23_reads(host: str, reader: str) -> Non
     # TCP may join messages when the reader is late, never split one of 100 bytes.
     assert 1 <= read.messages <= 23
     assert read.peeks == (read.messages if reader == "peek" else 0)
+
+
+@pytest.mark.root
+def test_paced_messages_whose_turns_are_late_are_packets_of_their_own() -> None:
+    with Lab() as lab:
+        # One packet may be under way at first, and all turns have come long before it is acknowledged.
+        lab.client.run(["ip", "route", "change", "10.77.0.0/24", "dev", CLIENT_IFNAME, "initcwnd", "1"], check=True)
+        shape(lab.server, SERVER_IFNAME, Tbf(rate_bit_s=50_000, burst_bytes=200))
+        words = ("--count", 23, "--size", 100, "--rate", 1e6)
+        with (
+            Workload(lab.server, "tcp-sink", "--bind", SERVER_IPV4) as sink,
+            Workload(lab.client, "tcp-send", SERVER_IPV4, sink.port, *words) as source,
+        ):
+            assert source.result().messages == 23
+            sink.result()
+        lines = lab.client.call(Path("/proc/thread-self/net/snmp").read_text).splitlines()
+    names, values = (line.split() for line in lines if line.startswith("Tcp:"))
+    assert int(values[names.index("OutSegs")]) >= 23 + 3  # and two of the handshake, and the end
 
 
 @pytest.mark.parametrize("reader", ["plain", "splice"])

@@ -34,8 +34,8 @@ SILENCE_S: Final = 10
 STREAMS: Final = 64
 _LAST_NUMBER: Final = (1 << 16) - 1
 _OTHER: Final[dict[Side, Side]] = {"agent": "client", "client": "agent"}
-# How long what was posted may take to get out when the channel is closed, and the reader to say why a write failed. Only
-# who is stopped or cut off takes so long; who waits less takes the order of a busy host for an accident.
+# How long what was posted may take to get out when the channel is closed, and the reader to say why a write failed.
+# Only who is stopped or cut off takes so long; who waits less takes the order of a busy host for an accident.
 _FLUSH_S: Final = 2.0
 # Each stream posts few; more wait only for who opens and closes streams and does not read.
 _POSTED: Final = 1000

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import fcntl
 import os
 import socket
+import struct
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -23,10 +25,15 @@ if TYPE_CHECKING:
 _FLOOD_BATCH = 64
 _TRY_AGAIN = (errno.EINTR, errno.EAGAIN)
 _REFUSED = (errno.ENOBUFS, errno.ECONNREFUSED)
+# include/uapi/linux/sockios.h
+_SIOCOUTQNSD = 0x894B
+_LOOK_AGAIN_S = 0.001
 
 
 def tcp_send(address: Address, budget: Budget, *, size_bytes: int, stamped: bool = False) -> Summary:
     """Send messages on one connection, each by one system call where the socket takes it whole, then the end of stream.
+
+    At a rate, each waits until the one before has left: TCP would put them into one packet, were their turns late.
 
     Parameters
     ----------
@@ -51,6 +58,8 @@ def tcp_send(address: Address, budget: Budget, *, size_bytes: int, stamped: bool
         budget.start()
         while (ended := budget.over(tally.messages)) is None:
             budget.wait_turn(tally.messages)
+            if budget.rate_s is not None:
+                _wait_left(sock, budget, tally.messages)
             if send_whole(sock, message, budget):
                 tally.add(1, size_bytes)
                 if stamps:
@@ -124,6 +133,11 @@ def udp_send(address: Address, budget: Budget, *, size_bytes: int) -> Summary:
             else:
                 tally.refused += 1
     return tally.summary(ended)
+
+
+def _wait_left(sock: socket.socket, budget: Budget, messages: int) -> None:
+    while struct.unpack("i", fcntl.ioctl(sock, _SIOCOUTQNSD, bytes(4)))[0] and budget.over(messages) is None:
+        time.sleep(_LOOK_AGAIN_S)
 
 
 class _Batch:
