@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import re
 import signal
 import socket
 import subprocess
 import sys
+import termios
 import threading
 import time
 from dataclasses import dataclass
@@ -153,6 +155,11 @@ def limit(sock: socket.socket) -> None:
     seconds = int(TIMEOUT_S).to_bytes(8, "little") + bytes(8)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, seconds)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, seconds)
+
+
+def wait_acknowledged(sender: socket.socket) -> None:
+    """Wait until the other end of a TCP connection has said that it has all."""
+    until(lambda: not any(fcntl.ioctl(sender, termios.TIOCOUTQ, bytes(4))))
 
 
 def ping(sender: socket.socket, receiver: socket.socket, messages: int, len_bytes: int = 100) -> int:

@@ -32,6 +32,8 @@ from collectors.measure import (
 )
 from hopscope.analysis.histogram import Histogram, bucket_of, thresholds_ns
 from hopscope.lab import Lab, Tbf, Workload, shape
+from hopscope.timestamping import Sof, enable, receive
+from stamping import stamping
 
 if TYPE_CHECKING:
     from hopscope.analysis.snapshot import Snapshot
@@ -55,23 +57,24 @@ def assert_each_at_least(values: Histogram, lower_ns: int) -> None:
 
 @pytest.mark.parametrize("protocol", ["tcp", "udp"])
 def test_a_reader_that_sleeps_50_ms_waits_50_ms_to_wake(lab: Lab, veth: Way, protocol: str) -> None:
-    started_ns = time.monotonic_ns()
-    with run(lab) as rx:
-        arguments = ("--bind", veth.host, "--sleep-ms", 50, "--count", 10)
-        with (
-            Workload(veth.receiver, f"{protocol}-sink", *arguments) as sink,
-            Workload(veth.sender, f"{protocol}-send", veth.host, sink.port, "--size", 100, "--count", 10, "--rate", 10),
-        ):
-            assert sink.result().messages == 10
-        snapshot = rx.interval()
-    elapsed_ns = time.monotonic_ns() - started_ns
+    elapsed_ns = 0
+    with (
+        run(lab) as rx,
+        Workload(veth.receiver, f"{protocol}-sink", "--bind", veth.host, "--sleep-ms", 50, "--count", 10) as sink,
+        veth.sender.call(connected, veth, protocol, sink.port) as sender,
+    ):
+        for _ in range(10):
+            started_ns = time.monotonic_ns()
+            sender.send(bytes(100))
+            wait_for(rx, f"rx.{protocol}_total", 1)
+            elapsed_ns += time.monotonic_ns() - started_ns
+        assert sink.result().messages == 10
+        snapshot = rx.total()
     wake, read, total = (histogram(snapshot, f"rx.{protocol}_{hop}") for hop in ("wake", "read", "total"))
     assert wake.count == read.count == total.count == 10
     # It sleeps after the data came, so that the last time it came on a CPU is the end of its sleep.
     assert_each_at_least(wake, 50 * MS)
-    assert read.sum_ns < wake.sum_ns
     assert wake.sum_ns + read.sum_ns <= total.sum_ns <= elapsed_ns
-    assert wake.percentile(50) < 75 * MS
 
 
 @pytest.mark.parametrize("protocol", ["tcp", "udp"])
@@ -90,16 +93,17 @@ def test_a_stopped_reader_waits_as_long_as_it_was_stopped(lab: Lab, either: Way,
         for _ in range(23):
             sender.send(bytes(100))
         time.sleep(0.2)
+        continued_ns = time.monotonic_ns()
         os.kill(sink.pid, signal.SIGCONT)
         sender.close()  # the end of a TCP stream, whose messages arrive in fewer reads
         sink.result()
         snapshot = rx.interval()
-        elapsed_ns = time.monotonic_ns() - started_ns
+        ended_ns = time.monotonic_ns()
     wake, read, total = (histogram(snapshot, f"rx.{protocol}_{hop}") for hop in ("wake", "read", "total"))
     assert wake.count == read.count == total.count == 23
     assert_each_at_least(wake, 200 * MS)
-    assert read.sum_ns < wake.sum_ns
-    assert total.max_ns <= elapsed_ns
+    assert read.max_ns <= ended_ns - continued_ns
+    assert total.max_ns <= ended_ns - started_ns
 
 
 def connected(path: Way, protocol: str, port: int) -> socket.socket:
@@ -120,9 +124,9 @@ def wait_until_stopped(pid: int) -> None:
 def wait_for(rx: RxCollector, hop: str, samples: int) -> None:
     """Take intervals until a hop has so many samples."""
     deadline_s = time.monotonic() + TIMEOUT_S
-    while samples:
+    while (samples := samples - counts(rx.interval())[hop]) > 0:
         assert time.monotonic() < deadline_s
-        samples -= counts(rx.interval())[hop]
+        time.sleep(0.005)
 
 
 def test_a_reader_that_is_busy_elsewhere_waits_as_long(lab: Lab, either: Way) -> None:
@@ -141,18 +145,20 @@ def test_a_reader_that_is_busy_elsewhere_waits_as_long(lab: Lab, either: Way) ->
 
 def test_the_wait_before_the_driver_is_not_counted(lab: Lab, veth: Way) -> None:
     shape(lab.client, "client0", Tbf(1_000_000, burst_bytes=1600))
-    with udp_pair(veth) as (sender, receiver), run(lab) as rx:
+    with stamping(), udp_pair(veth) as (sender, receiver), run(lab) as rx:
+        enable(receiver, Sof.RX_SOFTWARE | Sof.SOFTWARE)
         started_ns = time.monotonic_ns()
         for _ in range(20):
             sender.send(bytes(1000))
-        for _ in range(20):
-            receiver.recv(2000)
+        read = [receive(receiver, 2000) for _ in range(20)]
         elapsed_ns = time.monotonic_ns() - started_ns
         snapshot = rx.interval()
     # 8 ms a packet at 1 Mbit/s: the last one has waited for nineteen, and all of them 1.5 s together.
     assert elapsed_ns > 140 * MS
     assert counts(snapshot)["rx.udp_total"] > 0
-    assert histogram(snapshot, "rx.udp_total").sum_ns < elapsed_ns / 2
+    # What comes after the driver, the kernel's own stamps say: they are taken there, too.
+    after_ns = sum(each.read_ns - (each.software_ns or 0) for each in read)
+    assert histogram(snapshot, "rx.udp_total").sum_ns < after_ns + 20 * MS
 
 
 @pytest.mark.parametrize("options", [{}, {"protocol": "udp"}], ids=["at once", "deferred"])

@@ -58,17 +58,24 @@ def stage(order: str = "apart", *, ipv6: bool = False, napi: bool = False, isn: 
         yield Stage(namespace, raw, sock, rx)
 
 
-def hole_of_50_ms(at: Stage) -> tuple[Snapshot, int]:
-    """Send segments 2 and 3, and 1 when 50 ms have passed; return what was seen and the longest wait there can be."""
+def hole_of_50_ms(at: Stage) -> tuple[Snapshot, int, int]:
+    """Send segments 2 and 3, and 1 when 50 ms have passed.
+
+    Returns
+    -------
+    tuple
+        What was seen, the longest wait for the hole that there can be, and how long it took from its end to the read.
+    """
     started_ns = time.monotonic_ns()
     at.raw.send_segment(100, b"b" * 100)
     at.raw.send_segment(200, b"c" * 100)
     time.sleep(0.05)
+    ended_ns = time.monotonic_ns()
     at.raw.send_segment(0, b"a" * 100)
     at.raw.wait_acked(300)
     longest_ns = time.monotonic_ns() - started_ns
     assert at.read(300) == b"a" * 100 + b"b" * 100 + b"c" * 100
-    return at.rx.interval(), longest_ns
+    return at.rx.interval(), longest_ns, time.monotonic_ns() - ended_ns
 
 
 @pytest.mark.parametrize("isn", [1_000, 0xFFFFFF80], ids=["", "sequence wraps"])
@@ -76,7 +83,7 @@ def hole_of_50_ms(at: Stage) -> tuple[Snapshot, int]:
 @pytest.mark.parametrize("ipv6", [False, True], ids=["v4", "v6"])
 def test_two_segments_wait_for_the_first(ipv6: bool, napi: bool, isn: int) -> None:  # noqa: FBT001 - parameters
     with stage(ipv6=ipv6, napi=napi, isn=isn) as at:
-        snapshot, longest_ns = hole_of_50_ms(at)
+        snapshot, longest_ns, after_ns = hole_of_50_ms(at)
     order, total = (histogram(snapshot, f"rx.tcp_{hop}") for hop in ("order", "total"))
     assert counts(snapshot)["rx.tcp_queue"] == counts(snapshot)["rx.tcp_read"] == total.count == 3
     assert order.count == 2
@@ -85,13 +92,13 @@ def test_two_segments_wait_for_the_first(ipv6: bool, napi: bool, isn: int) -> No
     # What is left of the total are the other hops: the wait for the hole is in none of them.
     rest_ns = sum(histogram(snapshot, f"rx.tcp_{hop}").sum_ns for hop in ("wake", "read"))
     assert order.sum_ns + rest_ns <= total.sum_ns
-    assert rest_ns < 50 * MS
+    assert rest_ns <= 3 * after_ns
     assert discarded(snapshot) == {}
 
 
 def test_the_wait_for_the_hole_can_be_part_of_the_read() -> None:
     with stage("include") as at:
-        snapshot, _ = hole_of_50_ms(at)
+        snapshot, _, _ = hole_of_50_ms(at)
     found = counts(snapshot)
     assert (found["rx.tcp_order"], found["rx.tcp_queue"], found["rx.tcp_read"], found["rx.tcp_total"]) == (0, 3, 3, 3)
     assert sum(histogram(snapshot, f"rx.tcp_{hop}").sum_ns for hop in ("wake", "read")) >= 2 * 50 * MS
@@ -100,10 +107,10 @@ def test_the_wait_for_the_hole_can_be_part_of_the_read() -> None:
 
 def test_what_waited_for_a_hole_can_be_left_out() -> None:
     with stage("exclude") as at:
-        snapshot, _ = hole_of_50_ms(at)
+        snapshot, _, after_ns = hole_of_50_ms(at)
     found = counts(snapshot)
     assert (found["rx.tcp_order"], found["rx.tcp_queue"], found["rx.tcp_read"], found["rx.tcp_total"]) == (0, 3, 1, 1)
-    assert histogram(snapshot, "rx.tcp_total").max_ns < 50 * MS
+    assert histogram(snapshot, "rx.tcp_total").max_ns <= after_ns
     assert discarded(snapshot) == {("rx.tcp_read", "out_of_order"): 2}
 
 
