@@ -23,7 +23,7 @@ CLIENT, ROUTER, BEHIND, SERVER = "10.78.1.2", "10.78.1.1", "10.78.2.1", "10.78.2
 
 # Namespaces of the client and the server, and where the client connects to.
 TRAFFIC = f"""
-import os, socket, sys, threading, time
+import os, socket, sys, threading
 from hopscope.setns import setns_net
 
 def enter(pid):
@@ -36,20 +36,24 @@ def reading(make):
 
 def drain():
     connection, _ = listener.accept()
-    while connection.recv(65536):
-        pass
+    while size := len(connection.recv(65536)):
+        arrived.release(size)
 
 client, server, host, port = sys.argv[1:]
 enter(server)
 listener = socket.create_server(("", {PORT}))
 receiver = socket.socket(type=socket.SOCK_DGRAM)
 receiver.bind(("", {PORT}))
+arrived = threading.Semaphore(0)
 reader = reading(drain)
 enter(client)
 with socket.create_connection((host, int(port))) as sender:
+    # Each is read before the next one is sent, and is sent at once: a packet each, however late the reader is.
+    sender.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     for _ in range({MESSAGES}):
         sender.sendall(bytes({LEN_BYTES}))
-        time.sleep(0.002)
+        for _ in range({LEN_BYTES}):
+            arrived.acquire()
 reader.join()
 with socket.socket(type=socket.SOCK_DGRAM) as sender:
     sender.connect((host, int(port)))
