@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from collectors.measure import Way, all_discarded, histogram, in_thread, ping, tcp_pair
+from collectors.measure import Way, all_discarded, histogram, in_thread, ping, tcp_pair, wait_acknowledged
 from collectors.tx_tcp_measure import HOPS, WAYS, assert_accounted, assert_each, cookie, done, events, read_all, run
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def test_the_call_does_not_matter(lab: Lab, either: Way, way: str) -> None:
 def test_a_sample_is_1_in_n(lab: Lab, veth: Way, way: str) -> None:
     with tcp_pair(veth) as flow, run(lab, way, sample=10) as tx:
         assert ping(*flow, 5000) == 5000
-        time.sleep(0.05)
+        wait_acknowledged(flow[0])
         tx.interval()
         snapshot = tx.total()
         messages = events(tx)
@@ -154,7 +154,8 @@ def test_a_rate_is_kept_for_each_flow(lab: Lab, veth: Way, way: str) -> None:
             ping(*one, 1)
             ping(*other, 1)
         elapsed_s = time.monotonic() - started_s
-        time.sleep(0.05)
+        wait_acknowledged(one[0])
+        wait_acknowledged(other[0])
         messages = events(tx)
         ports = [message.flow.local_port for message in messages if message.flow]
         for sender, _ in (one, other):

@@ -126,16 +126,18 @@ def test_the_free_hop_is_how_long_the_device_keeps_it(lab: Lab) -> None:
                 pass  # what the kernel itself sent when the device came up
         sender.connect(("10.79.0.2", 9))
         with run_udp(lab) as tx:
+            began_ns = time.monotonic_ns()
             for _ in range(7):
                 sender.send(bytes(100))
             assert counts(tx.interval())["tx.udp_driver"] == 7
             time.sleep(0.2)
             for _ in range(7):
                 assert len(os.read(fd, 2000)) == 128
+            longest_ns = time.monotonic_ns() - began_ns
             snapshot = tx.interval()
     assert counts(snapshot)["tx.udp_free"] == 7
     hop = histogram(snapshot, "tx.udp_free")
-    assert hop.sum_ns / 7 == pytest.approx(200 * MS, rel=0.5)
+    assert 7 * 200 * MS <= hop.sum_ns <= 7 * longest_ns
     assert all_discarded(snapshot) == {}
 
 
