@@ -92,10 +92,10 @@ def group_counts(snapshot: Snapshot, hop: str) -> dict[str, int]:
 def discarded(snapshot: Snapshot) -> dict[tuple[str, str], int]:
     """Return hop and reason of what was discarded.
 
-    Without ``no_stamp``: where a packet without a stamp belongs to cannot be told, so that it may be another's on this
-    machine. One of ours would be missing in the counts.
+    Without ``no_stamp`` and ``no_entry``: where a packet without a stamp belongs to cannot be told, so that it may be
+    another's on this machine. One of ours would be missing in the counts.
     """
-    return {key: count for key, count in all_discarded(snapshot).items() if key[1] != "no_stamp"}
+    return {key: count for key, count in all_discarded(snapshot).items() if key[1] not in {"no_stamp", "no_entry"}}
 
 
 def all_discarded(snapshot: Snapshot) -> dict[tuple[str, str], int]:

@@ -166,11 +166,12 @@ def test_workers_of_io_uring_leave_nothing(veth: Way) -> None:
                 for _ in range(5):
                     ring.submit(SEND, sender, SIZE, by_worker=True)
                     ring.result()
-        time.sleep(0.2)
-        new = remembered(cpu) - before
-        assert {
-            number for number in new if not list(Path("/proc").glob(f"{number}/stat")) and not alive(number)
-        } == set()
+
+        def gone() -> set[int]:
+            new = remembered(cpu) - before
+            return {number for number in new if not list(Path("/proc").glob(f"{number}/stat")) and not alive(number)}
+
+        until(lambda: not gone())
 
 
 def alive(thread: int) -> bool:

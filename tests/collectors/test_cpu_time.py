@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import resource
@@ -12,8 +13,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from collectors.cpu_measure import Burner, assert_sane, batch, of_device, of_group, of_process, on_cpu, run, spin
-from collectors.measure import in_thread, tcp_pair, udp_pair, way
+from collectors.cpu_measure import (
+    Burner,
+    assert_sane,
+    batch,
+    before_others,
+    of_device,
+    of_group,
+    of_process,
+    on_cpu,
+    run,
+    spin,
+)
+from collectors.measure import TIMEOUT_S, in_thread, tcp_pair, udp_pair, way
 from collectors.test_cpu_softirq import NAPI, exchange, part_of
 from hopscope.analysis.cpu import PARTS, added
 from hopscope.lab import Lab
@@ -51,9 +63,10 @@ def test_parts_are_what_the_kernel_charges_to_the_thread() -> None:
         run("interface") as devices,
     ):
         processes.interval(), devices.interval()
-        before = resource.getrusage(resource.RUSAGE_THREAD)
-        took_ns = bulk(*flow, 0.5)
-        after = resource.getrusage(resource.RUSAGE_THREAD)
+        with before_others():
+            before = resource.getrusage(resource.RUSAGE_THREAD)
+            took_ns = bulk(*flow, 0.5)
+            after = resource.getrusage(resource.RUSAGE_THREAD)
         own = of_process(processes.interval())
         polls = of_device(devices.interval(), "server0", lab.server)["net_rx"]
     calls = part_of(own, "send", "receive")
@@ -107,8 +120,15 @@ def test_a_receiver_that_sleeps_is_not_charged(veth: Way) -> None:
     assert 0 < parts["receive"].ns < 0.1 * waited_ns
 
 
-def big_send(cpu: CpuCollector, path: Way) -> tuple[list[tuple[int, int, int]], tuple[int, int, int]]:
-    """Return runs, bytes and ns of `send` in each of several intervals of one long call, and in the total."""
+def big_send(cpu: CpuCollector, path: Way) -> tuple[list[tuple[int, int, int]], list[int], tuple[int, int, int]]:
+    """Have one long call.
+
+    Returns
+    -------
+    tuple
+        Runs, bytes and ns of `send` in each of several intervals, how long the thread had a CPU in each by the kernel's
+        account, and what they are in the total.
+    """
     len_bytes = 600 << 20
     with tcp_pair(path) as (sender, receiver):
 
@@ -118,30 +138,37 @@ def big_send(cpu: CpuCollector, path: Way) -> tuple[list[tuple[int, int, int]], 
                 left -= receiver.recv_into(buffer)
 
         cpu.interval()
-        done, found = threading.Event(), []
+        done, over, found = threading.Event(), threading.Event(), []
 
         def send() -> None:
             assert sender.send(bytes(len_bytes)) == len_bytes
             done.set()
+            over.wait(TIMEOUT_S)
 
-        with in_thread(drain), in_thread(send):
-            last = False
+        with in_thread(drain), in_thread(send) as thread:
+            assert thread.ident is not None
+            clock = time.pthread_getcpuclockid(thread.ident)
+            ran_ns, last = [time.clock_gettime_ns(clock)], False
             while not last:
                 last = done.wait(0.05)
                 part = of_process(cpu.interval())["send"]
                 found.append((part.runs, part.len_bytes, part.ns))
+                ran_ns.append(time.clock_gettime_ns(clock))
+            over.set()
     part = of_process(cpu.total())["send"]
-    return found, (part.runs, part.len_bytes, part.ns)
+    had_ns = [after - before for before, after in itertools.pairwise(ran_ns)]
+    return found, had_ns, (part.runs, part.len_bytes, part.ns)
 
 
 def test_a_long_call_is_in_each_interval_that_it_spans(veth: Way) -> None:
     with run() as cpu:
-        found, total = big_send(cpu, veth)
+        found, had_ns, total = big_send(cpu, veth)
     assert len(found) >= 3
     # It is counted when it ends, and charged as it goes.
     runs = [runs for runs, _, _ in found]
     assert sum(runs) == sum(runs[-2:]) == 1  # an interval may end between the call's end and our being told
-    assert sum(ns > 0 for _, _, ns in found) >= len(found) - 1
+    assert sum(ns > 0 or had < MS for (_, _, ns), had in zip(found, had_ns, strict=True)) >= len(found) - 1
+    assert sum(had >= MS for had in had_ns) >= 3
     assert tuple(map(sum, zip(*found, strict=True))) == total
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from collectors.measure import assert_killed_leaves_nothing, ping, tcp_pair, udp_pair, way
+from collectors.measure import assert_killed_leaves_nothing, ping, tcp_pair, udp_pair, until, way
 from collectors.record_measure import Seen, recording
 from hopscope.collectors.record import Recorder
 from hopscope.collectors.record_options import RecordOptions
@@ -123,11 +123,11 @@ def test_all_that_happens_since_the_start_is_recorded_on_every_cpu(kept_lab: Lab
         for thread in threads:
             thread.start()
         with recording(kept_lab, profiles=(), points=("tx.queue",)) as seen:
-            time.sleep(0.1)
+            started_ns = seen.recorder.started_ns
+            until(lambda: sum(before_ns >= started_ns for before_ns in list(sent)) > 7)
             done.set()
             for thread in threads:
                 thread.join()
-            started_ns = seen.recorder.started_ns
             times = seen.take().rows("packets")["time_ns"]
     assert (times >= started_ns).all()
     late = sum(before_ns >= started_ns for before_ns in sent)
