@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import socket
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import leftovers
+from collectors.forced import Forced, granted_ways
 from collectors.measure import ping, tcp_pair, udp_pair, way
 from collectors.record_measure import ACK, PSH, namespaces, payload, recording
 from hopscope.collectors.record_options import PREFIX
@@ -26,6 +28,7 @@ from hopscope.probes.resolve import Resolver
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from collectors.forced import Ways
     from collectors.record_measure import Seen
     from hopscope.analysis.snapshot import PointStatus
     from hopscope.lab import Lab
@@ -34,7 +37,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.root
 # What has one way alone is attached in each of these runs.
 WAYS = [
-    pytest.param(point.name.removeprefix(PREFIX), each, id=f"{point.name}={each.name}")
+    pytest.param(point.name, each, id=f"{point.name}={each.name}")
     for point in RECORD
     if len(point.ways) > 1
     for each in point.ways
@@ -102,16 +105,27 @@ def of_messages(seen: Seen, point: str, data: int, skbs: set[Any]) -> int:
     return len(rows.having(skb=list(skbs), tcp_flags=[0, PSH | ACK]))
 
 
+def measure(lab: Lab, ways: Ways) -> Ways:
+    """Send and read while these ways are forced, and see each event of each point; return what was attached."""
+    options = {point.removeprefix(PREFIX): name for point, name in ways.items()}
+    with recording(lab, profiles=["all"], ways=options) as seen:
+        rows = list(workload(lab, seen))
+        attached = {row.point: row.way for row in seen.recorder.plan() if row.status == "attached"}
+    assert [(name, found) for name, found, expected in rows if found != expected] == []
+    return attached
+
+
+@pytest.fixture(scope="module")
+def forced(kept_lab: Lab, resolver: Resolver) -> Forced:
+    return Forced(granted_ways(RECORD, resolver), functools.partial(measure, kept_lab))
+
+
 @pytest.mark.parametrize(("point", "wanted"), WAYS)
-def test_each_way_counts_the_same(kept_lab: Lab, resolver: Resolver, point: str, wanted: Way) -> None:
+def test_each_way_counts_the_same(resolver: Resolver, forced: Forced, point: str, wanted: Way) -> None:
     verdict = resolver.judge(wanted)
     if verdict != GRANTED:
         pytest.skip(f"{point} by {wanted.name}: {verdict.reason}")
-    with recording(kept_lab, profiles=["all"], ways={point: wanted.name}) as seen:
-        rows = list(workload(kept_lab, seen))
-        attached = {row.point: row.way for row in seen.recorder.plan() if row.status == "attached"}
-    assert [(name, found) for name, found, expected in rows if found != expected] == []
-    assert attached[f"{PREFIX}{point}"] == wanted.name
+    assert forced.attached(point, wanted.name)[point] == wanted.name
 
 
 def test_what_is_granted_can_be_attached_under_every_filter(kept_lab: Lab, points: dict[str, PointStatus]) -> None:

@@ -7,16 +7,19 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import socket
 from typing import TYPE_CHECKING
 
 import pytest
 
+from collectors.forced import Forced
 from collectors.measure import TCP_DATA_HOPS, UDP_DATA_HOPS, assert_each, counts, ping, run, tcp_pair, udp_pair, way
 from hopscope.probes.catalogue import RX
 from hopscope.probes.grants import GRANTED
 
 if TYPE_CHECKING:
+    from collectors.forced import Ways
     from hopscope.analysis.snapshot import PointStatus
     from hopscope.lab import Lab
 
@@ -42,15 +45,13 @@ def skip_unless_granted(points: dict[str, PointStatus], point: str, name: str) -
         pytest.skip(f"{point} by {name}: {status.reason}")
 
 
-@pytest.mark.parametrize(("point", "name"), WAYS)
-def test_each_way_counts_the_same(kept_lab: Lab, points: dict[str, PointStatus], point: str, name: str) -> None:
-    skip_unless_granted(points, point, name)
+def measure(lab: Lab, ways: Ways) -> Ways:
+    """Send and read while these ways are forced, and see each packet at each hop; return what was attached."""
     with contextlib.ExitStack() as flows:
-        # To load the programs takes long under emulation: one run sees both versions of IP.
-        paths = [way(kept_lab, path_name) for path_name in ("veth-4", "veth-6")]
+        paths = [way(lab, path_name) for path_name in ("veth-4", "veth-6")]
         pairs = [(flows.enter_context(udp_pair(path)), flows.enter_context(tcp_pair(path))) for path in paths]
         ports = [receiver.getsockname()[1] for both in pairs for _, receiver in both]
-        with run(kept_lab, ways={point: name}, ports=ports) as rx:
+        with run(lab, ways=ways, ports=ports) as rx:
             for udp, tcp in pairs:
                 assert ping(*udp, _DATAGRAMS) == _DATAGRAMS
                 assert ping(*tcp, _MESSAGES) == _MESSAGES
@@ -60,8 +61,20 @@ def test_each_way_counts_the_same(kept_lab: Lab, points: dict[str, PointStatus],
                 # Of TCP only the segments with data are known to be wanted: the socket says so when it takes them.
                 assert counts(snapshot)["rx.tcp"] == _MESSAGES
                 assert counts(snapshot)["rx.core"] == counts(snapshot)["rx.ip"] == _MESSAGES + _DATAGRAMS
-    attached = {row.point: row.way for row in snapshot.plan if row.status == "attached"}
-    assert attached[point] == name
+    return {row.point: row.way for row in snapshot.plan if row.status == "attached"}
+
+
+@pytest.fixture(scope="module")
+def forced(kept_lab: Lab, points: dict[str, PointStatus]) -> Forced:
+    ways = {point.name: points[point.name].ways for point in RX if len(point.ways) > 1}
+    granted = {point: [each.way for each in told if each.granted] for point, told in ways.items()}
+    return Forced(granted, functools.partial(measure, kept_lab))
+
+
+@pytest.mark.parametrize(("point", "name"), WAYS)
+def test_each_way_counts_the_same(points: dict[str, PointStatus], forced: Forced, point: str, name: str) -> None:
+    skip_unless_granted(points, point, name)
+    assert forced.attached(point, name)[point] == name
 
 
 @pytest.mark.parametrize(("point", "name"), [each for each in WAYS if each[0] == "rx.udp_queue"])

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import socket
@@ -11,12 +12,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from collectors.measure import Way, all_discarded, histogram, in_thread, ping, tcp_pair, wait_acknowledged
+from collectors.measure import PATH_NAMES, Way, all_discarded, histogram, in_thread, ping, tcp_pair, wait_acknowledged
+from collectors.measure import way as named
 from collectors.tx_tcp_measure import HOPS, WAYS, assert_accounted, assert_each, cookie, done, events, read_all, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from hopscope.analysis.message import Message
     from hopscope.lab import Lab
 
 pytestmark = pytest.mark.root
@@ -25,26 +28,34 @@ _MESSAGES = 101
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_so_many_sends_are_so_many_messages(lab: Lab, path: Way, way: str) -> None:
+def test_so_many_sends_are_so_many_messages(lab: Lab, way: str) -> None:
     started_ns = time.monotonic_ns()
-    with tcp_pair(path) as flow, run(lab, way) as tx:
-        assert ping(*flow, _MESSAGES, 1000) == _MESSAGES
-        assert_each(snapshot := done(tx, _MESSAGES), way, _MESSAGES)
-        messages = events(tx)
+    seen: list[Message] = []
+    with contextlib.ExitStack() as stack:
+        paths = [named(lab, name) for name in PATH_NAMES]
+        flows = [stack.enter_context(tcp_pair(path)) for path in paths]
+        # To load the programs takes long under emulation: one run sees all paths.
+        tx = stack.enter_context(run(lab, way))
+        for path, flow in zip(paths, flows, strict=True):
+            assert ping(*flow, _MESSAGES, 1000) == _MESSAGES
+            expected = len(seen) + _MESSAGES
+            assert_each(snapshot := done(tx, expected), way, expected)
+            messages = events(tx)
+            assert [message.end_byte for message in messages] == [1000 * (number + 1) for number in range(_MESSAGES)]
+            devices = {tuple(device.name for device in message.devices) for message in messages}
+            assert devices == {("lo" if path.ifname == "lo" else "client0",)}
+            seen += messages
     elapsed_ns = time.monotonic_ns() - started_ns
-    assert [message.end_byte for message in messages] == [1000 * (number + 1) for number in range(_MESSAGES)]
-    assert {message.len_bytes for message in messages} == {1000}
-    assert {message.pid for message in messages} == {os.getpid()}
-    assert {message.cause for message in messages} == {"none"}
-    assert {message.retransmits for message in messages} == {0}
-    devices = {tuple(device.name for device in message.devices) for message in messages}
-    assert devices == {("lo" if path.ifname == "lo" else "client0",)}
-    assert not any(message.slept or message.aborted for message in messages)
-    for message in messages:
+    assert {message.len_bytes for message in seen} == {1000}
+    assert {message.pid for message in seen} == {os.getpid()}
+    assert {message.cause for message in seen} == {"none"}
+    assert {message.retransmits for message in seen} == {0}
+    assert not any(message.slept or message.aborted for message in seen)
+    for message in seen:
         times = [message.entry_ns, message.handed_ns, message.sched_ns, message.driver_ns, message.done_ns]
         assert None not in times
         assert times == sorted(times, key=lambda time_ns: time_ns or 0)
-    assert histogram(snapshot, "tx.total").sum_ns == sum(message.total_ns or 0 for message in messages)
+    assert histogram(snapshot, "tx.total").sum_ns == sum(message.total_ns or 0 for message in seen)
     assert histogram(snapshot, "tx.total").sum_ns < elapsed_ns
     # The hops of a message add up to its total.
     parts = sum(histogram(snapshot, hop).sum_ns for hop in HOPS[way] if hop != "tx.total")

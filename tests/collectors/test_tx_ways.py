@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import leftovers
+from collectors.forced import Forced, granted_ways
 from collectors.measure import counts, ping, tcp_pair, udp_pair, way
 from collectors.tx_measure import UDP_HOPS, assert_seen, run_tx, total_when
 from hopscope.probes.catalogue_tx import TX
@@ -20,6 +22,7 @@ from hopscope.probes.grants import GRANTED
 from hopscope.probes.resolve import Resolver
 
 if TYPE_CHECKING:
+    from collectors.forced import Ways
     from hopscope.analysis.snapshot import PointStatus
     from hopscope.lab import Lab
     from hopscope.probes.point import Way
@@ -52,15 +55,11 @@ def test_probes_says_of_each_way_what_a_run_finds(points: dict[str, PointStatus]
     assert {key: said[key] for key in found} == found
 
 
-@pytest.mark.parametrize(("point", "wanted"), WAYS)
-def test_each_way_counts_the_same(kept_lab: Lab, resolver: Resolver, point: str, wanted: Way) -> None:
-    verdict = resolver.judge(wanted)
-    if verdict != GRANTED:
-        pytest.skip(f"{point} by {wanted.name}: {verdict.reason}")
-    with run_tx(kept_lab, ways={point: wanted.name}) as tx:
-        # To load the programs takes long under emulation: one run sees both versions of IP.
+def measure(lab: Lab, ways: Ways) -> Ways:
+    """Send and read while these ways are forced, and see each message at each hop; return what was attached."""
+    with run_tx(lab, ways=ways) as tx:
         for runs, path_name in enumerate(("veth-4", "veth-6"), start=1):
-            path = way(kept_lab, path_name)
+            path = way(lab, path_name)
             with udp_pair(path) as udp, tcp_pair(path) as (sender, receiver):
                 assert ping(*udp, _DATAGRAMS) == _DATAGRAMS
                 assert ping(sender, receiver, _MESSAGES) == _MESSAGES
@@ -68,8 +67,21 @@ def test_each_way_counts_the_same(kept_lab: Lab, resolver: Resolver, point: str,
             assert_seen(snapshot, UDP_HOPS, runs * _DATAGRAMS)
             assert_seen(snapshot, STAMPED_HOPS if "tx.driver" in counts(snapshot) else TRACED_HOPS, runs * _MESSAGES)
     attached = {row.point: row.way for row in snapshot.plan if row.status == "attached"}
-    assert attached[point] == wanted.name
     assert [row for row in snapshot.plan if row.point not in attached] == []
+    return attached
+
+
+@pytest.fixture(scope="module")
+def forced(kept_lab: Lab, resolver: Resolver) -> Forced:
+    return Forced(granted_ways(TX, resolver), functools.partial(measure, kept_lab))
+
+
+@pytest.mark.parametrize(("point", "wanted"), WAYS)
+def test_each_way_counts_the_same(resolver: Resolver, forced: Forced, point: str, wanted: Way) -> None:
+    verdict = resolver.judge(wanted)
+    if verdict != GRANTED:
+        pytest.skip(f"{point} by {wanted.name}: {verdict.reason}")
+    assert forced.attached(point, wanted.name)[point] == wanted.name
 
 
 def test_the_verifiers_limit_is_not_near(kept_lab: Lab) -> None:
