@@ -40,7 +40,8 @@ PAIR_TESTS: Final = ("tests/cli/test_two_hosts.py",)
 FACTS_FILE: Final = "facts.txt"
 PROBES_FILE: Final = "probes.json"
 JUNIT_FILE: Final = "junit.xml"
-PROBES_TIMEOUT_S: Final = 300  # a verb that hangs must not cost the tests their time
+_PROBES_VARIABLE: Final = "HOPSCOPE_PROBES"  # where the tests find what was said
+PROBES_TIMEOUT_S: Final = 600  # a verb that hangs must not cost the tests their time
 
 _FACTS: Final = f"""{{
 echo "release=$(uname -r)"
@@ -79,5 +80,6 @@ def guest_commands(command: Sequence[str], modules: Sequence[str] = (), *, with_
     ask = f"timeout {PROBES_TIMEOUT_S} {shlex.quote(str(hopscope))} probes --json"
     probes = f"{ask} >{GUEST_FOLDER}/{PROBES_FILE} 2>{GUEST_FOLDER}/probes.err"
     lines = [shlex.join(("modprobe", "-a", *modules))] if modules else []
-    lines += [_FACTS, probes] if with_probes and hopscope.exists() else [_FACTS]
+    known = f"export {_PROBES_VARIABLE}={GUEST_FOLDER}/{PROBES_FILE}"
+    lines += [_FACTS, probes, known] if with_probes and hopscope.exists() else [_FACTS]
     return "\n".join([*lines, shlex.join(command)])

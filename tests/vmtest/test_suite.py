@@ -40,6 +40,16 @@ def test_guest_commands_end_with_the_exit_code_of_the_command(tmp_path: Path) ->
     assert f"release={os.uname().release}" in (tmp_path / suite.FACTS_FILE).read_text().splitlines()
 
 
+def test_the_command_finds_what_probes_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hopscope = tmp_path / "hopscope"
+    hopscope.write_text("#!/bin/sh\necho said $*\n")
+    hopscope.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    script = suite.guest_commands(["sh", "-c", 'cat "$HOPSCOPE_PROBES"']).replace("/run/vmtest", str(tmp_path))
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "said probes --json\n"
+
+
 def test_guest_commands_load_modules_first() -> None:
     assert suite.guest_commands(["true"], ["igb", "e1000e"]).startswith("modprobe -a igb e1000e\n")
     assert "modprobe" not in suite.guest_commands(["true"])
