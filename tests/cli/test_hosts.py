@@ -118,6 +118,38 @@ def test_histograms_of_the_sum_are_the_sum_of_the_histograms(hosts: Hosts) -> No
         assert {bucket["le_s"]: bucket["count"] for bucket in both["buckets"]} == expected
 
 
+@pytest.mark.parametrize(
+    ("verb", "hop", "options"), [("rx", "rx.tcp_total", ()), ("tx", "tx.total", ("--hooks", "host"))]
+)
+def test_the_connections_to_the_hosts_are_not_counted_on_any_of_them(
+    hosts: Hosts, verb: str, hop: str, options: tuple[str, ...]
+) -> None:
+    with Workload(hosts.lab.server, "tcp-echo", "--bind", SERVER_IPV4) as echo:
+        # ssh's connections begin in a, and go to both.
+        ask = hosts.on_a("tcp-rr", SERVER_IPV4, echo.port, "--count", MESSAGES)
+        done = hopscope(verb, *hosts.both("-i", 0.1, "--json", *options), *ask)
+    documents = objects(done.stdout)
+    for host in ("a", "b"):
+        _, total = of_host(documents, host, verb)
+        assert count_of(total, hop) == MESSAGES
+
+
+def test_a_connection_that_comes_anew_is_not_counted_either(hosts: Hosts) -> None:
+    child = start("rx", *hosts.both("--json", "-i", 0.2))
+    lines_until(child, ("a", "rx"), ("b", "rx"))
+    for pid in hosts.b.sessions():
+        os.kill(pid, signal.SIGKILL)
+    lines_until(child, ("b", "absences"))
+    lines_until(child, ("b", "rx"))
+    lines_until(child, ("a", "rx"))  # by now a has been told
+    steady = [lines_until(child, ("a", "rx"), ("b", "rx")) for _ in range(5)]
+    child.send_signal(signal.SIGINT)
+    code, _, _ = ended(child)
+    assert code == 1  # something is missing
+    for documents in steady:
+        assert {count_of(each, "rx.tcp_total") for each in documents if each["schema"] == "hopscope.rx/1"} == {0}
+
+
 def test_a_table_stands_under_its_hosts_name_and_the_sum_at_the_end(hosts: Hosts) -> None:
     with Workload(hosts.lab.server, "tcp-echo", "--bind", SERVER_IPV4) as echo:
         ask = hosts.on_a("tcp-rr", SERVER_IPV4, echo.port, "--count", MESSAGES)

@@ -17,6 +17,7 @@ from hopscope.store.schema import BY_NAME
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from hopscope.collectors.own_flows import OwnFlow
     from hopscope.lab import Lab
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -176,10 +177,17 @@ def namespaces(lab: Lab) -> list[int]:
 
 
 @contextlib.contextmanager
-def recording(lab: Lab | None, **options: Any) -> Iterator[Seen]:  # noqa: ANN401 - whatever RecordOptions takes
-    """Yield what is recorded of the lab and of nothing else of this machine; nothing may be lost."""
+def recording(
+    lab: Lab | None,
+    own: list[OwnFlow] | None = None,
+    **options: Any,  # noqa: ANN401 - whatever RecordOptions takes
+) -> Iterator[Seen]:
+    """Yield what is recorded of the lab and of nothing else of this machine, but `own`; nothing may be lost."""
     only = {"namespaces": namespaces(lab)} if lab else {}
-    with Recorder(RecordOptions(**{**only, **options})) as recorder:
+    recorder = Recorder(RecordOptions(**{**only, **options}))
+    if own is not None:
+        recorder.leave_out(own)
+    with recorder:
         yield Seen(recorder)
         assert recorder.lost == 0
 

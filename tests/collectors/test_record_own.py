@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from collectors.measure import ping, tcp_pair, udp_pair, way
-from collectors.record_measure import Seen, anyone, recording
+from collectors.record_measure import anyone, recording
 from hopscope.collectors.own_flows import OwnFlow, own_flow
-from hopscope.collectors.record import Recorder
-from hopscope.collectors.record_options import RecordOptions
 from hopscope.errors import UsageError
 
 if TYPE_CHECKING:
     import socket
 
+    from collectors.record_measure import Seen
     from hopscope.lab import Lab
 
 pytestmark = pytest.mark.root
@@ -44,7 +43,7 @@ def test_nothing_of_an_own_flow_is_recorded_and_all_of_others(lab: Lab, protocol
         with recording(lab, profiles=POINTS) as seen:
             assert ping(*other, 23) == 23
             alone = seen.take().counts()
-        with recording(lab, profiles=POINTS, leaves_out=True) as seen:
+        with recording(lab, [], profiles=POINTS) as seen:
             nobody, _ = anyone(path.host)
             bound = OwnFlow("udp", None, own[1].getsockname()[1], ip_address(nobody), 0)
             seen.recorder.leave_out([flow_of(protocol, own[0]), bound])
@@ -62,10 +61,7 @@ def test_one_end_is_enough(lab: Lab) -> None:
     path = way(lab, "veth-4")
     with udp_pair(path) as own, udp_pair(path) as other:
         flow = own_flow(["udp", path.host, own[0].getpeername()[1], None, own[0].getsockname()[1]])
-        with Recorder(
-            RecordOptions(profiles=POINTS, namespaces=[lab.client.inode], leaves_out=True), [flow]
-        ) as recorder:
-            seen = Seen(recorder)
+        with recording(lab, [flow], profiles=POINTS, namespaces=[lab.client.inode]) as seen:
             assert ping(*own, 23) + ping(*other, 23) == 46
             assert seen.take().counts()["tx.queue"] == 23
 
@@ -75,7 +71,7 @@ def test_what_is_left_out_may_change(lab: Lab) -> None:
     with (
         udp_pair(path) as first,
         udp_pair(path) as second,
-        recording(lab, profiles=("packets",), leaves_out=True) as seen,
+        recording(lab, [], profiles=("packets",)) as seen,
     ):
         for own, counted in (([first], 23), ([second], 1), ([first, second], 0), ([], 24), ([second, first], 0)):
             seen.recorder.leave_out([flow_of("udp", each[0]) for each in own])
@@ -86,7 +82,7 @@ def test_what_is_left_out_may_change(lab: Lab) -> None:
 
 def test_more_than_the_kernel_side_takes_are_refused(lab: Lab) -> None:
     flows = [OwnFlow("tcp", ip_address("10.0.0.1"), port) for port in range(1, 129)]
-    with recording(lab, profiles=("drops",), leaves_out=True) as seen:
+    with recording(lab, [], profiles=("drops",)) as seen:
         seen.recorder.leave_out(flows)
         with pytest.raises(UsageError, match="too many connections"):
             seen.recorder.leave_out([*flows, OwnFlow("tcp", ip_address("10.0.0.1"), 129)])

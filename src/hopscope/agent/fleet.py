@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import contextlib
 import time
-from typing import TYPE_CHECKING, Final, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 
+from hopscope.agent.own import flows_of
 from hopscope.analysis.hosts import HostsSnapshot
 
 if TYPE_CHECKING:
@@ -35,9 +36,11 @@ class Fleet(Generic[SnapshotT]):
     def __init__(self, hosts: Sequence[RemoteCollector[SnapshotT]]) -> None:
         self.hosts = hosts
         self._window_s = 0.0
+        self._own: list[list[Any]] = []
 
     def __enter__(self) -> Self:
         """Have all attach at the same time, and wait until they have."""
+        self._leave_out()
         with contextlib.ExitStack() as stack:
             for host in self.hosts:
                 stack.callback(host.close)
@@ -60,6 +63,7 @@ class Fleet(Generic[SnapshotT]):
     def measure_cost(self, window_s: float) -> None:
         """Ask all for a look, after they have measured their cost; does not wait."""
         self._window_s = window_s
+        self._leave_out()
         for host in self.hosts:
             host.ask("interval", window_s)
 
@@ -72,6 +76,14 @@ class Fleet(Generic[SnapshotT]):
         for host in self.hosts:
             host.ask("total")
         return self._looked("total", _TOTAL_S)
+
+    def _leave_out(self) -> None:
+        """Tell all hosts of our connections, any of which may cross any of them, when there are others than before."""
+        own = flows_of(host.connection for host in self.hosts)
+        if own != self._own:
+            self._own = own
+            for host in self.hosts:
+                host.leave_out(own)
 
     def _looked(self, kind: Kind, most_s: float) -> HostsSnapshot[SnapshotT]:
         until_s = time.monotonic() + most_s

@@ -9,13 +9,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from hopscope.agent.live_codec import CODECS, Answer, encode_messages
+from hopscope.agent.own import OwnTraffic
 from hopscope.agent.stream import Message
 from hopscope.analysis.fields import Fields
+from hopscope.collectors.own_flows import LeavesOut
 from hopscope.collectors.wall_clock import wall_offset_ns
 from hopscope.errors import FormatError
 from hopscope.views.json_lines import KINDS, plan_to_json
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from hopscope.agent.stream import Stream
     from hopscope.collectors.contract import Collector
 
@@ -26,14 +30,16 @@ _MOST_WINDOW_S: Final = 1.0
 _BATCH: Final = 10_000
 
 
-def serve(stream: Stream, verb: str, collector: Collector[Any]) -> None:
-    """Attach a collector, and answer until the stream ends.
+def serve(stream: Stream, request: Mapping[str, Any], verb: str, collector: Collector[Any]) -> None:
+    """Attach the collector of a request, and answer until the stream ends.
 
     Raises
     ------
     HopscopeError
         What it could not do.
     """
+    # CPU time is what it is: that of our own stays in it.
+    own = OwnTraffic(collector, stream.connection, request) if isinstance(collector, LeavesOut) else None
     with collector:
         stream.send({"plan": [plan_to_json(row) for row in collector.plan()]})
         while True:
@@ -46,7 +52,8 @@ def serve(stream: Stream, verb: str, collector: Collector[Any]) -> None:
                 return
             if not isinstance(asked, Message):
                 raise FormatError("A live collector takes no blocks")
-            _answer(stream, verb, collector, Fields(asked.body, "What is asked"))
+            if not own or not own.changed(asked.body):
+                _answer(stream, verb, collector, Fields(asked.body, "What is asked"))
 
 
 def _answer(stream: Stream, verb: str, collector: Any, asked: Fields) -> None:  # noqa: ANN401 # any of the collectors

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from hopscope.agent.live_codec import CODECS, Answer, decode_messages
+from hopscope.agent.own import OWN
 from hopscope.agent.stream import Block, Message
 from hopscope.analysis.fields import Fields
 from hopscope.analysis.hosts import Absence, HostReport
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from hopscope.agent.channel import Channel
+    from hopscope.agent.handshake import Connection
     from hopscope.agent.live_codec import Codec
     from hopscope.agent.stream import Stream
     from hopscope.analysis.message import Message as SentMessage
@@ -91,7 +93,7 @@ class RemoteCollector(Generic[SnapshotT]):
         self.name = channel.name
         self.found = RemoteFound()
         self._channel, self._reconnect = channel, reconnect
-        self._request = {"verb": verb, "words": [*words]}
+        self._request: dict[str, Any] = {"verb": verb, "words": [*words], OWN: []}
         self._codec: Codec[SnapshotT] = CODECS[verb]
         self._closing = threading.Event()
         self._changed = threading.Condition()
@@ -115,6 +117,20 @@ class RemoteCollector(Generic[SnapshotT]):
 
     def drain(self) -> None:
         """Do nothing: its rings are emptied over there."""
+
+    @property
+    def connection(self) -> Connection | None:
+        """The connection to it, as far as that is known; the last one where it is lost."""
+        return self._channel.hello.connection
+
+    def leave_out(self, flows: list[list[Any]]) -> None:
+        """Have it leave out these flows of our own from now on, also when it comes back. Does not wait."""
+        with self._changed:
+            self._request = {**self._request, OWN: flows}
+            stream = self._stream
+        if stream:
+            with contextlib.suppress(HopscopeError):  # the thread hears of it, too
+                stream.send({OWN: flows})
 
     def open(self) -> None:
         """Have the host attach it, without waiting until it has."""

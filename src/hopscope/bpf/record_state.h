@@ -3,8 +3,8 @@
 #pragma once
 
 #include "events.h"
+#include "headers.h"
 #include "ring.h"
-#include "select.h"
 
 EXPORT_ENUM(hop_point);
 EXPORT_ENUM(hop_record_limits);
@@ -236,30 +236,6 @@ static __attribute__((noinline)) int want_flow(u64 flow)
 	return 0;
 }
 
-/* The same on every host: the packet has all of it. */
-struct flow_key {
-	struct endpoints ends;
-	u32 protocol;
-};
-
-INLINE u64 flow_mix(u64 hash, u64 word)
-{
-	hash = (hash ^ word) * 0x9e3779b97f4a7c15ULL;
-	return hash ^ hash >> 29;
-}
-
-INLINE u64 flow_of(const struct flow_key *key)
-{
-	u64 hash = key->protocol;
-
-	for (u32 end = 0; end < 2; end++) {
-		hash = flow_mix(hash, (u64)key->ends.address[end][0] << 32 | key->ends.address[end][1]);
-		hash = flow_mix(hash, (u64)key->ends.address[end][2] << 32 | key->ends.address[end][3]);
-	}
-	hash = flow_mix(hash, (u64)key->ends.port[0] << 16 | key->ends.port[1]);
-	return hash ^ hash >> 32;
-}
-
 /* Of one end of UDP, whoever is at the other: a socket that is not connected has no more of its flows. */
 INLINE u64 end_of(const u32 *address, u16 port, u32 netns)
 {
@@ -276,36 +252,6 @@ INLINE u64 end_anywhere(u16 port, u32 netns)
 	u64 hash = flow_mix((u64)netns << 32 | IPPROTO_UDP << 16, port);
 
 	return hash ^ hash >> 32;
-}
-
-/* ---- what hopscope itself sends and receives ---- */
-
-const volatile bool cfg_own = 0; /* there is something */
-
-struct hop_own own SEC(".bss.own");
-
-_Static_assert(sizeof(struct flow_key) == HOP_FLOW_WORDS * sizeof(u32), "a flow's words");
-
-INLINE u64 own_port(u16 port)
-{
-	return own.ports[port >> 6] >> (port & 63) & 1;
-}
-
-static __attribute__((noinline)) bool own_flow(const struct flow_key *key)
-{
-	const u32 *word = (const u32 *)key;
-
-	if (!key || likely(!(own_port(key->ends.port[0]) | own_port(key->ends.port[1]))))
-		return false;
-	for (u32 i = 0; i < HOP_OWN_FLOWS && i < own.count; i++) {
-		u32 differs = 0;
-
-		for (u32 j = 0; j < HOP_FLOW_WORDS; j++)
-			differs |= (word[j] ^ own.flows[i].word[j]) & own.flows[i].mask[j];
-		if (!differs)
-			return true;
-	}
-	return false;
 }
 
 const volatile u32 cfg_sample = 1; /* follow 1 flow in N */

@@ -115,15 +115,25 @@ INLINE bool entry_sampled(struct cpu_state *cpu)
 	return true;
 }
 
+/* From the driver on, IP's header is where the data begins; but where GRO is to put the packet together (napi_gro_frags), it
+ * is in a page until then.
+ */
+INLINE bool headers_at_hand(const struct sk_buff *skb)
+{
+	return address(skb->data) + sizeof(struct ip4_header) + sizeof(u32) <= address(skb->head) + skb->tail;
+}
+
 INLINE void enter(struct sk_buff *skb, struct stamp *stamp, u64 head, u32 stage)
 {
 	struct hop_rx_counters *counter;
 	struct cpu_state *cpu = this_cpu();
 	struct net_device *dev = skb->dev;
-	bool wanted = true;
+	bool wanted = true, unread = cfg_own && !headers_at_hand(skb);
 
 	if (cfg_interfaces || cfg_namespaces)
 		wanted = device_wanted(dev->ifindex, dev->nd_net.net->ns.inum);
+	if (cfg_own && wanted && !unread)
+		wanted = !own_packet(address(skb->data));
 	if (wanted && cfg_sample > 1) {
 		wanted = entry_sampled(cpu);
 		counter = count();
@@ -137,6 +147,7 @@ INLINE void enter(struct sk_buff *skb, struct stamp *stamp, u64 head, u32 stage)
 	stamp->stage = wanted ? stage : HOP_STAGE_UNWANTED;
 	stamp->spent = 0;
 	stamp->done = 0;
+	stamp->unread = unread;
 	if (wanted) {
 		stamp->group = entry_group(cpu, dev);
 		stamp->first_ns = stamp->last_ns = bpf_ktime_get_ns();
@@ -208,6 +219,8 @@ int rx_core(u64 *ctx)
 	if (unlikely(stamp->head != head || stamp->stage > HOP_STAGE_DRIVER)) {
 		discard(HOP_RX_CORE, HOP_RX_NO_ENTRY);
 		enter(skb, stamp_take(head), head, HOP_STAGE_CORE);
+	} else if (cfg_own && stamp->unread && own_packet(address(skb->data))) {
+		stamp->stage = HOP_STAGE_UNWANTED;
 	} else if (stamp->stage == HOP_STAGE_DRIVER) {
 		stamp_pass(stamp, HOP_RX_CORE, HOP_STAGE_CORE, bpf_ktime_get_ns());
 	}

@@ -85,6 +85,8 @@ static __attribute__((noinline)) bool unseen_wanted(struct sock *sk)
 		return false;
 	if (cfg_cgroups && !socket_cgroup_wanted(sk))
 		return false;
+	if (cfg_own && own_socket(sk))
+		return false;
 	if (cfg_ports || cfg_addresses)
 		socket_endpoints(sk, &ends);
 	return port_wanted(&ends) && address_wanted(&ends);

@@ -32,7 +32,7 @@ const volatile u32 cfg_interfaces = 0;
 const volatile struct hop_interface cfg_interface[HOP_FILTERS] = {};
 
 #include "series.h"
-#include "select.h"
+#include "headers.h"
 
 EXPORT_ENUM(hop_rx_hop);
 EXPORT_ENUM(hop_rx_discard);
@@ -88,7 +88,8 @@ struct stamp {
 	u16 group;
 	u8 stage;
 	u8 spent;         /* bit per element of spent_ns that is set */
-	u32 done;         /* the socket has a copy: the slot may be taken */
+	u16 done;         /* the socket has a copy: the slot may be taken */
+	u16 unread;       /* whether it is ours shows in the core only */
 	u64 nic_spent_ns; /* as spent_ns, of the hop from the NIC */
 };
 

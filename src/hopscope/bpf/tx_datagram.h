@@ -93,6 +93,13 @@ INLINE void datagram_endpoints(struct sk_buff *skb, struct sock *sk, u64 head, s
 		ends->port[0] = ends->port[1] = 0;
 }
 
+INLINE bool own_datagram(struct sock *sk, const struct endpoints *ends)
+{
+	struct flow_key key = {.ends = *ends, .protocol = probe_field(sk, sk_protocol)};
+
+	return own_flow(&key);
+}
+
 static __attribute__((noinline)) bool datagram_wanted(struct sock *sk, const struct endpoints *ends)
 {
 	if (!process_wanted())
@@ -100,6 +107,8 @@ static __attribute__((noinline)) bool datagram_wanted(struct sock *sk, const str
 	if (cfg_namespaces && !namespace_wanted(socket_netns(sk)))
 		return false;
 	if (cfg_cgroups && !cgroup_wanted(socket_cgroup(sk)))
+		return false;
+	if (cfg_own && own_datagram(sk, ends))
 		return false;
 	return port_wanted(ends) && address_wanted(ends);
 }
@@ -160,7 +169,7 @@ INLINE void datagram_leaves(struct sk_buff *skb, struct sock *sk, u64 head)
 
 	if (!counter || probe_bits(sk, sk_kern_sock) || (fragments && later_fragment(head, skb->network_header)))
 		return;
-	if (cfg_ports || cfg_addresses || cfg_gap_ns || cfg_events)
+	if (cfg_ports || cfg_addresses || cfg_gap_ns || cfg_events || cfg_own)
 		datagram_endpoints(skb, sk, head, &ends);
 	if (!datagram_wanted(sk, &ends))
 		return;

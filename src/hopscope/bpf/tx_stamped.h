@@ -131,7 +131,7 @@ INLINE void stamped_handed(struct bpf_sock_ops *ctx, struct bpf_sock_ops_kern *k
 	if (!counter || !storage)
 		return;
 	if (!state) {
-		if (socket_wanted(sk) && process_wanted()) {
+		if (socket_wanted(sk) && message_wanted(sk)) {
 			atomic_add(&counter->messages, 1);
 			atomic_add(&counter->sampled, 1);
 			missed_all(HOP_TX_NO_MEMORY);
@@ -148,7 +148,7 @@ INLINE void stamped_handed(struct bpf_sock_ops *ctx, struct bpf_sock_ops_kern *k
 	len_bytes = write_seq - state->write_seq;
 	state->write_seq = write_seq;
 	state->end_byte += len_bytes;
-	if (state->wanted && process_wanted()) {
+	if (state->wanted && message_wanted(sk)) {
 		atomic_add(&counter->messages, 1);
 		if (message_sampled(state)) {
 			atomic_add(&counter->sampled, 1);
@@ -159,7 +159,7 @@ INLINE void stamped_handed(struct bpf_sock_ops *ctx, struct bpf_sock_ops_kern *k
 }
 
 /* Bytes that a call handed over, and that had all left at its end: then there is nothing to stamp. */
-INLINE void stamped_unstamped(struct tx_state *state, u32 write_seq)
+INLINE void stamped_unstamped(struct tx_state *state, struct sock *sk, u32 write_seq)
 {
 	u32 len_bytes = write_seq - state->write_seq;
 	struct hop_tx_counters *counter = count();
@@ -168,7 +168,7 @@ INLINE void stamped_unstamped(struct tx_state *state, u32 write_seq)
 		return;
 	state->write_seq = write_seq;
 	state->end_byte += len_bytes;
-	if (!counter || !state->wanted || !process_wanted())
+	if (!counter || !state->wanted || !message_wanted(sk))
 		return;
 	atomic_add(&counter->messages, 1);
 	if (!message_sampled(state))
@@ -198,7 +198,7 @@ INLINE void stamped_enter(struct sock *sk, struct msghdr *msg, bool once)
 	ended = call->entry_ns && call->thread == bpf_get_current_pid_tgid();
 	call = call_new(state, sk, msg, once);
 	if (call && ended)
-		stamped_unstamped(state, call->write_seq);
+		stamped_unstamped(state, sk, call->write_seq);
 }
 
 INLINE void stamped_leaves(struct bpf_sock_ops *ctx, struct bpf_sock_ops_kern *kern)

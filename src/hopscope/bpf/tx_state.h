@@ -13,7 +13,7 @@
 
 #include "ring.h"
 #include "series.h"
-#include "select.h"
+#include "own.h"
 
 /* ---- settings: constants to the verifier, which drops the code of what is off ---- */
 
@@ -278,6 +278,12 @@ static __attribute__((noinline)) bool socket_wanted(struct sock *sk)
 		return port_wanted(&ends) && address_wanted(&ends);
 	}
 	return true;
+}
+
+/* A message of a connected socket, by what may change: who sends it, and whether it is ours. */
+static __attribute__((noinline)) bool message_wanted(struct sock *sk)
+{
+	return process_wanted() && !(cfg_own && own_socket(sk));
 }
 
 /* The group of a message of this socket that the running process sends to this device. */

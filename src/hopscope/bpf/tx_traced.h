@@ -132,7 +132,7 @@ static __attribute__((noinline)) void traced_enter(struct sock *sk, struct msghd
 	traced_settle(state, sk, write_seq);
 	state->end_byte += (u32)(write_seq - state->write_seq);
 	state->write_seq = write_seq;
-	if (!call->left || !process_wanted())
+	if (!call->left || !message_wanted(sk))
 		return;
 	atomic_add(&counter->messages, 1);
 	if (!message_sampled(state))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def serve(stream: Stream, request: dict[str, Any]) -> None:
-    """Run the collector of ``{"verb": "rx", "words": ["--port=443"]}`` until the stream ends.
+    """Run the collector of ``{"verb": "rx", "words": ["--port=443"], "own": [...]}`` until the stream ends.
 
     Raises
     ------
@@ -27,4 +27,4 @@ def serve(stream: Stream, request: dict[str, Any]) -> None:
     verb = Fields(request, "A request").choice("verb", CODECS)
     module = importlib.import_module(f"hopscope.cli.{verb}")
     values = values_of(module.command, inspect.signature(module.collector).parameters, request.get("words"))
-    live.serve(stream, verb, module.collector(**values))
+    live.serve(stream, request, verb, module.collector(**values))

@@ -45,7 +45,7 @@ class Asked(NamedTuple):
     counters_s: float | None
 
 
-def asked(values: Mapping[str, Any], *, leaves_out: bool = False) -> Asked:
+def asked(values: Mapping[str, Any]) -> Asked:
     """Return what the values of the options in :data:`SENT` ask for.
 
     Raises
@@ -60,8 +60,6 @@ def asked(values: Mapping[str, Any], *, leaves_out: bool = False) -> Asked:
         raise UsageError("--trigger needs something to write", "Say how many seconds to keep: --flight 10")
     events = given.pop("events")
     given["profiles"] = given["profiles"] or (() if given["points"] or events else _DEFAULT)
-    options = record_options(
-        **given, tracepoints=events, snap_bytes=snap or 0, ring_bytes=int(buffer) * _MIB, leaves_out=leaves_out
-    )
+    options = record_options(**given, tracepoints=events, snap_bytes=snap or 0, ring_bytes=int(buffer) * _MIB)
     flight = Flight(last_s, memory * _MIB, [Trigger.parse(text) for text in triggers]) if last_s else None
     return Asked(options, flight, counters or None)

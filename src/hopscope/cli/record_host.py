@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hopscope.agent.connect import connect
 from hopscope.agent.message import printable
+from hopscope.agent.own import OWN
 from hopscope.agent.recording import SERVICE, Incoming, fields_of, heard, metadata_of, texts, until_ns
 from hopscope.agent.stream import Block, Message
 from hopscope.errors import DiskFullError, FormatError, HopscopeError
@@ -168,8 +169,8 @@ class HostRecording:
 
     def leave_out(self, flows: list[list[Any]]) -> None:
         """Have these left out of the recording from now on, also after the host was lost."""
-        self._request = {**self._request, "own": flows}
-        self._order({"own": flows})
+        self._request = {**self._request, OWN: flows}
+        self._order({OWN: flows})
 
     def cut(self) -> None:
         """End at once; again is allowed."""

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
 
 from hopscope.agent.connect import connect
+from hopscope.agent.own import OWN, flows_of
 from hopscope.cli.child import exit_code, running
 from hopscope.cli.record_clocks import Clocks
 from hopscope.cli.record_host import HostRecording, begin
@@ -56,7 +57,7 @@ def record_hosts(  # noqa: PLR0913 # one parameter a part
         channels = [stack.enter_context(connect(target, *ways)) for target in targets]
         clocks = stack.enter_context(Clocks(targets, channels))
         requests = [
-            {"words": list(words), "own": _own(number, channels, clocks) or None} for number in range(len(targets))
+            {"words": list(words), OWN: _own(number, channels, clocks) or None} for number in range(len(targets))
         ]
         begun = _begun(channels, requests)
         writer = stack.enter_context(HostsWriter(folder, [(each.name, each.destination) for each in targets]))
@@ -95,8 +96,7 @@ def _new(folder: Path) -> Iterator[None]:
 
 def _own(host: int, channels: Iterable[Channel | None], clocks: Clocks) -> list[list[Any]]:
     """Return what a host is to leave out: its probes, and all of our connections, which may cross any host."""
-    connections = [channel.hello.connection for channel in channels if channel]
-    return [*clocks.flows(host), *(["tcp", *connection] for connection in connections if connection)]
+    return [*clocks.flows(host), *flows_of(channel.hello.connection for channel in channels if channel)]
 
 
 def _begun(channels: Sequence[Channel], requests: Sequence[dict[str, Any]]) -> list[Began]:

@@ -13,13 +13,13 @@ import time
 from io import RawIOBase
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
 
+from hopscope.agent.own import OwnTraffic
 from hopscope.agent.recording import said
 from hopscope.cli.record import command
 from hopscope.cli.record_asked import SENT, asked
 from hopscope.cli.record_pipeline import Limits, Pipeline, prior
 from hopscope.cli.stop import Stop
 from hopscope.cli.words import values_of
-from hopscope.collectors.own_flows import OwnFlow, own_flow
 from hopscope.collectors.record import Recorder
 from hopscope.errors import ConnectionLostError, HopscopeError, StreamClosedError, UsageError
 from hopscope.probes.rights import require_rights
@@ -28,7 +28,6 @@ from hopscope.store.destination import Memory
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from hopscope.agent.handshake import Connection
     from hopscope.agent.stream import Stream
     from hopscope.store.meta import Metadata
 
@@ -37,7 +36,6 @@ _BACKLOG_BYTES: Final = 64 << 20
 _PROGRESS_S: Final = 1.0
 # How soon a thread that waits for words of the client sees that there is nothing more to do.
 _LOOK_S: Final = 0.2
-_MOST_FLOWS: Final = 128
 _MOST_FLIGHT_BYTES: Final = 4 << 30
 
 
@@ -51,18 +49,18 @@ def serve(stream: Stream, request: dict[str, Any]) -> None:
     HopscopeError
         This host cannot record.
     """
-    words, own = request.get("words"), request.get("own")
+    words = request.get("words")
     if not isinstance(words, list):
         raise UsageError("A recording is asked for without words")
-    connection = _connection(stream.connection)
-    flows = [*_flows(own or []), *connection]
-    what = asked(values_of(command, SENT, words), leaves_out=own is not None or bool(flows))
+    what = asked(values_of(command, SENT, words))
     if what.flight and what.flight.most_bytes > _MOST_FLIGHT_BYTES:
         raise UsageError("--flight-memory of another host is at most 4096", "Record there for more")
     require_rights()
     with contextlib.closing(Stop()) as stop, contextlib.ExitStack() as stack:
         with prior():  # the rings fill from their first moment on
-            recorder = stack.enter_context(Recorder(what.options, flows))
+            recorder = Recorder(what.options)
+            own = OwnTraffic(recorder, stream.connection, request)
+            stack.enter_context(recorder)
             pipeline = stack.enter_context(
                 Pipeline(
                     recorder,
@@ -73,7 +71,7 @@ def serve(stream: Stream, request: dict[str, Any]) -> None:
                 )
             )
         with (
-            _beside(lambda over: _obey(stream, stop, lambda own: recorder.leave_out([*own, *connection]), over)),
+            _beside(lambda over: _obey(stream, stop, own, over)),
             _beside(lambda over: _tell(stream, pipeline, over)),
         ):
             with prior():
@@ -131,19 +129,6 @@ class _SentFile(RawIOBase):
         return len(data)
 
 
-def _flows(given: object) -> list[OwnFlow]:
-    if not isinstance(given, list) or len(given) > _MOST_FLOWS:
-        raise UsageError("The flows to leave out are none")
-    return [own_flow(each if isinstance(each, list) else ()) for each in given]
-
-
-def _connection(connection: Connection | None) -> list[OwnFlow]:
-    """Return the flow of the connection that the client came by."""
-    if connection is None:
-        return []
-    return [own_flow(("tcp", connection.client, connection.client_port, connection.server, connection.server_port))]
-
-
 @contextlib.contextmanager
 def _beside(work: Callable[[threading.Event], None]) -> Iterator[None]:
     """Do that in a thread meanwhile; it is told when it is over."""
@@ -157,15 +142,13 @@ def _beside(work: Callable[[threading.Event], None]) -> Iterator[None]:
         thread.join()
 
 
-def _obey(stream: Stream, stop: Stop, leave_out: Callable[[list[OwnFlow]], None], over: threading.Event) -> None:
+def _obey(stream: Stream, stop: Stop, own: OwnTraffic, over: threading.Event) -> None:
     """Do what the client says; when it is gone or talks nonsense, stop."""
     while not over.is_set():
         try:
             message = stream.receive(timeout_s=_LOOK_S)
             body = getattr(message, "body", {"stop": True})
-            if "own" in body:
-                leave_out(_flows(body["own"]))
-            else:
+            if not own.changed(body):
                 stop.set()
         except TimeoutError:
             continue

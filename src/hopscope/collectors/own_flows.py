@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from hopscope.libbpf import BpfObject
+
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 # An address and a port; None is any.
 End: TypeAlias = tuple[Address | None, int | None]
@@ -48,7 +50,7 @@ class OwnFlow(NamedTuple):
 
 
 class OwnFlows:
-    """What is left out of a recording, which may change while it goes on.
+    """What the kernel side leaves out, which may change while it runs.
 
     Parameters
     ----------
@@ -71,7 +73,7 @@ class OwnFlows:
         wanted = {each for flow in flows for each in _directions(flow)}
         if len(wanted) > HopRecordLimits.HOP_OWN_FLOWS:
             raise UsageError(
-                "There are too many connections to leave out of a recording", "Record fewer hosts in one command"
+                "There are too many connections of our own to leave out", "Name fewer hosts in one command"
             )
         for gone in self._places.keys() - wanted:
             # What no packet has: all bits of a protocol.
@@ -94,6 +96,36 @@ class OwnFlows:
             if port:
                 index = int.from_bytes(port.to_bytes(2, "big"), "little")
                 self._own["ports"][index >> 6] |= np.uint64(1 << (index & 63))
+
+
+class LeavesOut:
+    """A collector whose kernel side leaves out what is ours (``bpf/own.h``)."""
+
+    _own: list[OwnFlow] | None = None
+    _own_flows: OwnFlows | None = None
+
+    def leave_out(self, flows: Iterable[OwnFlow]) -> None:
+        """Leave out these flows from now on, whatever was left out before.
+
+        Before it is entered, too, if there may ever be any: the programs are made for that.
+
+        Raises
+        ------
+        UsageError
+            They are too many.
+        """
+        self._own = list(flows)
+        if self._own_flows:
+            self._own_flows.set(self._own)
+
+    def _configure_own(self, bpf: BpfObject) -> None:
+        """Set the constant."""
+        bpf.set_const("cfg_own", int(self._own is not None))
+
+    def _start_own(self, bpf: BpfObject) -> None:
+        """Tell the loaded programs what is ours."""
+        self._own_flows = OwnFlows(bpf.data(".bss.own")["own"])
+        self._own_flows.set(self._own or ())
 
 
 def _directions(flow: OwnFlow) -> Iterator[tuple[End, End, str]]:

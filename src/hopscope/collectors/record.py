@@ -19,7 +19,7 @@ from hopscope import __version__
 from hopscope.bpf.layout import HOP_INTERFACE_DTYPE, HOP_PACKET_DTYPE
 from hopscope.clock.domain import boot_id
 from hopscope.collectors.attached import Attached
-from hopscope.collectors.own_flows import OwnFlows
+from hopscope.collectors.own_flows import LeavesOut
 from hopscope.collectors.record_captures import Captures
 from hopscope.collectors.record_options import PREFIX, RecordOptions
 from hopscope.collectors.record_symbols import STACKS, DropPlaces
@@ -38,9 +38,8 @@ from hopscope.store.meta import Metadata
 
 if TYPE_CHECKING:
     import contextlib
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from hopscope.collectors.own_flows import OwnFlow
     from hopscope.libbpf import BpfObject
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -70,15 +69,13 @@ class Taken(NamedTuple):
         return sum(records.nbytes for _, records in self.records) + sum(column.nbytes for column in columns)
 
 
-class Recorder(Attached):
+class Recorder(LeavesOut, Attached):
     """Runs the recording programs and reads what they say.
 
     Parameters
     ----------
     options
         What is asked for.
-    own
-        Flows to leave out from the start on, if the options say so.
 
     Attributes
     ----------
@@ -91,9 +88,8 @@ class Recorder(Attached):
         A point is not known.
     """
 
-    def __init__(self, options: RecordOptions, own: Iterable[OwnFlow] = ()) -> None:
+    def __init__(self, options: RecordOptions) -> None:
         self._options = options
-        self._own = list(own)
         self._forced = {f"{PREFIX}{name}": way for name, way in options.ways.items()}
         self._plan = Plan(Resolver(), [POINTS[name] for name in options.names()], self._forced)
         self.lost = 0
@@ -106,7 +102,7 @@ class Recorder(Attached):
         bpf.set_const("cfg_by_process", int(by_process))
         by_headers = options.selects or options.sample > 1 or bool(options.interfaces or options.pcap)
         bpf.set_const("cfg_by_headers", int(by_headers))
-        bpf.set_const("cfg_own", int(options.leaves_out))
+        self._configure_own(bpf)
         bpf.set_const("cfg_sample", options.sample)
         bpf.set_const("cfg_pcap", int(bool(options.pcap)))
         bpf.set_const("cfg_drop_arguments", Btf.kernel().tracepoint_arguments("kfree_skb"))
@@ -129,8 +125,7 @@ class Recorder(Attached):
         counters = bpf.data(".bss.counts")["record_counters"]
         self._counters, self._captures_lost = counters["lost"], counters["captures_lost"]
         self._lost = np.zeros(len(self._counters), np.uint64)
-        self._own_flows = OwnFlows(bpf.data(".bss.own")["own"])
-        self._own_flows.set(self._own)
+        self._start_own(bpf)
         # What takes time comes before the rings, which fill from their first moment on.
         self._places = DropPlaces(bpf.maps["stacks"])
         stack.callback(self._places.close)
@@ -158,16 +153,6 @@ class Recorder(Attached):
     def namespaces(self) -> Sequence[int] | None:
         """Inodes of the network namespaces that are recorded; None: all."""
         return self._options.namespaces or None
-
-    def leave_out(self, flows: Iterable[OwnFlow]) -> None:
-        """Record no packets and no sockets of these flows from now on, whatever was left out before.
-
-        Raises
-        ------
-        UsageError
-            They are too many.
-        """
-        self._own_flows.set(flows)
 
     def metadata(self) -> Metadata:
         """Return what a trace says of itself, at its start."""

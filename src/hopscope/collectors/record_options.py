@@ -78,8 +78,6 @@ class RecordOptions(Selection):
         Of each CPU's ring: a power of two.
     ways
         Probe point → the only way to use.
-    leaves_out
-        There are flows to leave out, which the recorder is told of: :meth:`Recorder.leave_out`.
     """
 
     profiles: Sequence[str] = ("messages",)
@@ -92,7 +90,6 @@ class RecordOptions(Selection):
     snap_bytes: int = 0
     ring_bytes: int = RING_BYTES
     ways: Mapping[str, str] = field(default_factory=dict)
-    leaves_out: bool = False
 
     def names(self) -> list[str]:
         """Return the points that are wanted, by their names in the catalogue and in its order.

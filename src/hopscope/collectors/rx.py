@@ -20,6 +20,7 @@ from hopscope.bpf.layout import HopProtocolGroup, HopRxDiscard, HopRxHop, HopRxS
 from hopscope.collectors.attached import Attached
 from hopscope.collectors.hops import named
 from hopscope.collectors.labels import NOT_KNOWN, OTHER, Labels
+from hopscope.collectors.own_flows import LeavesOut
 from hopscope.collectors.rx_hops import HOPS, MEANINGS, of_packet, of_reader
 from hopscope.collectors.rx_nic import POINT as NIC_POINT
 from hopscope.collectors.rx_nic import NicStamps, find_nics
@@ -58,7 +59,7 @@ _RECURSION_GUARD: Final = "bpf_prog_inc_misses_counter"
 _PROTOCOL_GROUPS: Final[dict[int, str]] = {HopProtocolGroup.HOP_GROUP_TCP: "tcp", HopProtocolGroup.HOP_GROUP_UDP: "udp"}
 
 
-class RxCollector(Attached):
+class RxCollector(LeavesOut, Attached):
     """Runs the receive programs; see :class:`~hopscope.collectors.contract.Collector`.
 
     Parameters
@@ -104,6 +105,7 @@ class RxCollector(Attached):
 
     def _configure(self, bpf: BpfObject) -> None:
         configure(bpf, self._options)
+        self._configure_own(bpf)
         chosen = {point.name: way for point in self._plan.points if (way := self._plan.chosen(point))}
         stages = 0
         for name in chosen:
@@ -138,6 +140,7 @@ class RxCollector(Attached):
         self._session = stack.enter_context(Session("rx", self._plan, self._configure, self._adapt))
         bpf = self._session.bpf
         self._note_plan(bpf, self._options.ways)
+        self._start_own(bpf)
         self._nics.start(bpf.maps["nic_clocks"])
         if not self._nics.used and (self._options.nic_stamps or NIC_POINT in self._options.hops):
             row = self._nics.rows()[0]

@@ -18,6 +18,7 @@ from hopscope.bpf.layout import HopTxDiscard, HopTxHop
 from hopscope.collectors.attached import Attached
 from hopscope.collectors.hops import named
 from hopscope.collectors.labels import OTHER, Labels
+from hopscope.collectors.own_flows import LeavesOut
 from hopscope.collectors.series import Series, series_of
 from hopscope.collectors.session import Session
 from hopscope.collectors.tx_found import Found
@@ -58,7 +59,7 @@ _HOST_POINTS: Final = {"tx.send", "tx.qdisc", *_UDP_POINTS}
 _TRACE_WAYS: Final = {"tx.sched": "tp_btf:net_dev_queue", "tx.ack": "tp_btf:tcp_probe+inet_sock_set_state"}
 
 
-class TxCollector(Attached):
+class TxCollector(LeavesOut, Attached):
     """Runs the transmit programs; see :class:`~hopscope.collectors.contract.Collector`.
 
     Parameters
@@ -148,6 +149,7 @@ class TxCollector(Attached):
     def _configure(self, bpf: BpfObject) -> None:
         options = self._options
         options.configure(bpf)
+        self._configure_own(bpf)
         scalars = {
             "cfg_group_by": int(GROUP_BY[options.group_by]) if options.group_by else 0,
             "cfg_sample": options.sample,
@@ -177,6 +179,7 @@ class TxCollector(Attached):
         self._session = stack.enter_context(self._started())
         bpf = self._session.bpf
         self._note_plan(bpf, self._options.ways)
+        self._start_own(bpf)
         if self._options.records:
             self.messages = Messages(bpf, qdisc=self._has("tx.qdisc") or not self._stamped)
             stack.callback(self.messages.close)
