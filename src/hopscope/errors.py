@@ -10,6 +10,7 @@
     │   └── LoadError           libbpf could not open, load or attach; carries errno and libbpf's log
     ├── DiskFullError           there is no room for more of a recording
     ├── RemoteError             what another host could not do; with the exit code that it would have had there
+    ├── HostsError              several hosts have failed; has the error of each
     ├── ConnectionLostError     the connection to another host is gone; carries how
     ├── VersionError            the other side is another hopscope
     ├── StreamClosedError       the other side wants no more of a stream
@@ -19,6 +20,10 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class HopscopeError(Exception):
@@ -110,6 +115,27 @@ class RemoteError(HopscopeError):
     def __init__(self, what: str, next_step: str = "", *, exit_code: int = 1) -> None:
         super().__init__(what, next_step)
         self.exit_code = exit_code
+
+
+class HostsError(HopscopeError):
+    """Several hosts have failed.
+
+    Parameters
+    ----------
+    errors
+        One of each.
+    """
+
+    def __init__(self, errors: Sequence[HopscopeError]) -> None:
+        super().__init__("; ".join(str(error) for error in errors))
+        self.errors = errors
+        self.exit_code = errors[0].exit_code
+
+    @staticmethod
+    def of(errors: Sequence[HopscopeError]) -> HopscopeError:
+        """Return the error of one host as it is, and what all say once."""
+        found = {str(error): error for error in errors}
+        return HostsError(list(found.values())) if len(found) > 1 else errors[0]
 
 
 class ConnectionLostError(HopscopeError):

@@ -199,7 +199,10 @@ def test_a_host_is_reached_again_without_asking_anybody(host: Host, capfd: pytes
     with connect(HOST, ssh) as channel:
         assert channel.hello.version == __version__
     host.sshd.close()
-    with pytest.raises(ConnectionLostError, match=r"b did not say hello: ssh failed\. Try nsenter .* b true, which"):
+    with pytest.raises(
+        ConnectionLostError,
+        match=r"b did not say hello: ssh failed, where it could ask nobody\. Try nsenter .* b true, which",
+    ):
         connect(HOST, ssh)
     assert capfd.readouterr().err == ""
 

@@ -44,13 +44,31 @@ def connect(target: Target, ssh: Ssh, tls: Tls | None = None) -> Channel:
     HopscopeError
         The agent is of another version.
     """
+    return reached(target, ssh, started(target, ssh, tls))
+
+
+def reached(target: Target, ssh: Ssh, transport: Transport) -> Channel:
+    """Return the channel over what leads to the agent of a host; it is closed where there can be none.
+
+    Raises
+    ------
+    HopscopeError
+        As from :func:`connect`.
+    """
     hello_s: float | None = _HELLO_S
     if target.way == "ssh":
         hello_s = _AGAIN_S if ssh.unattended else None
-    return Channel(_transport(target, ssh, tls), "client", target.name, hello_s=hello_s)
+    return Channel(transport, "client", target.name, hello_s=hello_s)
 
 
-def _transport(target: Target, ssh: Ssh, tls: Tls | None) -> Transport:
+def started(target: Target, ssh: Ssh, tls: Tls | None) -> Transport:
+    """Return what leads to the agent of a host, before that has said anything.
+
+    Raises
+    ------
+    HopscopeError
+        As from :func:`connect`.
+    """
     if target.way == "local":
         return Process(AGENT, explain)
     if target.way == "tls":

@@ -73,6 +73,11 @@ class Process:
         """Its number."""
         return self._child.pid
 
+    @property
+    def exit_code(self) -> int | None:
+        """Its exit code, negative: the signal that killed it; None: it was not seen to end."""
+        return self._child.returncode
+
     def close(self) -> None:
         """Close the pipes, and see to it that the program ends; idempotent."""
         self._pipes.close()

@@ -25,6 +25,11 @@ _NOT_EXECUTABLE: Final = 126
 _NOT_FOUND: Final = 127
 
 
+def failed_itself(process: Process) -> bool:
+    """Tell whether ssh failed, rather than what it was to run there."""
+    return process.exit_code == _FAILED
+
+
 @dataclass(frozen=True, slots=True)
 class Ssh:
     """How to start an agent on another host.
@@ -82,7 +87,7 @@ class Ssh:
         ours = self.remote_command
         if code == _FAILED:
             return (
-                f"ssh failed{'' if self.unattended else ', see what it said'}. "
+                f"ssh failed, {'where it could ask nobody' if self.unattended else 'see what it said'}. "
                 f"Try {shlex.join([*self.command, target.destination, 'true'])}, which must work first"
             )
         if code == _NOT_FOUND:

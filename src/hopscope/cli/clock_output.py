@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from hopscope.agent import clock
-from hopscope.agent.connect import connect
+from hopscope.agent.connect_all import connected
 from hopscope.analysis.clock_book import ClockBook
 from hopscope.analysis.clock_report import ClockReport
 from hopscope.cli.live import Reports
@@ -67,8 +67,8 @@ def run(  # noqa: PLR0913 # how to reach whom, how to probe, how to report
         A host cannot be reached or cannot take part; or nothing was learnt of any pair.
     """
     with ExitStack() as stack:
+        channels = stack.enter_context(connected(targets, ssh, tls))
         stop = stack.enter_context(stop_on_signal())
-        channels = [stack.enter_context(connect(target, ssh, tls)) for target in targets]
         hosts = [clock.host(channel, target.address) for channel, target in zip(channels, targets, strict=True)]
         pairs = stack.enter_context(Pairs(hosts, port=port, nic_stamps=nic_stamps))
         book = ClockBook(pairs, pairs.daemons())

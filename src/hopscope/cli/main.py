@@ -13,7 +13,7 @@ from typing import Final
 import click
 
 from hopscope import __version__
-from hopscope.errors import HopscopeError
+from hopscope.errors import HopscopeError, HostsError
 
 VERBS: Final = (
     "rx", "tx", "cpu", "drops", "check", "counters", "sockets", "clock", "record", "join", "report", "sql", "cdf",
@@ -74,7 +74,8 @@ def main() -> None:
     try:
         code = cli(prog_name="hopscope", standalone_mode=False)
     except HopscopeError as error:
-        _complain(str(error))
+        for each in error.errors if isinstance(error, HostsError) else (error,):
+            _complain(str(each))
         code = error.exit_code
     except click.ClickException as error:
         _complain(_one_sentence(error))

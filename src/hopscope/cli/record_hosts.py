@@ -10,7 +10,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
 
-from hopscope.agent.connect import connect
+from hopscope.agent.connect_all import connected
 from hopscope.agent.own import OWN, flows_of
 from hopscope.cli.child import exit_code, running
 from hopscope.cli.record_clocks import Clocks
@@ -54,7 +54,7 @@ def record_hosts(  # noqa: PLR0913 # one parameter a part
     check_names(target.name for target in targets)
     with contextlib.ExitStack() as stack:
         stack.enter_context(_new(folder))
-        channels = [stack.enter_context(connect(target, *ways)) for target in targets]
+        channels = stack.enter_context(connected(targets, *ways))
         clocks = stack.enter_context(Clocks(targets, channels))
         requests = [
             {"words": list(words), OWN: _own(number, channels, clocks) or None} for number in range(len(targets))

@@ -87,6 +87,7 @@ def _run_there(
     timing: Mapping[str, Any],
 ) -> int:
     from hopscope.agent.connect import connect  # noqa: PLC0415 # what runs here needs none of it
+    from hopscope.agent.connect_all import connected  # noqa: PLC0415
     from hopscope.agent.fleet import Fleet  # noqa: PLC0415
     from hopscope.agent.live_client import RemoteCollector  # noqa: PLC0415
     from hopscope.agent.live_codec import CODECS  # noqa: PLC0415
@@ -102,8 +103,7 @@ def _run_there(
     targets, ssh = parse_all(given["hosts"]), Ssh.of(given["ssh"], given["remote_command"])
     words = words_of(command, asked)
     with contextlib.ExitStack() as stack:
-        # One after the other, for ssh may ask something.
-        channels = [stack.enter_context(connect(target, ssh, given["tls"])) for target in targets]
+        channels = stack.enter_context(connected(targets, ssh, given["tls"]))
         fleet: Fleet[Any] = Fleet(
             [
                 RemoteCollector(channel, partial(connect, target, ssh.again(), given["tls"]), verb, words)
