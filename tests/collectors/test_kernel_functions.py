@@ -201,6 +201,7 @@ def test_the_command_ends_with_a_sentence_where_there_are_no_probes(tmp_path: Pa
 @pytest.mark.parametrize("specs", [SPECS[:1], SPECS[1:], SPECS, [*SPECS[::-1], "net:net_dev_queue"]])
 def test_each_call_and_each_return_is_recorded(veth: Way, specs: list[str]) -> None:
     with Tracepoints(specs, 4 << 20) as tracepoints:
+        tracepoints.start()
         send(veth, DATAGRAMS)
         tracepoints.stop()
         found = {name: own(columns) for name, columns in tracepoints.read().items()}
@@ -228,6 +229,7 @@ def test_every_record_that_found_no_room_is_counted(veth: Way, *, told: bool, mo
         counted = FunctionProbe.counted
         monkeypatch.setattr(FunctionProbe, "counted", lambda event: counted(event)._replace(lost=None))
     with Tracepoints(SPECS, PAGE) as tracepoints:
+        tracepoints.start()
         send(veth, DATAGRAMS)
         tracepoints.stop()
         found = tracepoints.read()
@@ -253,7 +255,8 @@ def test_a_function_that_may_not_be_probed_is_said() -> None:
 def test_nothing_is_left_of_one_that_is_killed() -> None:
     code = (
         "import time\nfrom hopscope.collectors.tracepoints import Tracepoints\n"
-        f"with Tracepoints({SPECS!r}):\n    print('open', flush=True)\n    time.sleep(60)\n"
+        f"with Tracepoints({SPECS!r}) as opened:\n"
+        "    opened.start()\n    print('open', flush=True)\n    time.sleep(60)\n"
     )
     before = probed()
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as holder:

@@ -48,6 +48,7 @@ def call(count: int) -> None:
 
 def recorded(specs: list[str], act: Callable[[], object], ring_bytes: int = 1 << 20) -> dict[str, Columns]:
     with Tracepoints(specs, ring_bytes) as tracepoints:
+        tracepoints.start()
         act()
         tracepoints.stop()
         return tracepoints.read()
@@ -182,6 +183,7 @@ def test_an_event_that_two_name_is_recorded_once() -> None:
 def test_nothing_is_lost_while_it_is_read_in_time() -> None:
     total = 0
     with Tracepoints([own_calls()], PAGE) as tracepoints:
+        tracepoints.start()
         for _ in range(200):  # some hundred times around the ring
             call(20)
             total += count(tracepoints.read(), SYS_ENTER)
@@ -198,6 +200,7 @@ def test_every_record_that_found_no_room_is_counted(*, told: bool, monkeypatch: 
     with Tracepoints(
         [own_calls(), f"raw_syscalls:sys_exit:id == {GETPID} && common_pid == {os.getpid()}"], PAGE
     ) as tracepoints:
+        tracepoints.start()
         for last in range(rounds):
             call(CALLS)
             if last == rounds - 1:
@@ -228,6 +231,7 @@ def test_an_event_that_counts_nanoseconds_is_one_record() -> None:
 
 def test_the_tables_make_a_trace(tmp_path: Path) -> None:
     with Tracepoints([own_calls(), "sched:*"]) as tracepoints:
+        tracepoints.start()
         metadata = Metadata("0", started_ns=0, realtime_ns=0, points={}, tables=list(tracepoints.tables))
         with TraceWriter(tmp_path / "trace", metadata) as writer:
             call(CALLS)
@@ -293,6 +297,7 @@ def test_without_rights_one_sentence_says_so() -> None:
 def test_all_is_closed_afterwards() -> None:
     files, mounts = len(list(Path("/proc/self/fd").iterdir())), Path("/proc/self/mountinfo").read_text()
     with Tracepoints(["sched:*"]) as tracepoints:
+        tracepoints.start()
         assert len(list(Path("/proc/self/fd").iterdir())) > files
         tracepoints.read()
     assert len(list(Path("/proc/self/fd").iterdir())) == files

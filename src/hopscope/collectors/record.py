@@ -130,19 +130,24 @@ class Recorder(LeavesOut, Attached):
         self._places = DropPlaces(bpf.maps["stacks"])
         stack.callback(self._places.close)
         self._reasons = drop_reasons()
-        self._reader = RingReader.per_cpu(bpf.maps["rings"], HOP_PACKET_DTYPE, options.ring_bytes)
-        stack.callback(self._reader.close)
-        # From here on all CPUs have rings, which come one after the other, some 10 ms each. What some CPUs said before
-        # is not kept: the others' part of it is missing. It is no loss, and nobody asked for it.
-        self.started_ns = self._read_ns = time.monotonic_ns()
-        self._is_first_take = True
-        self._captures = Captures(bpf, options.snap_bytes, options.ring_bytes) if options.snap_bytes else None
-        if self._captures:
-            stack.callback(self._captures.close)
-        self._lost[:] = self._counters
         self._tracepoints = Tracepoints(options.tracepoints)
         if options.tracepoints:
             stack.enter_context(self._tracepoints)
+        self._captures = Captures(bpf, options.snap_bytes, options.ring_bytes) if options.snap_bytes else None
+        if self._captures:
+            stack.callback(self._captures.close)
+        self._reader = RingReader.per_cpu(bpf.maps["rings"], HOP_PACKET_DTYPE, options.ring_bytes)
+        stack.callback(self._reader.close)
+        if options.tracepoints:
+            self._tracepoints.start()
+        if self._captures:
+            self._captures.read()  # they may be full of what came before
+        # From here on all are there: CPUs' rings come one after the other, some 10 ms each, as do those of what is
+        # captured. What was seen before is not kept: the rest of it is missing. It is no loss, and nobody asked for it.
+        self.started_ns = self._read_ns = time.monotonic_ns()
+        self._is_first_take = True
+        self._lost[:] = self._counters
+        self._captures_lost_before = self._captures_lost.copy()
         self._tables = Tables()
 
     def not_granted(self) -> list[str]:
@@ -203,15 +208,18 @@ class Recorder(LeavesOut, Attached):
                 found = since(found, self.started_ns)
             if len(found):
                 records.append((cpu, found))
-        self._is_first_take = False
         # After the records, which have the names of devices.
-        others = []
+        others: list[tuple[str, dict[str, Array]]] = []
         if self._captures and (captured := self._captures.read()):
             others.append((CAPTURE, captured._asdict()))
         if self._options.tracepoints:
             before = self._tracepoints.lost
             others += self._tracepoints.read().items()
             self.lost += self._tracepoints.lost - before
+        if self._is_first_take:
+            late = ((table, _since(columns, self.started_ns)) for table, columns in others)
+            others = [(table, columns) for table, columns in late if len(next(iter(columns.values())))]
+        self._is_first_take = False
         return Taken(records, [*others, *self._losses()])
 
     def lost_by_now(self) -> int:
@@ -258,7 +266,7 @@ class Recorder(LeavesOut, Attached):
 
     def captures_lost(self) -> int:
         """Return how many packets could not be captured, because a ring had no room."""
-        return int(self._captures_lost.sum())
+        return int((self._captures_lost - self._captures_lost_before).sum())
 
     def _losses(self) -> Iterator[tuple[str, dict[str, Array]]]:
         now_ns, lost = time.monotonic_ns(), self._counters.copy()
@@ -276,6 +284,12 @@ class Recorder(LeavesOut, Attached):
                 },
             )
         self._lost, self._read_ns = lost, now_ns
+
+
+def _since(columns: dict[str, Array], started_ns: int) -> dict[str, Array]:
+    """Return the rows that are of no time before; of what was lost, those that reach beyond."""
+    late = columns["time_ns" if "time_ns" in columns else "until_ns"] >= started_ns
+    return {name: column[late] for name, column in columns.items()}
 
 
 def drop_reasons() -> dict[int, str]:

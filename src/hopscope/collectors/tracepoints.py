@@ -168,7 +168,7 @@ class Tracepoints:
         self.lost = 0
 
     def __enter__(self) -> Self:
-        """Open and begin.
+        """Open all of them; :meth:`start` begins.
 
         Raises
         ------
@@ -185,8 +185,6 @@ class Tracepoints:
         self.with_callers = frozenset(table.name for table in self.tables if CALLER in table.columns)
         with contextlib.ExitStack() as stack:
             self._open(events, stack)
-            for cpu in self._cpus:
-                cpu.start()
             self._closing = stack.pop_all()
         return self
 
@@ -194,6 +192,11 @@ class Tracepoints:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._closing.close()
+
+    def start(self) -> None:
+        """Begin to record: next to nothing is left to do."""
+        for cpu in self._cpus:
+            cpu.start()
 
     def read(self) -> dict[str, Columns]:
         """Take what was recorded since the last call.
