@@ -14,6 +14,7 @@ from hopscope.analysis.lives import own_number
 from hopscope.analysis.messages_segments import TCP, number
 from hopscope.analysis.messages_udp import UDP
 from hopscope.analysis.names import points
+from hopscope.store.trace import last_known
 
 if TYPE_CHECKING:
     from hopscope.store.trace import Trace
@@ -23,7 +24,7 @@ _WIRE: Final = f"SELECT flow FROM flows WHERE protocol IN ({TCP}, {UDP})"
 # The events that matter, and those that begin a life, so that it is known where one ends.
 _TURNS: Final = """
     SELECT point, time_ns, cpu, flow, seq, len_bytes - header_bytes AS payload, continues,
-           max(CASE WHEN NOT continues THEN {own} END) OVER upto AS packet,
+           {number} OVER upto AS packet,
            lag(point) OVER own AS before_point, coalesce(NOT lag(continues) OVER own, FALSE) AS after_begin,
            lead(point) OVER own AS next_point, lead(time_ns) OVER own AS next_ns,
            coalesce(lead(continues) OVER own, FALSE) AS goes_on,
@@ -81,6 +82,9 @@ def make_journeys(trace: Trace) -> None:
     numbers = points(trace)
     at = {name.partition(".")[2]: number(numbers, name) for name in ("tx.queue", "tx.start", "rx.driver")}
     terms = {**at, "listed": ", ".join(map(str, at.values()))}
-    trace.make_table("turns_of_lives", _TURNS.format(own=own_number(trace), **terms))
+    trace.make_table(
+        "turns_of_lives",
+        _TURNS.format(number=last_known(f"CASE WHEN NOT continues THEN {own_number(trace)} END"), **terms),
+    )
     trace.make_table("journeys", f"{_SIMPLE.format(**terms)} UNION ALL {_OTHERS.format(**terms)}")
     trace.execute("DROP TABLE turns_of_lives")

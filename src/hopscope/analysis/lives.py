@@ -87,7 +87,7 @@ _LAST_KNOWN: Final = ", ".join(
 )
 _CHAINS: Final = f"""
     SELECT {_COLUMNS}, from_point, from_time_ns, from_cpu, continues, broken,
-           max(CASE WHEN continues THEN NULL ELSE {_OWN_NUMBER} END) OVER own AS packet,
+           {last_known(f"CASE WHEN continues THEN NULL ELSE {_OWN_NUMBER} END")} OVER own AS packet,
            {_LAST_KNOWN}
     FROM steps
     WINDOW own AS (PARTITION BY skb ORDER BY time_ns ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from hopscope.analysis.messages_segments import SLICE_NS, difference, number, place
 from hopscope.analysis.names import points
+from hopscope.store.trace import last_known
 
 if TYPE_CHECKING:
     from hopscope.store.trace import Trace
@@ -88,7 +89,7 @@ def _before_reads(numbers: dict[str, int]) -> str:
     """Return the query for the last copy, wake-up and switch to the thread before each read."""
     kinds = (("copy_ns", "rx.copy"), ("wake_ns", "sched.wake"), ("switch_ns", "sched.switch"))
     last = ", ".join(
-        f"max(CASE WHEN point = {number(numbers, point)} THEN time_ns END) OVER"
+        f"{last_known(f'CASE WHEN point = {number(numbers, point)} THEN time_ns END')} OVER"
         f" (PARTITION BY tid ORDER BY time_ns ROWS UNBOUNDED PRECEDING) AS {name}"
         for name, point in kinds
     )
@@ -99,7 +100,7 @@ def _returns(read: int, received: int) -> str:
     """Return the query for the next return of a receive call on the same socket in the same thread."""
     return f"""
         SELECT * FROM (
-            SELECT tid, time_ns, point, min(CASE WHEN point = {received} THEN time_ns END) OVER (
+            SELECT tid, time_ns, point, {last_known(f"CASE WHEN point = {received} THEN time_ns END")} OVER (
                        PARTITION BY tid, sock ORDER BY time_ns DESC ROWS UNBOUNDED PRECEDING) AS received_ns
             FROM (SELECT tid, sock, time_ns, point FROM stream_events WHERE point = {read}
                   UNION ALL SELECT tid, sock, time_ns, point FROM sockets

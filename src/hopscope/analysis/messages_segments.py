@@ -16,6 +16,7 @@ from hopscope.analysis.host_numbers import host_of_cpu
 from hopscope.analysis.messages_path import BY_COLUMN, PACKET_COLUMNS, SENT
 from hopscope.analysis.names import points
 from hopscope.analysis.translations import wanted_flow
+from hopscope.store.trace import last_known
 
 if TYPE_CHECKING:
     from hopscope.analysis.selection import Selection
@@ -123,7 +124,7 @@ def _told_ns(known: dict[str, int]) -> str:
         f" AND coalesce(lag(point) {own}, 0) NOT IN ({queued})"
     )
     before = "OVER (PARTITION BY skb ORDER BY time_ns ROWS UNBOUNDED PRECEDING)"
-    last = f"max(CASE WHEN {_tells(known)} THEN time_ns END) {before}"
+    last = f"{last_known(f'CASE WHEN {_tells(known)} THEN time_ns END')} {before}"
     return f"CASE WHEN {cut} THEN lead(time_ns) {own} ELSE {last} END"
 
 

@@ -18,6 +18,7 @@ from hopscope.analysis.messages_segments import (
     place,
 )
 from hopscope.analysis.names import points
+from hopscope.store.trace import last_known
 
 if TYPE_CHECKING:
     from hopscope.analysis.selection import Selection
@@ -62,7 +63,7 @@ def _told(ready: int) -> str:
     return f"""
         SELECT * FROM (
             SELECT *, CASE WHEN coalesce(tcp_ns, l4_ns) IS NOT NULL THEN
-                       min(told_ns) OVER (PARTITION BY flow ORDER BY at_ns DESC ROWS UNBOUNDED PRECEDING)
+                       {last_known("told_ns")} OVER (PARTITION BY flow ORDER BY at_ns DESC ROWS UNBOUNDED PRECEDING)
                       END AS ready_ns
             FROM (SELECT *, coalesce(tcp_ns, l4_ns) AS at_ns, CAST(NULL AS BIGINT) AS told_ns FROM segments
                   UNION ALL

@@ -11,6 +11,7 @@ from hopscope.analysis.messages_path import BY_COLUMN, PACKET_COLUMNS
 from hopscope.analysis.messages_segments import number
 from hopscope.analysis.messages_udp_hosts import link_lives, lives_to_link
 from hopscope.analysis.names import points
+from hopscope.store.trace import last_known
 
 if TYPE_CHECKING:
     from hopscope.analysis.selection import Selection
@@ -126,15 +127,20 @@ def _received(numbers: dict[str, int]) -> str:
     queue before the recording began, or their events are missing: the rest is counted from there.
     """
     ready, received = number(numbers, "rx.ready"), number(numbers, "rx.received")
-    order = "(PARTITION BY sock ORDER BY time_ns ROWS UNBOUNDED PRECEDING)"
+    more = last_known("CASE WHEN surplus > 0 AND hit = 1 THEN surplus END")
+    # In one more call the surplus is one more at most: so its greatest value so far is the last that came up first.
     return f"""
-        SELECT sock, tid, time_ns, len_bytes, nth - max(surplus) OVER {order} AS place
-        FROM (SELECT *, CASE WHEN nth > told THEN nth - told ELSE 0 END AS surplus
-              FROM (SELECT *, sum(CASE WHEN point = {received} THEN 1 ELSE 0 END) OVER {order} AS nth,
-                           sum(CASE WHEN point = {ready} THEN 1 ELSE 0 END) OVER {order} AS told
-                    FROM sockets WHERE protocol = {UDP} AND (point = {ready} OR (
-                         point = {received} AND len_bytes >= 0 AND value % {2 * _PEEK} < {_PEEK}))) counted
-              WHERE point = {received}) numbered"""
+        SELECT sock, tid, time_ns, len_bytes,
+               nth - coalesce({more} OVER (PARTITION BY sock ORDER BY time_ns ROWS UNBOUNDED PRECEDING), 0) AS place
+        FROM (SELECT *, row_number() OVER (PARTITION BY sock, surplus ORDER BY time_ns) AS hit
+              FROM (SELECT sock, tid, time_ns, len_bytes, nth, nth - told AS surplus
+                    FROM (SELECT sock, tid, time_ns, len_bytes, point, nth, every - nth AS told
+                          FROM (SELECT *, row_number() OVER (PARTITION BY sock, point ORDER BY time_ns) AS nth,
+                                       row_number() OVER (PARTITION BY sock ORDER BY time_ns) AS every
+                                FROM sockets WHERE protocol = {UDP} AND (point = {ready} OR (
+                                     point = {received} AND len_bytes >= 0 AND value % {2 * _PEEK} < {_PEEK}))) counted
+                         ) numbered
+                    WHERE point = {received}) compared) ranked"""
 
 
 def _around(numbers: dict[str, int]) -> str:
@@ -149,7 +155,7 @@ def _around(numbers: dict[str, int]) -> str:
 def _before_returns(numbers: dict[str, int]) -> str:
     """Return the query for the last wake-up of the reader, and its last switch to a CPU, before a call returned."""
     last = ", ".join(
-        f"max(CASE WHEN point = {number(numbers, point)} THEN time_ns END) OVER"
+        f"{last_known(f'CASE WHEN point = {number(numbers, point)} THEN time_ns END')} OVER"
         f" (PARTITION BY tid ORDER BY time_ns ROWS UNBOUNDED PRECEDING) AS {name}"
         for name, point in (("wake_ns", "sched.wake"), ("switch_ns", "sched.switch"))
     )
