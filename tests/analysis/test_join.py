@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from analysis.recordings import AHEAD_NS, SECOND, Recording
 from analysis.traces import ENDED_NS, STARTED_NS, TCP, MadeTrace, columns, points, write
 from hopscope.analysis.clock_bounds import bounds_ns
 from hopscope.analysis.counter_history import counter_history
@@ -28,83 +29,19 @@ from hopscope.analysis.recorded_counters import first_and_last, times
 from hopscope.analysis.selection import Selection
 from hopscope.clock.change import Change
 from hopscope.errors import UsageError
-from hopscope.store.hosts import BACK, CHANGES, THERE, HostsWriter
+from hopscope.store.hosts import CHANGES
 from hopscope.store.meta import FILE, Metadata
 from hopscope.store.probes import change_columns
 from hopscope.store.schema import Column, Table
 from hopscope.store.trace import Trace
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
     from numpy.typing import NDArray
 
-AHEAD_NS = 5_000_000_000
-SECOND = 1_000_000_000
 EVENT = Table("e_tcp_probe", "a tracepoint", (Column("time_ns", "int64", "when"), Column("cpu", "int16", "where"),
               Column("tid", "int32", "who"), Column("address", "int64", "u64 address")))  # fmt: skip
-
-
-class Recording:
-    """A recording of several hosts, in the making: each host's clock is ahead of the one before it by AHEAD_NS."""
-
-    def __init__(self, folder: Path, *names: str) -> None:
-        self.folder = folder
-        self.writer = HostsWriter(folder, [(name, "local") for name in names])
-        self.names = names
-
-    def part(
-        self,
-        name: str,
-        made: MadeTrace,
-        *,
-        boot: str = "",
-        own: Mapping[Table, Any] | None = None,
-        **meta: Any,  # noqa: ANN401 # of Metadata
-    ) -> Path:
-        """Write a part of a host: `made` is by the first host's clock."""
-        ahead_ns = self.names.index(name) * AHEAD_NS
-        own = own or {}
-        tables: dict[str, dict[str, NDArray[Any]]] = {
-            table: {
-                column: values + ahead_ns if column in {"time_ns", "from_ns", "until_ns"} else values
-                for column, values in columns(rows, table).items()
-            }
-            for table, rows in made.rows.items()
-        }
-        tables |= {table.name: values for table, values in own.items()}
-        host = {"name": name, "boot": boot or f"boot of {name}", "release": "6.1", "machine": "x86_64"}
-        folder = self.writer.part(name)
-        write(folder, tables, host=host, tables=list(own), plan=made.plan, **meta)
-        metadata = Metadata.read(folder)
-        metadata.started_ns += ahead_ns
-        metadata.ended_ns = (metadata.ended_ns or 0) + ahead_ns
-        metadata.write(folder)
-        return folder
-
-    def probe(self, first: str, second: str, *, from_s: float = 0, until_s: float = 10, error_ns: int = 0) -> None:
-        """Write probes of two hosts, 500 ns each way, six a second."""
-        number = self.writer.pair(first, second)
-        at_ns = STARTED_NS + np.arange(int(from_s * SECOND), int(until_s * SECOND), SECOND // 6)
-        ahead = [self.names.index(name) * AHEAD_NS for name in (first, second)]
-        ahead[1] += error_ns
-        for way in (THERE, BACK):
-            self.writer.append(
-                {
-                    "pair": np.full(len(at_ns), number, np.int16),
-                    "way": np.full(len(at_ns), way, np.int8),
-                    "sent_ns": at_ns + ahead[way],
-                    "received_ns": at_ns + 500 + ahead[1 - way],
-                    "bound_ns": np.full(len(at_ns), 10),
-                }
-            )
-
-    def joined(self, **options: Any) -> Trace:  # noqa: ANN401 # of join
-        self.writer.close()
-        out = self.folder / "out"
-        join([self.folder], out, **options)
-        return Trace(out)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import numpy as np
 
 from hopscope.analysis.join_absences import absences
 from hopscope.analysis.join_clocks import axes
-from hopscope.analysis.join_flows import all_flows, local_flows, own_numbers
+from hopscope.analysis.join_flows import flows_of, own_numbers
 from hopscope.analysis.join_metadata import merged_metadata
 from hopscope.analysis.join_samples import changes, packets, probes
 from hopscope.analysis.join_sources import sources
@@ -83,9 +83,9 @@ def join(folders: Sequence[Path], out: Path, *, without: Collection[str] = ()) -
     given = sources(folders, without=without)
     with ExitStack() as stack:
         traces = [[stack.enter_context(Trace(part.folder)) for part in source.parts] for source in given.hosts]
-        flows = [set().union(*map(all_flows, parts)) for parts in traces]
-        local = [set().union(*map(local_flows, parts)) for parts in traces]
-        between = [ours - inside for ours, inside in zip(flows, local, strict=True)]
+        seen = [flows_of(parts) for parts in traces]
+        alone = own_numbers(seen)
+        between = [each.keys.keys() - own.keys() for each, own in zip(seen, alone, strict=True)]
         found, compared = axes(
             given.hosts,
             probes(given.hosts, given.probed),
@@ -99,8 +99,9 @@ def join(folders: Sequence[Path], out: Path, *, without: Collection[str] = ()) -
             "files": fingerprint(folders),
             "pairs": [asdict(pair) for pair in compared],
             "notes": notes,
+            "alone": {host: sorted(own.values()) for host, own in enumerate(alone) if own},
         }
-        for parts, own in zip(numbers, own_numbers(flows, local), strict=True):
+        for parts, own in zip(numbers, alone, strict=True):
             for part in parts:
                 part.flows = own
         writer = stack.enter_context(TraceWriter(out, metadata, file_s=_ROTATE_NEVER_S))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from hopscope.analysis.names import make_names
 from hopscope.analysis.open_ends import MEANT
+from hopscope.analysis.reverse_flows import reverses
 
 if TYPE_CHECKING:
     from hopscope.store.trace import Trace
@@ -28,11 +29,7 @@ _OWNERS: Final = f"""
     own AS (
         SELECT m.meant AS flow, c.sends, c.pid, c.comm, c.name, c.calls, CASE WHEN m.exact THEN 1 ELSE 0 END AS exact
         FROM calls c JOIN ({MEANT}) m ON m.flow = c.flow),
-    reverses AS (
-        SELECT forth.flow, back.flow AS back
-        FROM flows forth JOIN flows back ON back.source = forth.destination AND back.destination = forth.source
-            AND back.source_port = forth.destination_port AND back.destination_port = forth.source_port
-            AND back.protocol = forth.protocol),
+    reverses AS ({{reverses}}),
     ends AS (
         SELECT flow, sends, pid, comm, name, calls, exact FROM own
         UNION ALL
@@ -50,4 +47,4 @@ _OWNERS: Final = f"""
 def make_owners(trace: Trace) -> None:
     """Make the table ``owners``: flow, whether the process sends it (else it receives it), pid, comm, name."""
     make_names(trace)
-    trace.make_table("owners", _OWNERS)
+    trace.make_table("owners", _OWNERS.format(reverses=reverses(trace)))

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 from hopscope.analysis.messages_segments import TCP
 from hopscope.analysis.messages_udp import UDP
 from hopscope.analysis.names import points
+from hopscope.analysis.reverse_flows import reverses
 
 if TYPE_CHECKING:
     from hopscope.store.trace import Trace
@@ -44,9 +45,8 @@ _PAIRS: Final = f"""
                - max(CASE WHEN b.flow IN (SELECT flow FROM asking) THEN 1 ELSE 0 END) OVER forward AS connects,
                f.source_port - f.destination_port AS above
         FROM aliases a JOIN flows f ON f.flow = a.flow
-        JOIN flows r ON r.source = f.destination AND r.destination = f.source AND r.protocol = f.protocol
-                    AND r.source_port = f.destination_port AND r.destination_port = f.source_port
-        JOIN aliases b ON b.flow = r.flow
+        JOIN ({{reverses}}) r ON r.flow = a.flow
+        JOIN aliases b ON b.flow = r.back
         WHERE f.protocol IN ({TCP}, {UDP})
               AND (a.original IN (SELECT flow FROM spoken) OR b.original IN (SELECT flow FROM spoken))
         WINDOW forward AS (PARTITION BY a.original, b.original)) both_ways
@@ -138,7 +138,7 @@ def make_exchanges(trace: Trace) -> None:
     trace.make_table("spoken", _SPOKEN)
     trace.make_view("aliases", _ALIASES)
     trace.make_table("asking", _ASKING.format(points=", ".join(str(number.get(name, -1)) for name in _SYN_SEEN)))
-    trace.make_table("pairs", _PAIRS)
+    trace.make_table("pairs", _PAIRS.format(reverses=reverses(trace)))
     trace.make_table("turns", _TURNS)
     trace.make_table("exchanges_of_sides", _OF_SIDES)
     trace.make_table("matched", _MATCHED)

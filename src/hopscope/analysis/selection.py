@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from hopscope.analysis.host_numbers import own_thread
 from hopscope.analysis.open_ends import MEANT
+from hopscope.analysis.reverse_flows import reverses
 from hopscope.errors import UsageError
 
 if TYPE_CHECKING:
@@ -126,12 +127,7 @@ class Selection:
         """Return the query for the flows of the processes' sockets, in both directions."""
         calls = f"SELECT flow FROM sockets WHERE tid IN ({self.threads(trace)}) AND flow <> 0 AND {_BY_CALLER}"
         own = f"SELECT meant FROM ({MEANT}) m WHERE m.flow IN ({calls})"
-        return (
-            f"{own} UNION ALL SELECT back.flow FROM flows back JOIN flows forth ON back.source = forth.destination"
-            " AND back.destination = forth.source AND back.source_port = forth.destination_port"
-            " AND back.destination_port = forth.source_port AND back.protocol = forth.protocol"
-            f" WHERE forth.flow IN ({own})"
-        )
+        return f"{own} UNION ALL SELECT back FROM ({reverses(trace)}) r WHERE flow IN ({own})"
 
 
 # Other events of a socket may happen in whatever thread a softirq interrupted.
