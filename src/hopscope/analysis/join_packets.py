@@ -7,7 +7,8 @@ copy of it. So only what is certain is taken:
 - TCP: the first transmission of a byte. It is known that a segment's first byte was not sent before if it was written
   while everything was recorded (`tx.send`, or SYN), and if no byte behind it had left. Whatever the receiver sees of
   this byte, it sees later. With TSO, it is the first byte of the first segment.
-- UDP: a datagram whose IP identification and hash of the first bytes came once on each side, and not out of order.
+- UDP: a datagram whose IP identification and hash of the first bytes came once on each side, and not out of order. IPv6
+  has no identification, and IPv4 may have none: instead, it is the hash of the datagram before it in the flow.
 
 From events that were lost on, nothing is certain until the application writes again. Where single events are missing of
 which nobody knows when (the kernel suppressed BPF runs), a retransmission may pass for the first copy. But it left a
@@ -41,7 +42,7 @@ _ID_STEP: Final = 1 << 16
 # How far the two stamps' difference may be off: some CPUs' counters go in steps of 10 ns.
 _RESOLUTION_NS: Final = 10
 
-_UDP: Final = f"tcp_flags = 0 AND seq >= {_ID_STEP} AND seq % {_ID_STEP} <> 0"
+_UDP: Final = f"tcp_flags = 0 AND seq >= {_ID_STEP}"
 _TCP: Final = "tcp_flags > 0 AND tcp_flags % 4 < 2 AND len_bytes > header_bytes"
 # A device that saw it twice saw two copies, or two packets.
 _SEEN: Final = """
@@ -49,6 +50,15 @@ _SEEN: Final = """
     FROM (SELECT flow, seq, netns, ifindex, min({time}) AS time_ns, count(*) AS times
           FROM {source} WHERE {wanted} GROUP BY flow, seq, netns, ifindex) d
     GROUP BY flow, seq HAVING max(times) = 1"""
+# Datagrams, those without an identification with a number that tells two that follow each other from any other two.
+_TOLD_APART: Final = f"""
+    (SELECT flow, seq, netns, ifindex, {{time}} FROM {{source}} WHERE {{wanted}} AND seq % {_ID_STEP} <> 0
+     UNION ALL
+     SELECT flow, seq * {_ID_STEP} + before, netns, ifindex, {{time}}
+     FROM (SELECT flow, seq, netns, ifindex, {{time}},
+                  lag(seq) OVER (PARTITION BY flow, netns, ifindex ORDER BY {{time}}) AS before
+           FROM {{source}} WHERE {{wanted}} AND seq % {_ID_STEP} = 0) followed
+     WHERE before IS NOT NULL) told"""
 # The driver is called for a packet that came to the device before.
 _STARTED: Final = """
     (SELECT *, lead(point) OVER own AS next_point, lead(time_ns) OVER own AS next_ns FROM packets
@@ -115,8 +125,8 @@ def sent(trace: Trace, flows: Collection[int], *, every: int = 1) -> Seen:
     segments = _ints(trace, _SEGMENTS.format(source=source, tcp=_TCP, wanted=wanted, **terms))
     begun = _ints(trace, _BEGUN.format(wanted=wanted, **terms))
     gaps = _ints(trace, "SELECT from_ns, until_ns FROM losses WHERE lost > 0 ORDER BY from_ns")
-    udp = f"point = {terms['queue']} AND next_point = {terms['start']} AND {_UDP} AND seq % {every} = 0"
-    query = _SEEN.format(time="next_ns", source=source, wanted=f"{_among(flows)} AND {udp}")
+    udp = f"{_among(flows)} AND point = {terms['queue']} AND next_point = {terms['start']} AND {_UDP}"
+    query = _datagrams(source, udp, "next_ns", every)
     tcp = _first_times(segments, begun, gaps, every)
     chosen = tcp.seq % every == 0
     return Seen.joined([Seen(tcp.flow[chosen], tcp.seq[chosen], tcp.time_ns[chosen]), Seen(**_ints(trace, query))])
@@ -127,8 +137,16 @@ def received(trace: Trace, flows: Collection[int], *, every: int = 1) -> Seen:
     if not flows:
         return _NOTHING
     point = points(trace).get("rx.driver", -1)
-    wanted = f"point = {point} AND {_among(flows)} AND (({_TCP}) OR ({_UDP})) AND seq % {every} = 0"
-    return Seen(**_ints(trace, _SEEN.format(time="time_ns", source="packets", wanted=wanted)))
+    came = f"point = {point} AND {_among(flows)}"
+    tcp = _SEEN.format(time="time_ns", source="packets", wanted=f"{came} AND {_TCP} AND seq % {every} = 0")
+    udp = _datagrams("packets", f"{came} AND {_UDP}", "time_ns", every)
+    return Seen(**_ints(trace, f"{tcp} UNION ALL {udp}"))
+
+
+def _datagrams(source: str, wanted: str, time: str, every: int) -> str:
+    """Return the query for datagrams that came once, of those of a source that are wanted."""
+    told = _TOLD_APART.format(source=source, wanted=wanted, time=time)
+    return _SEEN.format(time=time, source=told, wanted=f"seq % {every} = 0")
 
 
 def one_in(traces: Iterable[Trace]) -> int:
