@@ -127,5 +127,4 @@ def make_crossings(trace: Trace, selection: Selection) -> None:
     make_links(trace, "links_ends")
     trace.make_table("crossings", _CROSSINGS.format(window=selection.window(trace, "c.left_ns")))
     trace.make_table("sent", _SENT.format(all_sent=_ALL_SENT, window=selection.window(trace, "e.left_ns")))
-    for name in _SCRATCH:
-        trace.execute(f"DROP TABLE {name}")
+    trace.drop(*_SCRATCH)

@@ -78,8 +78,7 @@ def make_tcp_crossings(trace: Trace) -> None:
         " WHERE NOT EXISTS (SELECT 1 FROM repeated r WHERE r.packet = c.packet AND r.flow = c.flow)",
     )
     trace.make_table("tcp_sent", _SENT)
-    for name in (*_SCRATCH, "wire_connections", "wire_anchors", "repeated", "missed"):
-        trace.execute(f"DROP TABLE IF EXISTS {name}")
+    trace.drop(*_SCRATCH, "wire_connections", "wire_anchors", "repeated", "missed")
 
 
 # Most connections send nothing again: only where more left than there are bytes it is looked for which.

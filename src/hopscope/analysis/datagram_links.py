@@ -114,5 +114,4 @@ def make_links(trace: Trace, both: str) -> None:
     trace.make_table("datagram_batches", _TOGETHER)
     trace.make_table("numbered_datagrams", _NUMBERED)
     trace.make_table("links", _LINKS)
-    for name in _SCRATCH:
-        trace.execute(f"DROP TABLE {name}")
+    trace.drop(*_SCRATCH)

@@ -45,4 +45,4 @@ def each_host(trace: Trace) -> Iterator[str]:
             yield name
     finally:
         for table in _WHOSE:
-            trace.execute(f"DROP VIEW IF EXISTS temp.{table}")
+            trace.make_view(table, f"SELECT * FROM {trace.whole(table)}")

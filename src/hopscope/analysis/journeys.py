@@ -87,4 +87,4 @@ def make_journeys(trace: Trace) -> None:
         _TURNS.format(number=last_known(f"CASE WHEN NOT continues THEN {own_number(trace)} END"), **terms),
     )
     trace.make_table("journeys", f"{_SIMPLE.format(**terms)} UNION ALL {_OTHERS.format(**terms)}")
-    trace.execute("DROP TABLE turns_of_lives")
+    trace.drop("turns_of_lives")

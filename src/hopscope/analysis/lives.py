@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final
 from hopscope.analysis.continues import BESIDE, CONTENT, PLACE, holds, transitions
 from hopscope.analysis.host_numbers import cpu_step, host_of_cpu
 from hopscope.analysis.names import points
-from hopscope.store.trace import last_known
+from hopscope.store.engine import last_known
 
 if TYPE_CHECKING:
     from hopscope.store.trace import Trace

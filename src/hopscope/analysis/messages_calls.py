@@ -24,7 +24,7 @@ def make_calls(trace: Trace) -> None:
     trace.make_table("sends", _sends(numbers))
     trace.make_table("around", _around(numbers))  # first the rows, then the windows: DuckDB is four times as fast
     trace.make_table("reads", _reads(numbers))
-    trace.execute("DROP TABLE around")
+    trace.drop("around")
 
 
 def _sends(numbers: dict[str, int]) -> str:

@@ -45,7 +45,7 @@ def make_segments(trace: Trace, selection: Selection) -> None:
     events = f"SELECT {ANCHORED} FROM carried UNION ALL SELECT {ANCHORED} FROM stream_events"
     trace.make_table("anchors", anchors(events))
     trace.make_table("segments", _SEGMENTS)
-    trace.execute("DROP TABLE carried")
+    trace.drop("carried")
 
 
 def place(seq: str, anchor: str = "a") -> str:

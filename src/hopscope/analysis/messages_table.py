@@ -32,7 +32,7 @@ _OTHERS: Final = (
     "resent_ns", "dropped_ns", "sender_host", "receiver_host", "state",
 )  # fmt: skip
 # What TCP's messages do not have.
-_OF_UDP: Final = "CAST(NULL AS BIGINT) AS dropped_ns, CAST(NULL AS VARCHAR) AS state"
+_OF_UDP: Final = "CAST(NULL AS BIGINT) AS dropped_ns, CAST(NULL AS STRING) AS state"
 _NO_NETWORK: Final = "CAST(NULL AS BIGINT) AS network_ns, CAST(NULL AS BIGINT) AS network_bound_ns"
 
 
@@ -56,8 +56,7 @@ def make_messages(trace: Trace, selection: Selection) -> None:
         f" (SELECT *, {earliest(_ALL)} AS begins_ns, {latest(_ALL)} AS ends_ns FROM ({both}) b) m"
         f" WHERE {_wanted(trace, selection)}",
     )
-    for name in ("tcp_messages", "udp_messages"):
-        trace.execute(f"DROP TABLE IF EXISTS {name}")
+    trace.drop("tcp_messages", "udp_messages")
 
 
 def _name_translations_of_datagrams(trace: Trace) -> None:

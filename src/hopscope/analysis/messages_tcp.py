@@ -47,8 +47,7 @@ def make_tcp_messages(trace: Trace, selection: Selection) -> None:
     trace.make_table("reads_of_messages", _READINGS)
     _count_retransmits(trace, number(numbers, "tcp.retransmit"))
     trace.make_table("tcp_messages", _MESSAGES)
-    for name in _SCRATCH:
-        trace.execute(f"DROP TABLE IF EXISTS {name}")
+    trace.drop(*_SCRATCH)
 
 
 # Of which flows the receiver is another host than one that was told.
@@ -141,9 +140,8 @@ def _count_retransmits(trace: Trace, point: int) -> None:
         f" UNION SELECT p.flow, p.connection, p.end_byte, c.time_ns FROM resent_bytes p JOIN again_cells c"
         f" ON {holds('c', 'p')}) pairs GROUP BY 1, 2, 3",
     )
-    for name in ("resent", "resent_cells", "resent_cells_widths", "again_cells", "again_cells_widths", "again_bytes"):
-        trace.execute(f"DROP TABLE {name}")
-    trace.execute("DROP TABLE resent_bytes")
+    trace.drop("resent", "resent_cells", "resent_cells_widths", "again_cells", "again_cells_widths", "again_bytes")
+    trace.drop("resent_bytes")
 
 
 # A read of a call that began to read behind the message's end is not the one that read it: that one was not seen.

@@ -48,8 +48,7 @@ def make_udp_messages(trace: Trace, selection: Selection) -> None:
     trace.make_table("around_datagrams", _around(numbers))  # first the rows, then the windows: that is quicker
     trace.make_table("around_received", _before_returns(numbers))
     trace.make_table("udp_messages", _MESSAGES)
-    for name in _SCRATCH:
-        trace.execute(f"DROP TABLE {name}")
+    trace.drop(*_SCRATCH)
 
 
 _ONE_HOST: Final = (

@@ -18,7 +18,7 @@ from hopscope.analysis.host_numbers import cpu_step
 from hopscope.analysis.lives import make_lives
 from hopscope.analysis.names import cpu_names, make_names, points
 from hopscope.analysis.report import Column, Report, of_rows
-from hopscope.store.trace import last_known
+from hopscope.store.engine import last_known
 
 if TYPE_CHECKING:
     from hopscope.analysis.selection import Selection

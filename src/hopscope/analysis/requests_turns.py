@@ -143,5 +143,4 @@ def make_exchanges(trace: Trace) -> None:
     trace.make_table("exchanges_of_sides", _OF_SIDES)
     trace.make_table("matched", _MATCHED)
     trace.make_table("exchanges", _STATED)
-    for name in ("spoken", "asking", "turns", "exchanges_of_sides", "matched"):
-        trace.execute(f"DROP TABLE {name}")
+    trace.drop("spoken", "asking", "turns", "exchanges_of_sides", "matched")

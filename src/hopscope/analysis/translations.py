@@ -27,8 +27,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from hopscope.analysis.names import points
+from hopscope.store.engine import last_known
 from hopscope.store.schema import BY_NAME
-from hopscope.store.trace import last_known
 
 if TYPE_CHECKING:
     from hopscope.analysis.selection import Selection
