@@ -32,8 +32,8 @@ _GROUP: Final = "reason, location, flow, netns, ifindex"
 # A function may drop at several places.
 _QUERY: Final = """
     WITH named AS (
-        SELECT d.time_ns, coalesce(r.name, CAST(d.reason AS VARCHAR)) AS reason,
-               coalesce(s.name, CASE WHEN d.location = 0 THEN '-' ELSE lower(to_hex(d.location)) END) AS location,
+        SELECT d.time_ns, coalesce(r.name, CAST(d.reason AS STRING)) AS reason,
+               coalesce(s.name, CASE WHEN d.location = 0 THEN '-' ELSE lower(hex(d.location)) END) AS location,
                d.flow, d.netns, d.ifindex, {stack} AS stack
         FROM drops d LEFT JOIN reasons r ON r.reason = d.reason LEFT JOIN symbols s ON s.address = d.location
         WHERE {wanted}),
@@ -101,7 +101,7 @@ def _frames(trace: Trace, stacks: set[int]) -> dict[int, str]:
     listed = ", ".join(str(stack) for stack in stacks)
     names: dict[int, list[str]] = {}
     for stack, name in trace.rows(
-        "SELECT s.stack, coalesce(n.name, lower(to_hex(s.address))) FROM stacks s"
+        "SELECT s.stack, coalesce(n.name, lower(hex(s.address))) FROM stacks s"
         f" LEFT JOIN symbols n ON n.address = s.address WHERE s.stack IN ({listed}) ORDER BY s.stack, s.depth"
     ):
         names.setdefault(stack, []).append(name)

@@ -30,7 +30,7 @@ TABLES: Final = {
 OWN_COLUMNS: Final = tuple(dict.fromkeys(name for columns in TABLES.values() for name in columns))
 
 _TEXTS: Final = {
-    "point": "coalesce(p.name, CAST(e.point AS VARCHAR))",
+    "point": "coalesce(p.name, CAST(e.point AS STRING))",
     "comm": "t.comm",
     "interface": "d.name",
     "flow_name": "f.name",
@@ -72,13 +72,13 @@ _SAYS: Final = {
     "packets": """
         '  len ', e.len_bytes, CASE WHEN e.header_bytes > 0 THEN concat(' hdr ', e.header_bytes) ELSE '' END,
         CASE WHEN e.flow <> 0 THEN concat(' seq ', e.seq) ELSE '' END,
-        CASE WHEN e.tcp_flags > 0 THEN concat(' flags ', e.tcp_flags) ELSE '' END, ' skb ', lower(to_hex(e.skb))""",
+        CASE WHEN e.tcp_flags > 0 THEN concat(' flags ', e.tcp_flags) ELSE '' END, ' skb ', lower(hex(e.skb))""",
     "sockets": """
         CASE WHEN e.len_bytes <> 0 THEN concat('  bytes ', e.len_bytes) ELSE ' ' END,
         CASE WHEN e.protocol = 6 THEN concat(' seq ', e.seq) ELSE '' END,
-        CASE WHEN e.value <> 0 THEN concat(' value ', e.value) ELSE '' END, ' sock ', lower(to_hex(e.sock))""",
+        CASE WHEN e.value <> 0 THEN concat(' value ', e.value) ELSE '' END, ' sock ', lower(hex(e.sock))""",
     "cpu": """
-        CASE WHEN p.name LIKE 'napi%' THEN concat('  work ', e.value, '/', e.extra, ' napi ', lower(to_hex(e.subject)))
+        CASE WHEN p.name LIKE 'napi%' THEN concat('  work ', e.value, '/', e.extra, ' napi ', lower(hex(e.subject)))
              WHEN p.name LIKE 'sched%' THEN concat('  tid ', e.subject, ' value ', e.value)
              WHEN e.value <> 0 THEN concat('  ', e.subject, ' value ', e.value)
              ELSE concat('  ', e.subject) END""",
@@ -122,8 +122,8 @@ def _shown(column: SchemaColumn) -> str:
         return f"coalesce({CLEAN.format(value)}, '-')"
     if column.dtype == "int64":
         address = f"{value} < {_ERRNO} AND {value} >= {_KERNEL}"
-        return f"CASE WHEN {address} THEN lower(to_hex({value})) ELSE coalesce(CAST({value} AS VARCHAR), '-') END"
-    return f"coalesce(CAST({value} AS VARCHAR), '-')"
+        return f"CASE WHEN {address} THEN lower(hex({value})) ELSE coalesce(CAST({value} AS STRING), '-') END"
+    return f"coalesce(CAST({value} AS STRING), '-')"
 
 
 def _given(column: SchemaColumn) -> str:
@@ -132,7 +132,7 @@ def _given(column: SchemaColumn) -> str:
     if column.dtype == TEXT:
         text = f"concat('\"', {_escaped(CLEAN.format(value))}, '\"')"
         return f"CASE WHEN {value} IS NULL THEN 'null' ELSE {text} END"
-    return f"coalesce(CAST({value} AS VARCHAR), 'null')"
+    return f"coalesce(CAST({value} AS STRING), 'null')"
 
 
 def _text(table: str, started_ns: int) -> str:
@@ -148,7 +148,7 @@ def _head(started_ns: int, point: str) -> str:
     at_ns = f"(e.time_ns - {started_ns})"
     return f"""
     {_filled(at_ns, [10_000_000_000, 100_000_000_000, 1_000_000_000_000], " ")},
-    CAST(CAST({at_ns} AS DECIMAL(18, 0)) * CAST(0.000000001 AS DECIMAL(10, 9)) AS VARCHAR),
+    CAST(CAST({at_ns} AS DECIMAL(18, 0)) * CAST(0.000000001 AS DECIMAL(10, 9)) AS STRING),
     coalesce(c.cell, concat(' [', e.cpu, '] ')), {point},
     coalesce(t.cell, rpad(CASE WHEN e.tid = 0 THEN 'idle' ELSE concat('?-', e.tid) END, 21, ' '))"""
 

@@ -47,7 +47,7 @@ _QUERY: Final = """
                coalesce(max(CASE WHEN point = {drop} THEN events END), 0) AS drops,
                min(first_ns) AS first_ns, max(last_ns) AS last_ns
         FROM by_point GROUP BY flow)
-    SELECT f.flow, coalesce(n.name, CAST(f.flow AS VARCHAR)), coalesce(n.protocol_name, ''), tx_packets, tx_bytes,
+    SELECT f.flow, coalesce(n.name, CAST(f.flow AS STRING)), coalesce(n.protocol_name, ''), tx_packets, tx_bytes,
            rx_packets, rx_bytes, retransmits, drops, first_ns - {started_ns}, last_ns - {started_ns},
            count(*) OVER () AS flows
     FROM by_flow f LEFT JOIN flow_names n ON n.flow = f.flow

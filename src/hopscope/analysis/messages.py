@@ -76,9 +76,9 @@ COLUMNS: Final = (
 NAMES: Final = {column.name: column for column in COLUMNS}
 
 _QUERY: Final = """
-    SELECT m.*, coalesce(n.name, CAST(m.flow AS VARCHAR)) AS flow_name, s.name AS sender, r.name AS reader,
+    SELECT m.*, coalesce(n.name, CAST(m.flow AS STRING)) AS flow_name, s.name AS sender, r.name AS reader,
            sh.name AS sender_name, rh.name AS receiver_name,
-           CASE WHEN t.flow IS NOT NULL THEN coalesce(a.name, CAST(t.flow AS VARCHAR)) END AS translated_to
+           CASE WHEN t.flow IS NOT NULL THEN coalesce(a.name, CAST(t.flow AS STRING)) END AS translated_to
     FROM messages m LEFT JOIN flow_names n ON n.flow = m.flow
     LEFT JOIN last_translations t ON t.original = m.flow AND m.ends_ns >= t.from_ns AND m.ends_ns < t.until_ns
     LEFT JOIN flow_names a ON a.flow = t.flow

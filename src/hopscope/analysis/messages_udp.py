@@ -52,7 +52,7 @@ def make_udp_messages(trace: Trace, selection: Selection) -> None:
 
 
 _ONE_HOST: Final = (
-    "CAST(NULL AS SMALLINT) AS sender_host, CAST(NULL AS SMALLINT) AS receiver_host, CAST(NULL AS VARCHAR) AS state"
+    "CAST(NULL AS SMALLINT) AS sender_host, CAST(NULL AS SMALLINT) AS receiver_host, CAST(NULL AS STRING) AS state"
 )
 
 

@@ -31,7 +31,7 @@ _VIEWS: Final = {
                       CASE WHEN destination LIKE '%:%' THEN concat('[', destination, ']') ELSE destination END,
                       CASE WHEN destination_port > 0 THEN concat(':', destination_port) ELSE '' END) AS name,
                CASE protocol WHEN 1 THEN 'icmp' WHEN 6 THEN 'tcp' WHEN 17 THEN 'udp' WHEN 58 THEN 'icmp6'
-                    ELSE CAST(protocol AS VARCHAR) END AS protocol_name
+                    ELSE CAST(protocol AS STRING) END AS protocol_name
         FROM flows""",
     "netns_names": f"""
         SELECT n.netns, concat(n.name, {_AT_HOST}) AS name
@@ -40,7 +40,7 @@ _VIEWS: Final = {
     "device_names": f"""
         SELECT d.netns, d.ifindex, d.name,
                CASE WHEN count(*) OVER (PARTITION BY d.name) > 1
-                    THEN concat(d.name, '@', coalesce(n.name, CAST(d.netns AS VARCHAR))) ELSE d.name END AS label
+                    THEN concat(d.name, '@', coalesce(n.name, CAST(d.netns AS STRING))) ELSE d.name END AS label
         FROM (SELECT e.netns, e.ifindex, concat(max({CLEAN.format("e.name")}), max({_AT_HOST})) AS name
               FROM devices e LEFT JOIN hosts h ON h.host = {host_of_netns("e.netns")}
               GROUP BY e.netns, e.ifindex) d
@@ -53,7 +53,7 @@ _VIEWS: Final = {
         LEFT JOIN hosts h ON h.host = {host_of_thread("named.pid")}
         WHERE age = 1""",
     "cpu_names": f"""
-        SELECT cpu, CASE WHEN h.name IS NULL THEN CAST(cpu AS VARCHAR) ELSE concat(h.name, ':', {_OWN_CPU}) END AS name
+        SELECT cpu, CASE WHEN h.name IS NULL THEN CAST(cpu AS STRING) ELSE concat(h.name, ':', {_OWN_CPU}) END AS name
         FROM (SELECT cpu FROM packets UNION SELECT cpu FROM sockets UNION SELECT cpu FROM cpu
               UNION SELECT cpu FROM losses) c
         LEFT JOIN hosts h ON h.host = {host_of_cpu("c.cpu")}""",

@@ -52,7 +52,7 @@ def make_samples(trace: Trace) -> None:
 def _attributes(numbers: dict[str, int]) -> Iterator[str]:
     """Iterate over queries for message, attribute, as people are told it."""
     yield (
-        "SELECT s.message, concat('flow ', coalesce(n.name, CAST(s.flow AS VARCHAR))) AS attribute FROM samples s"
+        "SELECT s.message, concat('flow ', coalesce(n.name, CAST(s.flow AS STRING))) AS attribute FROM samples s"
         " LEFT JOIN flow_names n ON n.flow = s.flow"
     )
     for role in ("sender", "reader"):

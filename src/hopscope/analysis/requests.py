@@ -54,7 +54,7 @@ COLUMNS: Final = (
 )
 
 _QUERY: Final = """
-    SELECT e.*, coalesce(n.name, CAST(forth AS VARCHAR)) AS flow_name, c.name AS client, s.name AS server
+    SELECT e.*, coalesce(n.name, CAST(forth AS STRING)) AS flow_name, c.name AS client, s.name AS server
     FROM ({wanted}) e LEFT JOIN flow_names n ON n.flow = forth
     LEFT JOIN thread_names c ON c.tid = client_tid LEFT JOIN thread_names s ON s.tid = server_tid
     ORDER BY coalesce(total_ns, answers_ns - asked_ns) DESC, number"""

@@ -39,7 +39,7 @@ def summary(trace: Trace, selection: Selection, *, limit: int | None = None) -> 
     del limit  # there are not many points
     counted = " UNION ALL ".join(_ONE.format(table=table, wanted=selection.window(trace)) for table in _TABLES)
     rows = trace.rows(
-        f"SELECT c.source, coalesce(p.name, CAST(c.point AS VARCHAR)), c.events, c.cpus, c.first_ns, c.last_ns"
+        f"SELECT c.source, coalesce(p.name, CAST(c.point AS STRING)), c.events, c.cpus, c.first_ns, c.last_ns"
         f" FROM ({counted}) c LEFT JOIN points p ON p.point = c.point ORDER BY c.point"
     )
     started_ns = trace.metadata.started_ns

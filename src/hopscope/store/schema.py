@@ -299,7 +299,7 @@ TABLES: Final = (
 BY_NAME: Final = {table.name: table for table in TABLES}
 
 # What a column can be, and what SQL calls it.
-SQL_TYPES: Final = {"int8": "TINYINT", "int16": "SMALLINT", "int32": "INTEGER", "int64": "BIGINT", TEXT: "VARCHAR"}
+SQL_TYPES: Final = {"int8": "TINYINT", "int16": "SMALLINT", "int32": "INTEGER", "int64": "BIGINT", TEXT: "STRING"}
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
