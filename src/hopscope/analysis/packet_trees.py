@@ -53,11 +53,12 @@ def _choose(trace: Trace, selection: Selection, limit: int | None, *, slowest: b
     A single event tells no way.
     """
     wanted = f"{selection.flow(trace, 'life_flow')} AND {selection.device(trace, 'life_')}"
-    order = "max(time_ns) - min(time_ns) DESC, min(time_ns)" if slowest else "min(time_ns)"
+    order = "end_ns - begin_ns DESC, begin_ns" if slowest else "begin_ns"
     return trace.rows(
-        "SELECT packet, min(skb), min(time_ns), max(time_ns), count(*) OVER () FROM"
+        "SELECT *, count(*) OVER () AS packets FROM ("
+        "SELECT packet, min(skb) AS skb, min(time_ns) AS begin_ns, max(time_ns) AS end_ns FROM"
         f" (SELECT packet, skb, time_ns, CASE WHEN {wanted} THEN 1 ELSE 0 END AS wanted FROM chains) l"
-        f" GROUP BY packet HAVING count(*) > 1 AND max(wanted) = 1 AND {selection.window(trace, 'min(time_ns)')}"
+        f" GROUP BY packet HAVING count(*) > 1 AND max(wanted) = 1 AND {selection.window(trace, 'min(time_ns)')}) p"
         f" ORDER BY {order}{'' if limit is None else f' LIMIT {limit}'}"
     )
 
