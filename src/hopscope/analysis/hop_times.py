@@ -166,8 +166,8 @@ def _groups(trace: Trace, by: str | None, limit: int | None) -> tuple[dict[int |
     found = trace.rows(
         f"SELECT g.grp, max(n.name), count(*) OVER () FROM"
         f" (SELECT grp, sum(samples) AS samples FROM counted_hops WHERE NOT broken GROUP BY grp) g"
-        f" LEFT JOIN {_GROUPS[by][1]} n ON n.id = g.grp GROUP BY g.grp, g.samples ORDER BY g.samples DESC, g.grp"
-        + ("" if limit is None else f" LIMIT {limit}")
+        f" LEFT JOIN {_GROUPS[by][1]} n ON n.id = g.grp GROUP BY g.grp, g.samples"
+        " ORDER BY g.samples DESC, g.grp NULLS LAST" + ("" if limit is None else f" LIMIT {limit}")
     )
     names = {group: name or (UNKNOWN if group is None else str(group)) for group, name, _ in found}
     return names, found[0][2] - len(found) if found else 0

@@ -90,7 +90,7 @@ _WAY: Final = ", ".join(
     f"CASE WHEN {column} IS NULL THEN '' ELSE '{column} ' END" for column in BY_COLUMN if column not in _LUCK
 )
 _NUMBERED: Final = f"""
-    SELECT *, row_number() OVER (ORDER BY begins_ns, flow, sender_tid) AS message, concat({_WAY}) AS way
+    SELECT *, row_number() OVER (ORDER BY begins_ns, flow, sender_tid NULLS LAST) AS message, concat({_WAY}) AS way
     FROM messages WHERE total_ns > 0"""
 
 

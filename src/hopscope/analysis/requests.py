@@ -66,7 +66,10 @@ def requests(trace: Trace, selection: Selection, *, limit: int | None = None) ->
     """Return a row per request that was answered, the slowest first; in the heading, who held all of them."""
     make_messages(trace, replace(selection, flows=(), processes=(), interfaces=(), from_s=None, until_s=None))
     make_exchanges(trace)
-    number = "row_number() OVER (ORDER BY coalesce(begins_ns, asked_ns), forth, connection, asked_byte, answered_byte)"
+    first = (
+        "coalesce(begins_ns, asked_ns) NULLS LAST, forth, connection, asked_byte NULLS LAST, answered_byte NULLS LAST"
+    )
+    number = f"row_number() OVER (ORDER BY {first})"
     trace.make_table("asked", f"SELECT *, {number} AS number FROM exchanges WHERE {_wanted(trace, selection)}")
     answered = "SELECT * FROM asked WHERE state = 'answered'"
     query = _QUERY.format(wanted=answered)

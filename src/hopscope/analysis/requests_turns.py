@@ -67,14 +67,14 @@ _SPOKEN: Final = f"""
 
 # A datagram is as a byte of a stream: the n-th. Of those that were one packet up to the driver (GSO), the way tells.
 _DATAGRAMS: Final = f"""
-    SELECT *, row_number() OVER (
-                  PARTITION BY flow ORDER BY queue_ns, driver_ns, ready_ns, received_ns, ends_ns) AS place
+    SELECT *, row_number() OVER (PARTITION BY flow ORDER BY queue_ns NULLS LAST, driver_ns NULLS LAST,
+                  ready_ns NULLS LAST, received_ns NULLS LAST, ends_ns) AS place
     FROM messages WHERE protocol = {UDP}"""
 
 _SAID: Final = f"""
     SELECT *, end_byte AS place FROM messages WHERE protocol = {TCP} UNION ALL SELECT * FROM datagram_messages"""
 
-_OWN: Final = "(PARTITION BY forth, back, connection, side ORDER BY at_ns, answers{more})"
+_OWN: Final = "(PARTITION BY forth, back, connection, side ORDER BY at_ns NULLS LAST, answers{more})"
 _TURNS: Final = f"""
     SELECT *, sum(CASE WHEN answers = 0 AND coalesce(before, 1) = 1 THEN 1 ELSE 0 END) OVER
               {_OWN.format(more=" ROWS UNBOUNDED PRECEDING")} AS exchange
