@@ -34,8 +34,8 @@ CPU_COUNT: Final = 2
 MEMORY: Final = "1536M"
 LOST_EXIT_CODE: Final = 255  # the guest panicked or was ended before the script said anything
 
-# X86_FEATURE_REP_GOOD. With it, or what goes by `erms` and `fsrm`, the kernel clears and copies by one instruction, which
-# QEMU before 10 emulates as a loop: it took a third of the time.
+# X86_FEATURE_REP_GOOD. With it, or what goes by `erms` and `fsrm`, the kernel clears and copies by one instruction,
+# which QEMU before 10 emulates as a loop: it took a third of the time.
 _REP_GOOD: Final = 3 * 32 + 16
 # Time that emulation would spend on what no test is about; the counter of the emulated CPU is the one clock that needs
 # no exit to the emulator to be read. Mitigations cost most of all and change no result.

@@ -14,7 +14,7 @@ from hopscope.analysis.lives import own_number
 from hopscope.analysis.messages_segments import TCP, number
 from hopscope.analysis.messages_udp import UDP
 from hopscope.analysis.names import points
-from hopscope.store.trace import last_known
+from hopscope.store.engine import last_known
 
 if TYPE_CHECKING:
     from hopscope.store.trace import Trace

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from hopscope.analysis.messages_segments import SLICE_NS, difference, number, place
 from hopscope.analysis.names import points
-from hopscope.store.trace import last_known
+from hopscope.store.engine import last_known
 
 if TYPE_CHECKING:
     from hopscope.store.trace import Trace

@@ -16,7 +16,7 @@ from hopscope.analysis.host_numbers import host_of_cpu
 from hopscope.analysis.messages_path import BY_COLUMN, PACKET_COLUMNS, SENT
 from hopscope.analysis.names import points
 from hopscope.analysis.translations import wanted_flow
-from hopscope.store.trace import last_known
+from hopscope.store.engine import last_known
 
 if TYPE_CHECKING:
     from hopscope.analysis.selection import Selection

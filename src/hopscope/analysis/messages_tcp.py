@@ -18,7 +18,7 @@ from hopscope.analysis.messages_segments import (
     place,
 )
 from hopscope.analysis.names import points
-from hopscope.store.trace import last_known
+from hopscope.store.engine import last_known
 
 if TYPE_CHECKING:
     from hopscope.analysis.selection import Selection

@@ -11,7 +11,7 @@ from hopscope.analysis.messages_path import BY_COLUMN, PACKET_COLUMNS
 from hopscope.analysis.messages_segments import number
 from hopscope.analysis.messages_udp_hosts import link_lives, lives_to_link
 from hopscope.analysis.names import points
-from hopscope.store.trace import last_known
+from hopscope.store.engine import last_known
 
 if TYPE_CHECKING:
     from hopscope.analysis.selection import Selection
