@@ -108,7 +108,7 @@ def test_what_is_dropped_between_hosts_is_located(network: Network, tmp_path: Pa
     if refused:
         pytest.skip(f"no such rules here: {refused}")
     with recorded_apart(tmp_path, {"a": client, "b": server}, together=False):
-        talk(client, server, SERVER)
+        talk(client, server, SERVER, unanswered=[*BETWEEN, *INSIDE])
     listed = router.run(["nft", "list", "table", "ip", "t"], capture_output=True, text=True).stdout
     for host in (router, server):
         run(host, "nft delete table ip t")
