@@ -252,7 +252,7 @@ def test_cpu_time_has_a_row_a_host_and_its_stacks_are_in_one_file(hosts: Hosts, 
 
 
 def test_command_runs_here_and_its_exit_code_is_ours(hosts: Hosts) -> None:
-    done = hopscope("rx", *hosts.both(), "--", "sh", "-c", "echo $PPID; exit 7")
+    done = hopscope("rx", *hosts.both("-i", 600), "--", "sh", "-c", "echo $PPID; exit 7")
     assert done.returncode == 7
     assert done.stdout.split()[0].isdecimal()
 

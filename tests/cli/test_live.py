@@ -182,10 +182,11 @@ def test_exit_code_of_the_command_is_passed_on(script: str, code: int) -> None:
 
 
 def test_output_of_the_command_does_not_get_into_the_json() -> None:
-    done = hopscope("rx", "--json", "--", "echo", "from the command")
+    done = hopscope("rx", "--json", "-i", 600, "--", "echo", "from the command")
     assert [each["schema"] for each in objects(done.stdout)] == ["hopscope.rx/1"] * 2
     assert done.stderr == "from the command\n"
-    assert hopscope("rx", "--", "echo", "from the command").stdout.startswith("from the command\n")
+    done = hopscope("rx", "-i", 600, "--", "echo", "from the command")
+    assert done.stdout.startswith("from the command\n")
 
 
 def test_options_after_the_command_are_its_own() -> None:
@@ -208,8 +209,10 @@ def test_signal_ends_the_command_too() -> None:
 
 
 def test_ctrl_c_of_the_terminal_lets_the_command_end_by_itself() -> None:
-    script = "trap 'exit 7' INT; while :; do sleep 0.05; done"
+    script = "trap 'exit 7' INT; echo ready; while :; do sleep 0.05; done"
     child = start("rx", "--json", "--interval", 0.2, "--", "sh", "-c", script, start_new_session=True)
+    assert child.stderr is not None
+    assert child.stderr.readline() == "ready\n"
     next_line(child)
     os.killpg(child.pid, signal.SIGINT)
     assert ended(child)[0] == 7

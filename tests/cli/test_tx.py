@@ -79,7 +79,7 @@ def test_a_filter_says_what_it_leaves_out_and_sampling_how_much(lab: Lab) -> Non
 
 
 def test_exit_code_is_the_command_s(lab: Lab) -> None:
-    done = hopscope("tx", "--json", *only(lab), "--", "sh", "-c", "echo words; exit 7")
+    done = hopscope("tx", "--json", "-i", 600, *only(lab), "--", "sh", "-c", "echo words; exit 7")
     assert done.returncode == 7
     assert done.stderr == "words\n"
     assert [each["kind"] for each in objects(done.stdout)] == ["interval", "total"]
