@@ -50,6 +50,8 @@ class HostsOutput(Reports[HostsSnapshot[SnapshotT]], Generic[SnapshotT]):
     added: Reports[SnapshotT] = field(kw_only=True)
     incomplete: bool = field(default=False, init=False)
     _reports: int = field(default=0, init=False)
+    # Hosts of which an interval was shown: who was late in the only one has nothing but its total.
+    _shown: set[str] = field(default_factory=set, init=False)
 
     def between(self) -> None:
         """Print what cannot wait."""
@@ -68,10 +70,12 @@ class HostsOutput(Reports[HostsSnapshot[SnapshotT]], Generic[SnapshotT]):
         self._reports += not last
         self.incomplete = last and any(report.absences for report in snapshot.hosts)
         found = snapshot.found()
-        if self.apart and found and (not last or self.apart.wants_total(self._reports)):
+        late = found.keys() - self._shown
+        if self.apart and found and (not last or late or self.apart.wants_total(self._reports)):
             self.apart.show(self.codec.apart(found))
         for report in snapshot.hosts:
             self._show_host(report, snapshot)
+        self._shown |= found.keys()
         if last and found and len(snapshot.hosts) > 1:
             self.added.show(_with_missing(self.codec.added(found), snapshot))
 
@@ -86,7 +90,7 @@ class HostsOutput(Reports[HostsSnapshot[SnapshotT]], Generic[SnapshotT]):
 
     def _show_host(self, report: HostReport[SnapshotT], snapshot: HostsSnapshot[SnapshotT]) -> None:
         output = self.outputs[report.host]
-        wanted = snapshot.kind == "interval" or output.wants_total(self._reports)
+        wanted = report.host not in self._shown or snapshot.kind == "interval" or output.wants_total(self._reports)
         if report.snapshot is not None and self.apart is None and wanted:
             output.show(report.snapshot)
         if report.absences and self.style == "json":
