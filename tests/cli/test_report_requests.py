@@ -4,13 +4,15 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from cli.command import hopscope
-from hopscope.lab import Lab, Tbf, Workload, shape
+from cli.command import hopscope, only
+from hopscope.lab import Lab, Tbf, shape
+from hopscope.lab.veth import CLIENT_IPV4, SERVER_IPV4
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -109,21 +111,70 @@ def test_who_sleeps_is_to_blame(recorded: tuple[Path, Said]) -> None:
     assert shown.startswith(f"{REQUESTS} answered requests; of their time held by: ")
 
 
+# Before each answer the server fills the queue of its device: the answer is sent behind that, wherever the machine is
+# late before. The server says how long it took to queue them, the client how long each request took.
+AHEAD_BYTES, RATE_BIT_S, BURST_BYTES = 1_400, 64_000, 1_600
+QUEUED_BYTES = 2 * (AHEAD_BYTES + 42) + ANSWER_BYTES + 66
+_SHARED = """
+import json, socket, sys, time
+
+def whole(connection, size):
+    while size:
+        size -= len(connection.recv(size))
+
+took = []
+"""
+FILLING_SERVER = f"""{_SHARED}
+junk = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+with socket.create_server(("{SERVER_IPV4}", 0)) as listener:
+    print(listener.getsockname()[1], flush=True)
+    with listener.accept()[0] as connection:
+        for _ in range({REQUESTS}):
+            whole(connection, {REQUEST_BYTES})
+            before_ns = time.monotonic_ns()
+            for _ in range(2):
+                junk.sendto(bytes({AHEAD_BYTES}), ("{CLIENT_IPV4}", 9))
+            connection.sendall(bytes({ANSWER_BYTES}))
+            took.append(time.monotonic_ns() - before_ns)
+print(json.dumps(took))
+"""
+CLIENT = f"""{_SHARED}
+with socket.create_connection(("{SERVER_IPV4}", int(sys.argv[1]))) as connection:
+    for _ in range({REQUESTS}):
+        before_ns = time.monotonic_ns()
+        connection.sendall(bytes({REQUEST_BYTES}))
+        whole(connection, {ANSWER_BYTES})
+        took.append(time.monotonic_ns() - before_ns)
+print(json.dumps(took))
+"""
+
+
 def test_a_slow_device_of_the_server_is_to_blame(tmp_path: Path) -> None:
-    # An answer of 1,000 bytes is one packet, and takes 533 ms at 16 kbit/s; the first goes into the bucket's burst.
-    sizes = ("--size", 97, "--reply-size", 1_000, "--count", 11)
-    with Lab() as lab, Workload(lab.server, "tcp-echo", "--bind", "10.77.0.2", *sizes) as server:
-        shape(lab.server, "server0", Tbf(16_000, burst_bytes=1600))
-        client = ("nsenter", "-t", lab.client.pid, "-n", sys.executable, "-m", "hopscope.lab.traffic", "tcp-rr")
-        command = (*client, "10.77.0.2", server.port, *sizes)
-        done = hopscope("record", "-o", tmp_path / "trace", "-P", "messages", "--", *command)
+    python = (sys.executable, "-c")
+    with (
+        Lab() as lab,
+        lab.server.popen([*python, FILLING_SERVER], stdout=subprocess.PIPE, text=True) as server,
+    ):
+        assert server.stdout is not None
+        port = server.stdout.readline().strip()
+        shape(lab.server, "server0", Tbf(RATE_BIT_S, burst_bytes=BURST_BYTES))
+        client = ("nsenter", "-t", lab.client.pid, "-n", *python, CLIENT, port)
+        done = hopscope("record", "-o", tmp_path / "trace", "-P", "messages", *only(lab), "--", *client)
         assert done.returncode == 0, done.stderr
-    shown = hopscope("report", "requests", "--json", "--port", server.port, tmp_path / "trace")
+        queueing = json.loads(server.stdout.read())
+    (took,) = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("[")]
+    shown = hopscope("report", "requests", "--json", "--port", port, tmp_path / "trace")
     rows = sorted(map(json.loads, shown.stdout.splitlines()), key=lambda row: row["begin_ns"])
-    assert len(rows) == 11
-    # Where the machine is late, the bucket is full again, or somebody else is to blame.
-    slow = [row for row in rows if row["blame"] == "answer: qdisc"]
-    assert len(slow) > 5, [(row["blame"], row["blame_ns"]) for row in rows]
-    for row in slow:
-        assert row["answer_bytes"] == 1_000
-        assert 1_000_000 < row["blame_ns"] < row["answer_ns"] < row["total_ns"]
+    assert len(rows) == len(took) == len(queueing) == REQUESTS
+    assert {row["answer_bytes"] for row in rows} == {ANSWER_BYTES}
+    # The bucket is never fuller than its size, and what was queued together goes out at its rate.
+    least_ns = (QUEUED_BYTES - BURST_BYTES) * 8 * 1_000_000_000 // RATE_BIT_S
+    waited_ns = [least_ns * 99 // 100 - queueing_ns for queueing_ns in queueing]
+    for row, least in zip(rows, waited_ns, strict=True):
+        assert least < row["answer_ns"] < row["total_ns"]
+    # Where the machine held it up for longer, that is to blame.
+    slow = [number for number, least in enumerate(waited_ns) if took[number] < 2 * least]
+    assert slow
+    for number in slow:
+        assert rows[number]["blame"] == "answer: qdisc"
+        assert waited_ns[number] < rows[number]["blame_ns"] < rows[number]["answer_ns"]
