@@ -50,8 +50,9 @@ def no_answer(lab: Lab) -> Iterator[Provoked]:
 
 @contextlib.contextmanager
 def syn_lost(lab: Lab) -> Iterator[Provoked]:
-    """Requests for a connection are not answered: each is sent twice."""
-    lab.client.sysctl("net.ipv4.tcp_syn_linear_timeouts", 0)  # the third would come three seconds after the first
+    """Requests for a connection are not answered: each is sent twice, and in the end given up."""
+    lab.client.sysctl("net.ipv4.tcp_syn_linear_timeouts", 0)
+    lab.client.sysctl("net.ipv4.tcp_syn_retries", 1)
     with contextlib.ExitStack() as stack:
         stack.enter_context(rules(lab.server, "input", "tcp dport 7 drop"))
         for _ in range(TIMES):

@@ -6,6 +6,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from collectors.measure import until
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -21,6 +23,16 @@ def nstat(namespace: Namespace) -> dict[str, int]:
 def moved(before: Mapping[str, int], now: Mapping[str, int]) -> dict[str, int]:
     """Return what is more now, and by how much."""
     return {name: now[name] - before.get(name, 0) for name in now if now[name] != before.get(name, 0)}
+
+
+def wait_counted(namespace: Namespace, before: Mapping[str, int], counts: Mapping[str, int]) -> None:
+    """Wait until it counts so much more than before: what was sent arrives later where a CPU stands still."""
+
+    def counted() -> bool:
+        more = moved(before, nstat(namespace))
+        return all(more.get(name, 0) >= count for name, count in counts.items())
+
+    until(counted)
 
 
 def link(namespace: Namespace, ifname: str) -> dict[str, Any]:

@@ -39,7 +39,7 @@ def cpus_too_few(lab: Lab, duration_s: float = 2.0) -> Iterator[Provoked]:
 
 @contextlib.contextmanager
 def one_cpu_does_it_all(lab: Lab, duration_s: float = 2.0) -> Iterator[Provoked]:
-    """A flood is received by the CPU that it came to, as no other is told to help (RPS).
+    """A flood is received by the CPU that it came to, as no other is told to help (RPS); it goes on meanwhile.
 
     A long firewall, whose last rule takes all, makes receiving dearer than sending, which the same CPU does.
     """
@@ -50,13 +50,18 @@ def one_cpu_does_it_all(lab: Lab, duration_s: float = 2.0) -> Iterator[Provoked]
         me = threading.get_native_id()
         os.sched_setaffinity(me, {first})
         # What others do on this CPU meanwhile would make it look less busy with this.
-        os.sched_setscheduler(me, os.SCHED_RR, os.sched_param(1))
+        os.sched_setscheduler(me, os.SCHED_RR, os.sched_param(50))
         while not ended.is_set():
             sender.send(bytes(SEGMENTS * 100))
 
     several = (f"udp dport {port} drop" for port in range(1, _RULES))
-    with rules(lab.server, "input", *several, "udp dport >= 1 drop"), bursts(lab) as sender:
-        with in_thread(lambda: flood(sender)):
+    with (
+        rules(lab.server, "input", *several, "udp dport >= 1 drop"),
+        bursts(lab) as sender,
+        in_thread(lambda: flood(sender)),
+    ):
+        try:
             time.sleep(duration_s)
+            yield Provoked(lab.server, subject=f"cpu {first}")
+        finally:
             ended.set()
-        yield Provoked(lab.server, subject=f"cpu {first}")

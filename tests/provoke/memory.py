@@ -45,14 +45,21 @@ def tcp_memory_used_up(lab: Lab) -> Iterator[Provoked]:
     ends = (lab.client, lab.server)
     with contextlib.ExitStack() as stack:
         pairs = [stack.enter_context(connected(lab)) for _ in range(8)]
-        with host_setting("net.ipv4.tcp_mem", "1 1 1"):
-            for sender, _ in pairs:
-                sender.setblocking(False)  # noqa: FBT003 - Python's own
+
+        def press() -> bool:
+            with host_setting("net.ipv4.tcp_mem", "1 1 1"):
+                for sender, _ in pairs:
+                    with contextlib.suppress(BlockingIOError):
+                        for _ in range(64):
+                            sender.send(bytes(65_536), socket.MSG_DONTWAIT)
+            for _, receiver in pairs:  # or there would be no room another time
                 with contextlib.suppress(BlockingIOError):
-                    for _ in range(64):
-                        sender.send(bytes(65_536))
-            # Whichever socket asks first brings the pressure upon all.
-            until(lambda: any(_pressures(end) for end in ends))
+                    while receiver.recv(1 << 20, socket.MSG_DONTWAIT):
+                        pass
+            return any(_pressures(end) for end in ends)
+
+        # Whichever socket of the host asks first brings the pressure upon all: it is to be one of these.
+        until(press)
         yield Provoked(next(end for end in ends if _pressures(end)))
 
 

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from collectors.measure import until
 from hopscope.lab import Lab
 from hopscope.lab.veth import CLIENT_IFNAME, SERVER_IFNAME
 from provoke import addresses, connections, devices, firewall, host, listeners, memory, neighbours, udp
 from provoke.common import TIMES
-from provoke.evidence import link, moved, nstat
+from provoke.evidence import link, moved, nstat, wait_counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,8 +63,9 @@ def lab() -> Iterator[Lab]:
 def test_counted_exactly(lab: Lab, provoke: Provocation) -> None:
     before = [nstat(end) for end in (lab.client, lab.server)]
     with provoke(lab) as provoked:
+        assert provoked.counts
+        wait_counted(provoked.namespace, before[provoked.namespace is lab.server], provoked.counts)
         now = nstat(provoked.namespace)
-    assert provoked.counts
     counted = moved(before[provoked.namespace is lab.server], now)
     assert {name: counted.get(name) for name in provoked.counts} == provoked.counts
 
@@ -78,6 +80,7 @@ def test_counted_exactly(lab: Lab, provoke: Provocation) -> None:
 )
 def test_counted_exactly_in_version_6(lab: Lab, provoke: Provocation, name: str) -> None:
     with provoke(lab) as provoked:
+        wait_counted(provoked.namespace, {}, provoked.counts)
         assert nstat(provoked.namespace)[name] == provoked.counts[name] == TIMES
 
 
@@ -85,12 +88,13 @@ def test_counted_exactly_in_version_6(lab: Lab, provoke: Provocation, name: str)
 def test_counted(lab: Lab, provoke: Provocation, name: str) -> None:
     before = [nstat(end)[name] for end in (lab.client, lab.server)]
     with provoke(lab) as provoked:
-        assert nstat(provoked.namespace)[name] > before[provoked.namespace is lab.server]
+        wait_counted(provoked.namespace, {name: before[provoked.namespace is lab.server]}, {name: 1})
 
 
 @pytest.mark.parametrize(("provoke", "name"), CONNTRACK, ids=lambda each: getattr(each, "__name__", each))
 def test_counted_exactly_by_conntrack(lab: Lab, provoke: Provocation, name: str) -> None:
     with provoke(lab) as provoked:
+        until(lambda: per_cpu("nf_conntrack", provoked.namespace)[name] >= TIMES)
         assert per_cpu("nf_conntrack", provoked.namespace)[name] == TIMES
         assert list(provoked.readings.values()) == [TIMES]
 
