@@ -41,7 +41,7 @@ def test_tool_that_saw_packets_is_taken() -> None:
 
 
 def test_signal_that_a_tool_misses_is_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tools, "_END_AGAIN_S", 0.1)
+    monkeypatch.setattr(tools, "_END_AGAIN_S", 1.0)
     tool = saying("n=0; trap 'n=$((n+1))' INT; echo attached; while [ $n -lt 2 ]; do sleep 0.02; done; echo $n")
     with tools.started(tool):
         pass
