@@ -12,14 +12,14 @@ import subprocess
 import sys
 import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from bench.tools import ToolError
 from hopscope.clock.pairs import Pairs
 from hopscope.store.hosts import BACK, PROBES, THERE, Hosts, HostsWriter
-from hopscope.store.probes import read_probes
+from hopscope.store.probes import probe_columns, read_probes
 from hopscope.store.schema import TABLES
 from hopscope.store.trace import Trace
 from hopscope.store.writer import TraceWriter
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bench import clock_hosts
-    from hopscope.clock.samples import Samples
 
     Ahead = Callable[[np.ndarray], np.ndarray]
 
@@ -57,7 +56,8 @@ def recorded(hosts: clock_hosts.Hosts, folder: Path, *options: object) -> Iterat
             def probe() -> None:
                 while not done.is_set():
                     if window := pairs.take(0.1):
-                        _append(writer, numbers[window.pair], window.samples)
+                        for columns in probe_columns(numbers[window.pair], window.samples):
+                            writer.append(columns)
 
             thread = threading.Thread(target=probe)
             thread.start()
@@ -85,20 +85,6 @@ def _wait_for(path: Path) -> None:
             return
         threading.Event().wait(0.01)
     raise ToolError(f"{path} was not written")
-
-
-def _append(writer: HostsWriter, pair: int, samples: Samples) -> None:
-    """Write what a pair stamped."""
-    for number, way in ((THERE, samples.there), (BACK, samples.back)):
-        if len(way):
-            columns: dict[str, Any] = {
-                "pair": np.full(len(way), pair, np.int16),
-                "way": np.full(len(way), number, np.int8),
-                "sent_ns": way.sent_ns,
-                "received_ns": way.received_ns,
-                "bound_ns": np.full(len(way), samples.bound_ns),
-            }
-            writer.append(columns)
 
 
 def set_clock(folder: Path, name: str, ahead: Ahead) -> None:

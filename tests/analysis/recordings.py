@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import duckdb
 import numpy as np
 
 from analysis.traces import STARTED_NS, MadeTrace, columns, write
 from hopscope.analysis.join import join
-from hopscope.store.hosts import BACK, THERE, HostsWriter
+from hopscope.store.hosts import BACK, PROBES, THERE, HostsWriter
 from hopscope.store.meta import Metadata
 from hopscope.store.trace import Trace
 
@@ -62,7 +63,16 @@ class Recording:
         metadata.write(folder)
         return folder
 
-    def probe(self, first: str, second: str, *, from_s: float = 0, until_s: float = 10, error_ns: int = 0) -> None:
+    def probe(  # noqa: PLR0913 # what may be said of probes
+        self,
+        first: str,
+        second: str,
+        *,
+        from_s: float = 0,
+        until_s: float = 10,
+        error_ns: int = 0,
+        by_nics: int = 0,
+    ) -> None:
         """Write probes of two hosts, 500 ns each way, six a second."""
         number = self.writer.pair(first, second)
         at_ns = STARTED_NS + np.arange(int(from_s * SECOND), int(until_s * SECOND), SECOND // 6)
@@ -76,8 +86,17 @@ class Recording:
                     "sent_ns": at_ns + ahead[way],
                     "received_ns": at_ns + 500 + ahead[1 - way],
                     "bound_ns": np.full(len(at_ns), 10),
+                    "by_nics": np.full(len(at_ns), by_nics, np.int8),
                 }
             )
+
+    def grow_old(self) -> None:
+        """Have the probes say no more than those of an older recording."""
+        self.writer.close()
+        for path in (self.folder / PROBES.name).glob("*.parquet"):
+            new = path.with_suffix(".new")
+            duckdb.sql(f"COPY (SELECT * EXCLUDE by_nics FROM '{path}') TO '{new}' (FORMAT parquet)")
+            new.rename(path)
 
     def joined(self, **options: Any) -> Trace:  # noqa: ANN401 # of join
         self.writer.close()

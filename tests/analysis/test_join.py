@@ -55,6 +55,28 @@ def event(at: int = SECOND, **columns_: int) -> MadeTrace:
     return made
 
 
+@pytest.mark.parametrize(
+    ("kinds", "said"),
+    [
+        ([0, 0], " (stamped by the kernels)"),
+        ([1, 1], " (stamped by the NICs)"),
+        ([0, 1], " (62 stamped by the NICs, the rest by the kernels)"),
+        (None, ""),
+    ],
+)
+def test_who_stamped_the_probes_is_said_where_it_is_known(
+    recording: Recording, kinds: list[int] | None, said: str
+) -> None:
+    for name in "ab":
+        recording.part(name, event())
+    for start_s, by_nics in zip((0, 5), kinds or [0, 0], strict=True):
+        recording.probe("a", "b", from_s=start_s, until_s=start_s + 5, by_nics=by_nics)
+    if kinds is None:
+        recording.grow_old()
+    with recording.joined() as trace:
+        assert host_lines(trace)[2] == f"clocks of a and b: compared by 62 probes there and 62 back{said}"
+
+
 def test_times_are_of_one_axis_within_the_bound(recording: Recording) -> None:
     for name in "ab":
         recording.part(name, event())
@@ -69,7 +91,10 @@ def test_times_are_of_one_axis_within_the_bound(recording: Recording) -> None:
         assert bounds_ns(trace, 1, np.array([0])) == [-1]
         assert hosts(trace) == {0: "a", 1: "b"}
         assert host_lines(trace)[0] == "a: its clock is the time axis"
-        assert host_lines(trace)[2] == "clocks of a and b: compared by 61 probes there and 61 back"
+        assert (
+            host_lines(trace)[2]
+            == "clocks of a and b: compared by 61 probes there and 61 back (stamped by the kernels)"
+        )
         assert trace.metadata.ended_ns is not None
         assert abs(trace.metadata.started_ns - STARTED_NS) <= bound
         assert abs(trace.metadata.ended_ns - ENDED_NS) <= bound

@@ -14,7 +14,7 @@ from hopscope.analysis.join_absences import absences
 from hopscope.analysis.join_clocks import axes
 from hopscope.analysis.join_flows import flows_of, own_numbers
 from hopscope.analysis.join_metadata import merged_metadata
-from hopscope.analysis.join_samples import changes, packets, probes
+from hopscope.analysis.join_samples import changes, packets, probes, stamped_by_nics
 from hopscope.analysis.join_sources import sources
 from hopscope.store.hosts import JOINED
 from hopscope.store.schema import TABLES
@@ -92,12 +92,13 @@ def join(folders: Sequence[Path], out: Path, *, without: Collection[str] = ()) -
             packets(given.hosts, traces, between),
             changes(given.probed),
         )
+        by_nics = stamped_by_nics(given.probed)
         metadata, numbers = merged_metadata(given.hosts, found)
         notes = [*given.notes, *_warnings(given.hosts, traces)]
         metadata.joined = {
             "from": [str(folder) for folder in folders],
             "files": fingerprint(folders),
-            "pairs": [asdict(pair) for pair in compared],
+            "pairs": [asdict(pair) | {"by_nics": by_nics.get((pair.first, pair.second))} for pair in compared],
             "notes": notes,
             "alone": {host: sorted(own.values()) for host, own in enumerate(alone) if own},
         }

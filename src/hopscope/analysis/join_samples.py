@@ -40,6 +40,21 @@ def probes(sources: Sequence[Source], probed: Iterable[Probed]) -> dict[Ends, Sa
     return {ends: Samples.joined(parts) for ends, parts in found.items()}
 
 
+def stamped_by_nics(probed: Iterable[Probed]) -> dict[Ends, int]:
+    """Return how many probes of each pair both NICs stamped, of those pairs of which that is known."""
+    found: dict[Ends, int] = {}
+    unknown = set()
+    for recording in probed:
+        columns = read_probes(recording.folder)
+        for number, (first, second) in recording.pairs.items():
+            ends = min(first, second), max(first, second)
+            kinds = columns["by_nics"][columns["pair"] == number]
+            found[ends] = found.get(ends, 0) + int((kinds > 0).sum())
+            if (kinds < 0).any():
+                unknown.add(ends)
+    return {ends: count for ends, count in found.items() if ends not in unknown}
+
+
 def changes(probed: Iterable[Probed]) -> dict[Ends, tuple[list[Change], list[Change]]]:
     """Return what was done to the clocks of each pair, the lower number first, each by its own clock."""
     found: dict[Ends, tuple[list[Change], list[Change]]] = {}

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -11,6 +11,8 @@ from hopscope.analysis.clock_bounds import make_clock_bounds
 from hopscope.analysis.host_numbers import hosts
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from hopscope.store.trace import Trace
 
 
@@ -37,7 +39,7 @@ def host_lines(trace: Trace) -> list[str]:
     for pair in trace.metadata.joined.get("pairs", []):
         first, second = names[pair["first"]], names[pair["second"]]
         counts = [
-            f"{there:,} {kind} there and {back:,} back"
+            f"{there:,} {kind} there and {back:,} back{_stamped(pair) if kind == 'probes' else ''}"
             for kind in ("probes", "packets")
             for there, back in [pair[kind]]
             if there or back
@@ -51,6 +53,19 @@ def host_lines(trace: Trace) -> list[str]:
                 line += f"; {what}: {pair[field]:,}"
         lines.append(line)
     return lines
+
+
+def _stamped(pair: Mapping[str, Any]) -> str:
+    """Say who stamped the probes of a pair, as far as that is known."""
+    by_nics = pair.get("by_nics")
+    if by_nics is None:
+        return ""
+    if not by_nics:
+        return " (stamped by the kernels)"
+    every = sum(pair["probes"])
+    return (
+        " (stamped by the NICs)" if by_nics == every else f" ({by_nics:,} stamped by the NICs, the rest by the kernels)"
+    )
 
 
 def absence_notes(trace: Trace) -> list[str]:

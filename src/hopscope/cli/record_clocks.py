@@ -8,13 +8,11 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-
 from hopscope.agent import clock
 from hopscope.clock.pairs import Pairs
 from hopscope.errors import HopscopeError
-from hopscope.store.hosts import BACK, CHANGES, THERE
-from hopscope.store.probes import change_columns
+from hopscope.store.hosts import CHANGES
+from hopscope.store.probes import change_columns, probe_columns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +22,6 @@ if TYPE_CHECKING:
     from hopscope.agent.channel import Channel
     from hopscope.agent.target import Target
     from hopscope.cli.record_host import HostRecording
-    from hopscope.clock.samples import Samples
     from hopscope.store.hosts import HostsWriter
 
 _TWO: Final = 2
@@ -127,9 +124,8 @@ class Clocks:
     def _take(self, pairs: Pairs) -> None:
         assert self._writer is not None  # noqa: S101 # for the type checker: it was started
         while window := pairs.take(0):
-            for way, stamps in ((THERE, window.samples.there), (BACK, window.samples.back)):
-                if len(stamps):
-                    self._writer.append(_columns(self._numbers[window.pair], way, stamps, window.samples))
+            for columns in probe_columns(self._numbers[window.pair], window.samples):
+                self._writer.append(columns)
             if any(window.changes):
                 self._writer.append(change_columns(self._numbers[window.pair], window.changes), CHANGES)
 
@@ -172,14 +168,3 @@ def ends_of(hosts: int) -> list[tuple[int, int]]:
     star = {(0, other) for other in range(1, hosts)}
     ring = {(one, one + 1) for one in range(1, hosts - 1)} | {(1, hosts - 1)}
     return sorted(star | ring)
-
-
-def _columns(pair: int, way: int, stamps: Any, samples: Samples) -> dict[str, Any]:  # noqa: ANN401 # of the samples
-    count = len(stamps)
-    return {
-        "pair": np.full(count, pair, np.int16),
-        "way": np.full(count, way, np.int8),
-        "sent_ns": stamps.sent_ns,
-        "received_ns": stamps.received_ns,
-        "bound_ns": np.full(count, samples.bound_ns, np.int64),
-    }

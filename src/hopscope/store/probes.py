@@ -4,22 +4,27 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import duckdb
 import numpy as np
 
 from hopscope.errors import FormatError
-from hopscope.store.hosts import CHANGES, PROBES, UNKNOWN_RATE
+from hopscope.store.hosts import BACK, CHANGES, PROBES, THERE, UNKNOWN_RATE
 from hopscope.store.trace import whole_files
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from hopscope.clock.change import Change
+    from hopscope.clock.samples import Samples
     from hopscope.store.schema import Table
     from hopscope.store.tables import Columns
+
+
+# Older recordings do not say it.
+_BY_NICS: Final = "by_nics"
 
 
 def read_probes(folder: Path) -> Columns:
@@ -36,6 +41,20 @@ def read_probes(folder: Path) -> Columns:
 def read_changes(folder: Path) -> Columns:
     """Return the columns of all changes of clocks, as :func:`read_probes` does."""
     return _read(folder, CHANGES)
+
+
+def probe_columns(pair: int, samples: Samples) -> Iterator[Columns]:
+    """Yield the columns of what both hosts of a pair stamped, of each direction in which there is any."""
+    for number, way in ((THERE, samples.there), (BACK, samples.back)):
+        if len(way):
+            yield {
+                "pair": np.full(len(way), pair, np.int16),
+                "way": np.full(len(way), number, np.int8),
+                "sent_ns": way.sent_ns,
+                "received_ns": way.received_ns,
+                "bound_ns": np.full(len(way), samples.bound_ns, np.int64),
+                _BY_NICS: np.full(len(way), samples.by_nics, np.int8),
+            }
 
 
 def change_columns(pair: int, changes: Sequence[Change | None]) -> Columns:
@@ -60,10 +79,15 @@ def _read(folder: Path, table: Table) -> Columns:
     files, _ = whole_files(folder / table.name)
     if not files:
         return {column.name: np.empty(0, column.dtype) for column in table.columns}
-    names = ", ".join(column.name for column in table.columns)
     with duckdb.connect() as engine:
         try:
-            found = engine.read_parquet([str(file) for file in files]).select(names).fetchnumpy()
+            rows = engine.read_parquet([str(file) for file in files])
+            old = table is PROBES and _BY_NICS not in rows.columns
+            names = (
+                f"-1 AS {name}" if old and name == _BY_NICS else name
+                for name in (column.name for column in table.columns)
+            )
+            found = rows.select(", ".join(names)).fetchnumpy()
         except (duckdb.Error, RuntimeError) as error:
             what = str(error).strip().splitlines()[0].rstrip(".")
             raise FormatError(f"{folder / table.name} cannot be read: {what}", "Restore it from a copy") from error

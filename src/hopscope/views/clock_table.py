@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from hopscope.analysis.clock_report import HARDWARE, MIXED, SOFTWARE
 from hopscope.views import format as fmt
 from hopscope.views.bar import ASCII_BLOCKS, BLOCKS
 from hopscope.views.grid import Column, render_grid
@@ -22,6 +23,11 @@ _SECOND: Final = 1_000_000_000
 # Widths that hold nearly all, so that nothing moves between intervals.
 _OFFSET, _TIME, _DRIFT, _TREND, _STAMPS = 12, 6, 10, 16, 8
 _MOST_CHANGES: Final = 10
+_STAMPED: Final = {
+    HARDWARE: "by both NICs",
+    SOFTWARE: "by both kernels",
+    MIXED: "by both NICs in some windows, by both kernels in others",
+}
 # Beyond this, nothing is known of a drift: there is hardly more than one window.
 _ANY_DRIFT: Final = 1e-5
 
@@ -36,6 +42,7 @@ def render_clocks(report: ClockReport, terminal: Terminal) -> str:
     if report.kind == "total":
         lines += ["", *render_grid(_host_columns(report.hosts, terminal), terminal)]
         lines += [line for host in report.hosts for line in _phcs(host, report.hosts[0], terminal)]
+        lines += [line for said in _stamped(report.pairs, terminal) for line in terminal.fold(said)]
         lines += [line for loop in report.loops for line in terminal.fold(_loop(loop, terminal))]
     hints = [hint for row in report.pairs for hint in _hints(row, terminal)] if report.kind == "total" else []
     failed = [f"{row.first} and {row.second}: {row.why}" for row in report.pairs if row.why]
@@ -92,6 +99,15 @@ def _pair_columns(pairs: Sequence[PairRow], terminal: Terminal) -> list[Column]:
         Column("trend".ljust(_TREND), [_trend(row, terminal) for row in pairs], rank=7, left=True),
         Column("state", [row.state for row in pairs], left=True),
     ]
+
+
+def _stamped(pairs: Sequence[PairRow], terminal: Terminal) -> list[str]:
+    """Say who stamped the probes: of all pairs at once where it is the same."""
+    kinds = {row.stamps for row in pairs if row.stamps}
+    if len(kinds) == 1:
+        return [f"probes were stamped {_STAMPED[kinds.pop()]}"]
+    arrow = "→" if terminal.unicode else ">"
+    return [f"{row.first}{arrow}{row.second}: stamped {_STAMPED[row.stamps]}" for row in pairs if row.stamps]
 
 
 def _drift(at: Comparison | None) -> str:
