@@ -1,52 +1,54 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Any number of hosts on one bridge, each a namespace with a real sshd; whoever asks them does so from the first."""
+"""Any number of hosts on one bridge, each a namespace with a real sshd, and one more who asks them."""
 
 from __future__ import annotations
 
-import contextlib
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from cli.router import run
 from hopscope.lab import Namespace
+from hopscope.lab.netlink import add_addresses, add_bridge, add_neighbours, add_veth, wait_local, wait_up
 from hopscope.lab.sshd import Sshd, client
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Sequence
+    from contextlib import ExitStack
     from pathlib import Path
 
 
-class Bridged(NamedTuple):
-    """Hosts by name.
+class Bridged:
+    """Hosts by name, whose device is eth0.
 
     Attributes
     ----------
-    namespaces, addresses
-        Of each.
+    spaces
+        Their namespaces, and behind them that of who asks.
+    servers
+        By name.
     ssh
         The command line that reaches them by name.
     """
 
-    namespaces: dict[str, Namespace]
-    addresses: dict[str, str]
-    ssh: str
+    def __init__(self, stack: ExitStack, folder: Path, names: Sequence[str]) -> None:
+        switch = stack.enter_context(Namespace())
+        self.spaces = [stack.enter_context(Namespace()) for _ in (*names, "client")]
+        macs = []
+        for number, space in enumerate(self.spaces):
+            switch.call(add_veth, f"p{number}", "eth0", space.pid, 1500)
+            macs.append(space.call(add_addresses, "eth0", [self.address(number)]))
+        switch.call(add_bridge, "br0", [f"p{number}" for number in range(len(self.spaces))])
+        for number, space in enumerate(self.spaces):
+            for other, mac in enumerate(macs):
+                if other != number:
+                    space.call(add_neighbours, "eth0", mac, [self.address(other)])
+            space.call(wait_up, "eth0")
+            space.call(wait_local, [self.address(number)])
+        self.servers = {
+            name: stack.enter_context(Sshd(self.spaces[number], folder / name, address=self.address(number)))
+            for number, name in enumerate(names)
+        }
+        (folder / "client").mkdir()
+        self.ssh = client(folder / "client", self.servers, self.spaces[-1])
 
-    def inside(self, name: str) -> list[str]:
-        """Return the words before a command that is to run on a host."""
-        return ["nsenter", f"--net=/proc/{self.namespaces[name].pid}/ns/net"]
-
-
-@contextlib.contextmanager
-def bridged(folder: Path, names: str) -> Iterator[Bridged]:
-    """Yield hosts, whose names are these letters."""
-    with contextlib.ExitStack() as stack:
-        middle = stack.enter_context(Namespace())
-        run(middle, "ip link add bridge0 type bridge", "ip link set bridge0 up")
-        namespaces, addresses, servers = {}, {}, {}
-        for number, name in enumerate(names, 1):
-            namespaces[name] = host = stack.enter_context(Namespace())
-            addresses[name] = f"10.79.0.{number}"
-            run(host, f"ip link add eth0 type veth peer name port-{name} netns {middle.pid}")
-            run(middle, f"ip link set port-{name} master bridge0", f"ip link set port-{name} up")
-            run(host, f"ip addr add {addresses[name]}/24 dev eth0", "ip link set eth0 up")
-            servers[name] = stack.enter_context(Sshd(host, folder / name, address=addresses[name]))
-        yield Bridged(namespaces, addresses, client(folder, servers, namespaces[names[0]]))
+    @staticmethod
+    def address(number: int) -> str:
+        return f"10.9.0.{number + 1}"

@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING
 import jsonschema
 import pytest
 
+from cli.bridged import Bridged
 from cli.command import SCHEMAS, TIMEOUT_S, end_started, hopscope, start
-from hopscope.lab import Namespace
-from hopscope.lab.netlink import add_addresses, add_bridge, add_neighbours, add_veth, wait_local, wait_up
-from hopscope.lab.sshd import Sshd, client
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -28,28 +26,11 @@ SECOND = 1_000_000_000
 NAMES = ("a", "b", "c")
 
 
-class Hosts:
-    """Three hosts and who asks them, on one bridge."""
+class Hosts(Bridged):
+    """Three hosts and who asks them."""
 
     def __init__(self, stack: ExitStack, folder: Path) -> None:
-        switch = stack.enter_context(Namespace())
-        self.spaces = [stack.enter_context(Namespace()) for _ in (*NAMES, "client")]
-        macs = []
-        for number, space in enumerate(self.spaces):
-            switch.call(add_veth, f"p{number}", "eth0", space.pid, 1500)
-            macs.append(space.call(add_addresses, "eth0", [self.address(number)]))
-        switch.call(add_bridge, "br0", [f"p{number}" for number in range(len(self.spaces))])
-        for number, space in enumerate(self.spaces):
-            for other, mac in enumerate(macs):
-                if other != number:
-                    space.call(add_neighbours, "eth0", mac, [self.address(other)])
-            space.call(wait_up, "eth0")
-            space.call(wait_local, [self.address(number)])
-        self.servers = {
-            name: stack.enter_context(Sshd(self.spaces[number], folder / name, address=self.address(number)))
-            for number, name in enumerate(NAMES)
-        }
-        (folder / "client").mkdir()
+        super().__init__(stack, folder, NAMES)
         agent = folder / "agent"
         agent.write_text(
             f"""#!/bin/sh
@@ -60,11 +41,7 @@ esac
 """
         )
         agent.chmod(0o755)
-        self.options = ["--ssh", client(folder / "client", self.servers, self.spaces[-1]), "--remote-command", agent]
-
-    @staticmethod
-    def address(number: int) -> str:
-        return f"10.9.0.{number + 1}"
+        self.options = ["--ssh", self.ssh, "--remote-command", agent]
 
     def words(self, names: Sequence[str], *options: object) -> list[object]:
         """Return the command line for some of them."""
