@@ -166,6 +166,18 @@ def test_a_port_used_again_is_another_connection(tmp_path: Path) -> None:
     assert [row["connection"] for row in rows] == [1] * 5 + [2] * 5
 
 
+def test_what_stands_in_the_place_of_headers_of_what_is_freed_begins_no_connection(tmp_path: Path) -> None:
+    made = MadeTrace()
+    flow = made.flow("10.0.0.1:4000", "10.0.0.2:80")
+    stream = simple(made, flow, 23, 1009)
+    stream.write(made)
+    at = stream.sends[11].call + 500
+    made.packet("skb.free", at, skb=77, head=78, flow=flow, seq=99, tcp_flags=2, len_bytes=40, header_bytes=40)
+    rows = table(made, tmp_path)
+    assert len(rows) == 23
+    assert {row["connection"] for row in rows} == {0}
+
+
 def test_retransmissions_are_counted(tmp_path: Path) -> None:
     made = MadeTrace()
     stream = simple(made, 10, 5, 1000)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from hopscope.analysis.messages_join import holds, make_cells, make_probes
 from hopscope.analysis.messages_segments import ANCHORED, SLICE, TCP, anchors, connections, place
+from hopscope.analysis.names import points
 
 if TYPE_CHECKING:
     from hopscope.store.trace import Trace
@@ -55,7 +56,7 @@ _MISSED: Final = f"""
 
 def make_tcp_crossings(trace: Trace) -> None:
     """Make the tables ``tcp_crossings`` and ``tcp_sent`` of ``passages`` and ``legs``."""
-    trace.make_table("wire_connections", connections("packets"))
+    trace.make_table("wire_connections", connections(points(trace), "packets"))
     trace.make_table("tcp_passages", _PASSAGES)
     trace.make_table("wire_anchors", anchors(f"SELECT {ANCHORED} FROM tcp_passages"))
     trace.make_table("tcp_ranges", _RANGES)

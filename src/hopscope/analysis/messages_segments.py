@@ -27,6 +27,8 @@ SLICE_NS: Final = 1 << 24
 WRAP: Final = 1 << 32
 TCP: Final = 6
 _SYN: Final = 2
+# Points where headers are always looked at.
+_TELLING: Final = ("queue_ns", "driver_ns", "tcp_ns")
 _NEVER_NS: Final = (1 << 63) - 1
 
 
@@ -37,7 +39,7 @@ def make_segments(trace: Trace, selection: Selection) -> None:
     """
     numbers = points(trace)
     wanted = wanted_flow(trace, selection, "e.flow")
-    trace.make_table("connections", connections("followed_packets"))
+    trace.make_table("connections", connections(numbers, "followed_packets"))
     trace.make_table("stream_events", _stream_events(numbers, wanted))
     # Without calls that write, nobody asks what packets carried.
     sent = trace.rows("SELECT 1 FROM stream_events LIMIT 1")
@@ -64,16 +66,18 @@ def number(numbers: dict[str, int], name: str) -> int:
     return numbers.get(name, -1)
 
 
-def connections(packets: str) -> str:
+def connections(numbers: dict[str, int], packets: str) -> str:
     """Return the query for connections: each SYN with another number begins another one between the same ends.
 
-    What came before the first one that was seen is connection 0.
+    What came before the first one that was seen is connection 0. Where a packet is freed, something else may be in the
+    place of its headers.
     """
+    told = ", ".join(str(number(numbers, BY_COLUMN[column].point)) for column in _TELLING)
     return f"""
         SELECT flow, first_ns AS from_ns, row_number() OVER (PARTITION BY flow ORDER BY first_ns) AS connection,
                coalesce(lead(first_ns) OVER (PARTITION BY flow ORDER BY first_ns), {_NEVER_NS}) AS until_ns
         FROM (SELECT flow, seq, min(time_ns) AS first_ns FROM {packets}
-              WHERE flow <> 0 AND tcp_flags % {2 * _SYN} >= {_SYN} GROUP BY flow, seq) syns"""
+              WHERE flow <> 0 AND point IN ({told}) AND tcp_flags % {2 * _SYN} >= {_SYN} GROUP BY flow, seq) syns"""
 
 
 IN_CONNECTION: Final = (
@@ -106,7 +110,7 @@ def _carried(numbers: dict[str, int], wanted: str) -> str:
 
 def _tells(known: dict[str, int]) -> str:
     """Return SQL for whether an event tells its packet's flow."""
-    return f"flow <> 0 AND point IN ({known['queue_ns']}, {known['driver_ns']}, {known['tcp_ns']})"
+    return f"flow <> 0 AND point IN ({', '.join(str(known[column]) for column in _TELLING)})"
 
 
 def _told(known: dict[str, int]) -> str:
