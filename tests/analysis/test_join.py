@@ -23,9 +23,12 @@ from hopscope.analysis.join_samples import changes
 from hopscope.analysis.join_sources import sources
 from hopscope.analysis.joined_hosts import absence_notes, host_lines
 from hopscope.analysis.lives import make_lives
+from hopscope.analysis.messages import messages
 from hopscope.analysis.moments import moments
 from hopscope.analysis.names import make_names
+from hopscope.analysis.network import network
 from hopscope.analysis.recorded_counters import first_and_last, times
+from hopscope.analysis.requests import requests
 from hopscope.analysis.selection import Selection
 from hopscope.clock.change import Change
 from hopscope.errors import UsageError
@@ -225,6 +228,64 @@ def test_a_host_that_was_missing_is_said_and_nothing_continues_meanwhile(recordi
         make_lives(trace)
         assert trace.rows("SELECT count(DISTINCT packet) FROM chains WHERE cpu >= 1024") == [(2,)]
         assert hosts(trace) == {0: "a", 1: "b"}
+
+
+def test_single_traces_of_one_boot_are_parts_of_one_host(tmp_path: Path) -> None:
+    """A talks to b all the while, and is recorded again after a gap; both folders are given later part first."""
+    ends = ("10.0.0.1:4000", "10.0.0.2:80")
+    made = {name: MadeTrace() for name in ("a", "later", "b")}
+    for step in range(9):
+        if step == 4:
+            continue
+        here = made["a"] if step < 4 else made["later"]
+        for place, (one, other) in enumerate(((here, made["b"]), (made["b"], here))):
+            at, seq = step * SECOND + 10_000 * place, 1_000 + 100 * step
+            flow = one.flow(*ends[:: 1 - 2 * place])
+            assert other.flow(*ends[:: 1 - 2 * place]) == flow
+            told = {"flow": flow, "seq": seq, "header_bytes": 54, "tcp_flags": 16, "len_bytes": 154}
+            one.socket("tx.send", at, flow=flow, seq=seq, len_bytes=100, protocol=TCP)
+            one.packet("tx.queue", at + 100, skb=step + 1, head=1, **told)
+            one.packet("tx.start", at + 200, skb=step + 1, head=1, len_bytes=154)
+            other.packet("rx.driver", at + 900, skb=step + 50, head=1, **told)
+            other.socket("rx.read", at + 2_000, flow=flow, seq=seq + 100, protocol=TCP)
+    spans = {"a": (0, 4), "later": (5, 10), "b": (0, 10)}
+    for name, each in made.items():
+        host = {"name": name[0].replace("l", "a"), "boot": f"boot of {name[0].replace('l', 'a')}"}
+        write(tmp_path / name, {table: columns(rows, table) for table, rows in each.rows.items()}, host=host)
+        started_ns, ended_ns = (STARTED_NS + second * SECOND for second in spans[name])
+        replace(Metadata.read(tmp_path / name), started_ns=started_ns, ended_ns=ended_ns).write(tmp_path / name)
+    done = join([tmp_path / "later", tmp_path / "b", tmp_path / "a"], tmp_path / "out")
+    assert sorted(done.hosts) == ["a", "b"]
+    with Trace(tmp_path / "out") as trace:
+        assert trace.rows("SELECT count(DISTINCT flow) FROM sockets") == [(2,)]
+        found = messages(trace, Selection())
+        assert len(found.column("flow")) == 16
+        assert set(found.column("until")) == {"rx.read"}
+        gaps = [note for note in absence_notes(trace) if note.startswith("a: ")]
+        assert gaps == ["a: nothing from 4.000 s to 5.000 s: its recording had ended"]
+
+
+@pytest.mark.parametrize("given", ["alone", "without packets"])
+def test_reports_open_what_has_hardly_anything(given: str, tmp_path: Path) -> None:
+    """One host alone in a folder of hosts; a host of which nothing passed."""
+    recording = Recording(tmp_path / "r", *("a" if given == "alone" else "ab"))
+    recording.part("a", event())
+    if given == "without packets":
+        recording.part("b", MadeTrace())
+        recording.probe("a", "b")
+    with recording.joined() as trace:
+        assert list(hosts(trace).values()) == list("a" if given == "alone" else "ab")
+        assert not messages(trace, Selection()).column("flow")
+        assert not requests(trace, Selection()).column("flow")
+        assert hop_times(trace, Selection()).columns
+        assert len(host_lines(trace)) == (1 if given == "alone" else 3)
+        if given == "alone":
+            with pytest.raises(UsageError, match="is of one host"):
+                network(trace, Selection())
+        else:
+            assert (
+                "no packet with a payload went from one recorded host to another" in network(trace, Selection()).notes
+            )
 
 
 def test_after_a_boot_it_is_another_host(recording: Recording) -> None:

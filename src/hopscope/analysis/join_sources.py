@@ -129,14 +129,16 @@ def sources(folders: Sequence[Path], *, without: Collection[str] = ()) -> Source
     """
     found = Sources([], [], [])
     taken: set[str] = set()
-    alone = _names([folder for folder in folders if not is_of_hosts(folder)])
+    alone = _recorded_in_turn([_part(folder) for folder in folders if not is_of_hosts(folder)])
+    names = _names(alone)
     for folder in folders:
         if is_of_hosts(folder):
             taken |= _add_recording(found, folder, without)
-        else:
-            taken.add(alone[folder])
-            if alone[folder] not in without:
-                _add(found, alone[folder], [_part(folder)])
+        for name, parts in zip(names, alone, strict=True):
+            if folder == parts[0].folder:
+                taken.add(name)
+                if name not in without:
+                    _add(found, name, parts)
     if missing := set(without) - taken:
         raise UsageError(f"There is no host {min(missing)}", f"There are {', '.join(sorted(taken))}")
     if not found.hosts:
@@ -211,11 +213,26 @@ def _part(folder: Path) -> Part:
     return Part(folder, metadata, metadata.started_ns, max(ended_ns, metadata.started_ns))
 
 
-def _names(folders: Sequence[Path]) -> dict[Path, str]:
+def _recorded_in_turn(traces: Sequence[Part]) -> list[list[Part]]:
+    """Return the traces by hosts: those of one boot are of one host, unless it was recorded twice at a time."""
+    hosts: list[list[Part]] = []
+    for part in sorted(traces, key=lambda part: part.started_ns):
+        for parts in hosts:
+            last = parts[-1]
+            same = all(last.metadata.host.get(name) == part.metadata.host.get(name) for name in ("name", "boot"))
+            if same and part.metadata.host.get("boot") and last.ended_ns <= part.started_ns:
+                parts.append(part)
+                break
+        else:
+            hosts.append([part])
+    return hosts
+
+
+def _names(hosts: Sequence[Sequence[Part]]) -> list[str]:
     """Return what hosts of single traces are called: as they call themselves if all differ, else as their folders."""
-    own = {folder: Metadata.read(folder).host.get("name", "") for folder in folders}
-    of_folders = {folder: folder.resolve().name for folder in folders}
+    own = [parts[0].metadata.host.get("name", "") for parts in hosts]
+    of_folders = [parts[0].folder.resolve().name for parts in hosts]
     for names in (own, of_folders):
-        if all(names.values()) and max(Counter(names.values()).values(), default=1) == 1:
+        if all(names) and max(Counter(names).values(), default=1) == 1:
             return names
     return of_folders
