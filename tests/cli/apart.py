@@ -22,12 +22,19 @@ TOGETHER, JOINED = "together", "joined"
 
 @contextmanager
 def recorded_apart(
-    folder: Path, hosts: Mapping[str, Namespace], *, together: bool = True, options: tuple[object, ...] = ()
+    folder: Path,
+    hosts: Mapping[str, Namespace | list[Namespace]],
+    *,
+    together: bool = True,
+    options: tuple[object, ...] = (),
 ) -> Iterator[None]:
-    """Record while the body runs: each host into a folder of its name, joined into `joined`, and all in `together`."""
-    wanted = {name: [namespace] for name, namespace in hosts.items()} | (
-        {TOGETHER: [*hosts.values()]} if together else {}
-    )
+    """Record while the body runs: each host into a folder of its name, joined into `joined`, and all in `together`.
+
+    A host is a namespace, or some with those inside of it.
+    """
+    wanted = {name: each if isinstance(each, list) else [each] for name, each in hosts.items()}
+    if together:
+        wanted[TOGETHER] = [namespace for namespaces in wanted.values() for namespace in namespaces]
     recorders = {name: _start(folder / name, namespaces, options) for name, namespaces in wanted.items()}
     for name in wanted:
         while not (folder / name / "hopscope.json").exists():
@@ -67,10 +74,11 @@ def datagrams():
         data, client = receiver.recvfrom(2048)
         receiver.sendto(data[:8] + bytes({ANSWERED - 8}), client)
 
-receiver = socket.socket(type=socket.SOCK_DGRAM)
-receiver.bind(("", {PORT}))
+receiver = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+receiver.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+receiver.bind(("::", {PORT}))
 threading.Thread(target=datagrams, daemon=True).start()
-with socket.create_server(("", {PORT})) as listener:
+with socket.create_server(("::", {PORT}), family=socket.AF_INET6, dualstack_ipv6=True) as listener:
     print("ready", flush=True)
     connection, _ = listener.accept()
     for _ in range({MESSAGES}):
@@ -85,8 +93,13 @@ def whole(connection, size):
     while size:
         size -= len(connection.recv(size))
 
-address, unanswered = (sys.argv[1], int(sys.argv[2])), set(map(int, sys.argv[3:]))
-with socket.create_connection(address) as stream, socket.socket(type=socket.SOCK_DGRAM) as sender:
+address, own = (sys.argv[1], int(sys.argv[2])), ("", int(sys.argv[3]))
+unanswered = set(map(int, sys.argv[4:]))
+family = socket.getaddrinfo(*address)[0][0]
+with (
+    socket.create_connection(address, source_address=own) as stream, socket.socket(family, socket.SOCK_DGRAM) as sender
+):
+    sender.bind(own)
     sender.connect(address)
     for number in range({MESSAGES}):
         stream.sendall(bytes({ASKED}))
@@ -99,19 +112,26 @@ with socket.create_connection(address) as stream, socket.socket(type=socket.SOCK
 """
 
 
-def talk(
-    client: Namespace, server: Namespace, host: str, port: int = PORT, *, unanswered: Collection[int] = ()
+def talk(  # noqa: PLR0913 # what may be said of traffic
+    client: Namespace,
+    server: Namespace,
+    host: str,
+    port: int = PORT,
+    *,
+    own_port: int = 0,
+    unanswered: Collection[int] = (),
 ) -> None:
     """Let the client ask :data:`MESSAGES` times, with `ASKED` bytes, by TCP and by UDP, and be answered `ANSWERED`.
 
-    The answers to the datagrams of these numbers are not waited for: they are dropped on their way.
+    It does so from `own_port`, 0: any. The answers to the datagrams of these numbers are not waited for: they are
+    dropped on their way.
     """
     python = (sys.executable, "-c")
     with server.popen([*python, _SERVER], stdout=subprocess.PIPE, text=True) as serving:
         try:
             assert serving.stdout is not None
             assert serving.stdout.readline() == "ready\n"
-            words = [*python, _CLIENT, *map(str, (host, port, *unanswered))]
+            words = [*python, _CLIENT, *map(str, (host, port, own_port, *unanswered))]
             done = client.run(words, capture_output=True, text=True, timeout=TIMEOUT_S)
             assert done.returncode == 0, done.stderr
             assert serving.wait(TIMEOUT_S) == 0
@@ -123,5 +143,6 @@ def talk(
 
 def _under_way() -> list[str]:
     """Return the connections of this thread's namespace that have still something to send or to acknowledge."""
-    lines = Path("/proc/thread-self/net/tcp").read_text().splitlines()[1:]
+    files = (Path("/proc/thread-self/net") / name for name in ("tcp", "tcp6"))
+    lines = [line for file in files for line in file.read_text().splitlines()[1:]]
     return [line for line in lines if line.split()[3] not in _AT_REST]

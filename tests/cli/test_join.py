@@ -124,6 +124,23 @@ def test_a_step_in_mid_recording_is_found(original: Path, recording: Path, tmp_p
     )
 
 
+def test_a_slew_that_nobody_told_of_is_in_the_bound(original: Path, recording: Path, tmp_path: Path) -> None:
+    """A time daemon lets one clock run faster for a second; single recordings do not know of it."""
+    meta = Metadata.read(recording / "a")
+    middle_ns = ((meta.ended_ns or 0) + meta.started_ns) // 2
+
+    def slewed(times_ns: np.ndarray) -> np.ndarray:
+        return times_ns + np.rint(np.clip(times_ns - middle_ns, 0, 1e9) * 200e-6).astype(np.int64)
+
+    set_clock(recording, "b", slewed)
+    for given in ([recording], [recording / "a", recording / "b"]):
+        out = tmp_path / f"of {len(given)}"
+        joined(*given, "-o", out)
+        assert_holds(out, original / "b")
+        with Trace(out) as trace:
+            assert trace.metadata.joined["pairs"][0]["breaks"] > 0
+
+
 def test_a_queue_of_one_direction_is_in_the_bound(shaped: Path, tmp_path: Path) -> None:
     joined(shaped, "-o", tmp_path / "probes")
     joined(shaped / "a", shaped / "b", "-o", tmp_path / "packets")
