@@ -111,11 +111,11 @@ _ALL_SENT: Final = """(
         FROM links k JOIN passages p ON p.packet = k.packet AND p.leg = k.flow AND p.step = 1)"""
 
 
-def make_crossings(trace: Trace, selection: Selection) -> None:
-    """Make the tables; `selection`: which flows on the wire, and when they left."""
+def make_crossings(trace: Trace, selection: Selection, *, steps: str = "steps") -> None:
+    """Make the tables; `selection`: which flows on the wire, and when they left; `steps` as for `make_journeys`."""
     make_lives(trace)
     make_clock_bounds(trace)
-    make_journeys(trace)
+    make_journeys(trace, steps)
     trace.make_table("address_hosts", _ADDRESSES)
     trace.make_table("unknown_spans", _UNKNOWN)
     ((bound_ns,),) = trace.rows("SELECT coalesce(max(bound_ns), 0) FROM clock_bounds")

@@ -19,6 +19,7 @@ from hopscope.analysis.crossings import TOOK, make_crossings
 from hopscope.analysis.gaps import loss_notes, unattached
 from hopscope.analysis.histogram import SLOTS, Histogram
 from hopscope.analysis.host_numbers import host_of_cpu, hosts
+from hopscope.analysis.journeys import NEEDED
 from hopscope.analysis.lives import has_gaps, make_lives
 from hopscope.analysis.names import points
 from hopscope.analysis.owners import make_owners
@@ -116,15 +117,21 @@ def hop_times(trace: Trace, selection: Selection, *, by: str | None = None, limi
     # Whose packet it is takes a look at the whole life; without it the analysis is three times as fast.
     whose = by not in {None, "cpu", "host"} or bool(selection.flows or selection.ports or selection.addresses)
     whose = whose or bool(selection.processes or selection.interfaces)
-    sources = ("chains", "beside_lives") if whose else ("steps", "beside")
-    counted = " UNION ALL ".join(_counted(trace, selection, by, source) for source in sources)
     joined = bool(hosts(trace))
-    if joined and by in _BETWEEN_GROUPS and not selection.interfaces:
-        make_crossings(trace, selection)
+    between = joined and by in _BETWEEN_GROUPS and not selection.interfaces
+    steps = "steps"
+    if between and not whose:  # who counts them and who follows packets between hosts both go through all
+        steps = "held_steps"
+        trace.make_table(steps, f"SELECT {NEEDED}, broken, from_point, from_time_ns, from_cpu FROM steps")
+    sources = ("chains", "beside_lives") if whose else (steps, "beside")
+    counted = " UNION ALL ".join(_counted(trace, selection, by, source) for source in sources)
+    if between:
+        make_crossings(trace, selection, steps=steps)
         number = points(trace)
         ends = {"from_point": number.get("tx.start", -1), "to_point": number.get("rx.driver", -1)}
         counted += f" UNION ALL {_BETWEEN.format(group=_BETWEEN_GROUPS[by], **ends)}"
     trace.make_table("counted_hops", counted)
+    trace.execute("DROP TABLE IF EXISTS held_steps")
     names, left_out = _groups(trace, by, limit)
     columns = COLUMNS if by is None else (BY_COLUMNS[BY.index(by)], *COLUMNS)
     rows = _rows(trace, names, by)

@@ -19,6 +19,9 @@ from hopscope.store.engine import last_known
 if TYPE_CHECKING:
     from hopscope.store.trace import Trace
 
+# Of the view `steps`.
+NEEDED: Final = "skb, point, time_ns, cpu, flow, seq, len_bytes, header_bytes, continues"
+
 _WIRE: Final = f"SELECT flow FROM flows WHERE protocol IN ({TCP}, {UDP})"
 
 # The events that matter, and those that begin a life, so that it is known where one ends.
@@ -29,8 +32,7 @@ _TURNS: Final = """
            lead(point) OVER own AS next_point, lead(time_ns) OVER own AS next_ns,
            coalesce(lead(continues) OVER own, FALSE) AS goes_on,
            coalesce(lead(continues, 2) OVER own, FALSE) AS goes_on_after
-    FROM (SELECT skb, point, time_ns, cpu, flow, seq, len_bytes, header_bytes, continues
-          FROM steps WHERE point IN ({listed}) OR NOT continues) s
+    FROM (SELECT {needed} FROM {steps} WHERE point IN ({listed}) OR NOT continues) s
     WINDOW own AS (PARTITION BY skb ORDER BY time_ns),
            upto AS (PARTITION BY skb ORDER BY time_ns ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"""
 _CAME_ONLY: Final = "(point = {driver} AND NOT continues AND NOT goes_on)"
@@ -73,18 +75,22 @@ _OTHERS: Final = f"""
     WHERE in_flow IN ({_WIRE}) OR out_flow IN ({_WIRE})"""
 
 
-def make_journeys(trace: Trace) -> None:
+def make_journeys(trace: Trace, steps: str = "steps") -> None:
     """Make the table ``journeys``, a row a life; the views of :mod:`hopscope.analysis.lives` must be there.
+
+    `steps` is the view of that name, or a table of :data:`NEEDED` of its columns.
 
     It has ``packet``, ``host``, ``came``, ``came_ns``, ``leaves``, ``left_ns``, ``started``: whether that is of
     tx.start, and ``seq``, ``flow`` and payload's ``len`` as it came (``in_``) and left (``out_``).
     """
     numbers = points(trace)
     at = {name.partition(".")[2]: number(numbers, name) for name in ("tx.queue", "tx.start", "rx.driver")}
-    terms = {**at, "listed": ", ".join(map(str, at.values()))}
+    terms = {**at, "listed": ", ".join(map(str, at.values())), "steps": steps}
     trace.make_table(
         "turns_of_lives",
-        _TURNS.format(number=last_known(f"CASE WHEN NOT continues THEN {own_number(trace)} END"), **terms),
+        _TURNS.format(
+            needed=NEEDED, number=last_known(f"CASE WHEN NOT continues THEN {own_number(trace)} END"), **terms
+        ),
     )
     trace.make_table("journeys", f"{_SIMPLE.format(**terms)} UNION ALL {_OTHERS.format(**terms)}")
     trace.drop("turns_of_lives")
