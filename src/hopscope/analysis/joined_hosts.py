@@ -33,7 +33,7 @@ def host_lines(trace: Trace) -> list[str]:
     for host, name in names.items():
         bounds = np.asarray(trace.columns(f"SELECT bound_ns FROM clock_bounds WHERE host = {host}")["bound_ns"])
         if host == 0:
-            lines.append(f"{name}: its clock is the time axis")
+            lines.append(f"{name}: its clock is the time axis; the date is that of its wall clock at the start")
         else:
             lines.append(f"{name}: within {np.median(bounds):,.0f} ns of it (median), {bounds.max():,} ns (worst)")
     for pair in trace.metadata.joined.get("pairs", []):
