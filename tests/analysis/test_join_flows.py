@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from analysis.recordings import Recording
+from analysis.recordings import SECOND, Recording
 from analysis.traces import TCP, UDP, MadeTrace
+from hopscope.analysis.join_flows import flows_of
 from hopscope.analysis.messages import messages
 from hopscope.analysis.network import network
 from hopscope.analysis.owners import make_owners
 from hopscope.analysis.requests import requests
 from hopscope.analysis.selection import Selection
+from hopscope.store.trace import Trace
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -171,3 +173,20 @@ def test_a_datagram_to_a_group_is_the_same_wherever_it_comes(tmp_path: Path) -> 
         recording.probe(*pair)
     with recording.joined() as trace:
         assert trace.rows("SELECT count(DISTINCT flow) FROM flows") == [(1,)]
+
+
+@pytest.mark.parametrize(("delivered", "receives"), [(range(5), True), ((2,), False)])
+def test_who_sends_datagrams_on_is_no_receiver(delivered: tuple[int, ...], receives: bool, tmp_path: Path) -> None:  # noqa: FBT001
+    """Of one of its packets the events were lost: what comes to UDP at its address seems to be another one."""
+    made = MadeTrace()
+    flow = made.flow(*INSIDE, UDP)
+    for number in range(5):
+        at = number * SECOND
+        made.packet("rx.driver", at, skb=1, flow=flow, seq=65537 + number)
+        made.packet("rx.core", at + 1_000, skb=1)
+        if not receives:
+            made.packet("tx.queue", at + 2_000, skb=1, flow=flow, seq=65537 + number)
+        if number in delivered:
+            made.packet("rx.l4", at + MS, skb=1)
+    with Trace(made.write(tmp_path / "t")) as trace:
+        assert flows_of([trace]).received == ({flow} if receives else set())
