@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from xdist.workermanage import WorkerController
 
 HERE = Path(__file__).parent
-# Folders and modules whose tests, but for those marked `root`, tell nothing by time and change nothing outside.
+# Folders and modules whose tests, but for those marked `root` or `spark`, tell nothing by time and change nothing
+# outside.
 COMPUTING = frozenset({
     "analysis", "cli", "probes", "store", "views", "vmtest", "test_house.py", "test_shared.py",
     "test_trace_docs.py",
@@ -30,7 +31,7 @@ COMPUTING = frozenset({
 def may_share(item: pytest.Item) -> bool:
     """Whether a test does not mind what else runs."""
     place = item.path.relative_to(HERE).parts[0] if item.path.is_relative_to(HERE) else ""
-    return place in COMPUTING and item.get_closest_marker("root") is None
+    return place in COMPUTING and not any(map(item.get_closest_marker, ("root", "spark")))
 
 
 class InTurn:

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The seam to what runs SQL over a trace's files. Queries keep to what the engines share; what differs is here."""
+"""The seam to what runs SQL over a trace's files. Queries keep to what the engines share; what differs is here.
+
+They share less than it seems. A query says ``NULLS LAST`` where it orders by what may be NULL, gives ``concat`` no
+NULL, calls text STRING and takes ``a / b`` for no integer. tests/store/test_engine.py has the words that it may use.
+"""
 
 from __future__ import annotations
 
@@ -184,20 +188,20 @@ def typed(table: Table, values: Iterable[str]) -> str:
     )
 
 
-def wrong(error: Exception) -> UsageError:
+def wrong(error: object) -> UsageError:
     """Return what to raise where a query is wrong."""
     return UsageError(_first_line(error), "docs/trace.md has the tables")
 
 
-def damaged(folder: Path, error: Exception) -> FormatError:
+def damaged(folder: Path, error: object) -> FormatError:
     """Return what to raise where a trace is damaged."""
     return FormatError(f"{folder} cannot be read: {_first_line(error)}", "Restore it from a copy")
 
 
-def _first_line(error: Exception) -> str:
+def _first_line(error: object) -> str:
     return str(error).strip().splitlines()[0].rstrip(".")
 
 
 def last_known(expression: str) -> str:
-    """Return the window function for an expression's last value that is not NULL, which engines write differently."""
+    """Return the window function for an expression's last value that is not NULL; Spark has another form."""
     return f"last_value({expression} IGNORE NULLS)"
