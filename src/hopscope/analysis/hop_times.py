@@ -131,7 +131,7 @@ def hop_times(trace: Trace, selection: Selection, *, by: str | None = None, limi
         ends = {"from_point": number.get("tx.start", -1), "to_point": number.get("rx.driver", -1)}
         counted += f" UNION ALL {_BETWEEN.format(group=_BETWEEN_GROUPS[by], **ends)}"
     trace.make_table("counted_hops", counted)
-    trace.execute("DROP TABLE IF EXISTS held_steps")
+    trace.drop("held_steps")
     names, left_out = _groups(trace, by, limit)
     columns = COLUMNS if by is None else (BY_COLUMNS[BY.index(by)], *COLUMNS)
     rows = _rows(trace, names, by)
