@@ -128,7 +128,8 @@ def test_two_runs_at_once_see_the_same_and_one_that_is_killed_leaves_nothing(lab
         both[1].terminate()
         code, out, err = ended(both[1])
     assert (code, err) == (0, "")
-    assert {count_of(objects(out)[-1], hop) for hop in HOPS} == {2 * DATAGRAMS}
+    total = objects(out)[-1]
+    assert {count_of(total, hop) for hop in HOPS} == {2 * DATAGRAMS}, total
 
 
 def test_a_reader_that_goes_away_ends_it_quietly() -> None:
