@@ -274,12 +274,6 @@ def test_plan_of_each_host_is_shown(hosts: Hosts) -> None:
     [
         (["--netns", "nosuch"], 2, "a: There is no network namespace nosuch. "),
         (["--remote-command", f"{NO_CAPABILITIES} hopscope agent"], 77, "a: "),
-        (
-            ["--remote-command", OLD],
-            1,
-            f"The agent on a is hopscope 0.0.1, this is {__version__}. Install the same on both",
-        ),
-        (["--remote-command", "true"], 1, "a did not say hello"),
     ],
 )
 def test_what_a_host_refuses_is_one_sentence_with_its_name(
@@ -287,6 +281,19 @@ def test_what_a_host_refuses_is_one_sentence_with_its_name(
 ) -> None:
     done = hopscope("rx", "--host", "a", "--host", "b", "--ssh", hosts.ssh, "-d", 1, *options)
     assert complaint(done, code).startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (OLD, f"The agent on {{}} is hopscope 0.0.1, this is {__version__}. Install the same on both"),
+        ("true", "{} did not say hello"),
+    ],
+)
+def test_hosts_without_an_agent_of_this_version_have_a_sentence_each(hosts: Hosts, command: str, said: str) -> None:
+    done = hopscope("rx", "--host", "a", "--host", "b", "--ssh", hosts.ssh, "-d", 1, "--remote-command", command)
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == [f"hopscope: {said.format(name)}" for name in "ab"]
     assert done.stdout == ""
 
 
@@ -324,20 +331,24 @@ def counted(documents: list[Json], host: str) -> int:
 
 
 def test_host_whose_agent_is_killed_is_missing_until_it_is_back(hosts: Hosts) -> None:
-    child = start("rx", *hosts.both("--json", "-i", 0.2), start_new_session=True)
-    before = lines_until(child, ("a", "rx"), ("b", "rx"))
-    for pid in hosts.b.sessions():
-        os.kill(pid, signal.SIGKILL)
-    gone = lines_until(child, ("b", "absences"))
-    while "not answered yet" in gone[-1]["absences"][0]["reason"]:  # late, before it was known to be gone
-        gone += lines_until(child, ("b", "absences"))
-    assert_fits(gone[-1], "absences-1")
-    (absence,) = gone[-1]["absences"]
-    assert absence["until"] is None
-    assert "ended" in absence["reason"] or "failed" in absence["reason"]
-    back = lines_until(child, ("a", "rx"), ("b", "rx"))
-    os.killpg(child.pid, signal.SIGINT)  # as a terminal's Ctrl-C
-    code, out, _ = ended(child)
+    with (
+        Workload(hosts.lab.server, "tcp-echo", "--bind", SERVER_IPV4) as echo,
+        Workload(hosts.lab.client, "tcp-rr", SERVER_IPV4, echo.port, "--rate", 100),
+    ):
+        child = start("rx", *hosts.both("--json", "-i", 0.2), start_new_session=True)
+        before = lines_until(child, ("a", "rx"), ("b", "rx"))
+        for pid in hosts.b.sessions():
+            os.kill(pid, signal.SIGKILL)
+        gone = lines_until(child, ("b", "absences"))
+        while "not answered yet" in gone[-1]["absences"][0]["reason"]:  # late, before it was known to be gone
+            gone += lines_until(child, ("b", "absences"))
+        assert_fits(gone[-1], "absences-1")
+        (absence,) = gone[-1]["absences"]
+        assert absence["until"] is None
+        assert "ended" in absence["reason"] or "failed" in absence["reason"]
+        back = lines_until(child, ("a", "rx"), ("b", "rx"))
+        os.killpg(child.pid, signal.SIGINT)  # as a terminal's Ctrl-C
+        code, out, _ = ended(child)
     assert code == 1  # something is missing
     documents = [*before, *gone, *back, *objects(out)]
     for host in ("a", "b"):
