@@ -312,6 +312,17 @@ def test_what_does_not_go_together_is_refused_before_anybody_is_asked() -> None:
 # ---- hosts that are late, or gone ----
 
 
+def line_with(child: subprocess.Popen[str], name: str) -> list[Json]:
+    """Read objects until there has been one with a list of this name."""
+    found: list[Json] = []
+    assert child.stdout is not None
+    for text in child.stdout:
+        found += objects(text)
+        if name in found[-1]:
+            return found
+    raise AssertionError(f"{name} never came")
+
+
 def lines_until(child: subprocess.Popen[str], *wanted: tuple[str, str]) -> list[Json]:
     """Read objects until there has been one of each (host, schema)."""
     missing, found = set(wanted), []
@@ -362,17 +373,17 @@ def test_host_whose_agent_is_killed_is_missing_until_it_is_back(hosts: Hosts) ->
     assert any(note.startswith("not in it: b missing from ") for note in documents[-1]["notes"])
 
 
-def agent_of(child: subprocess.Popen[str], number: int) -> int:
-    """Return the process of one of a run's local agents."""
+def an_agent_of(child: subprocess.Popen[str]) -> int:
+    """Return the process of one of a run's two local agents: which host's that is, nobody knows beforehand."""
     found: list[int] = []
 
     def all_there() -> bool:
-        children = Path(f"/proc/{child.pid}/task/{child.pid}/children").read_text(encoding="ascii")
-        found[:] = map(int, children.split())
-        return len(found) > number
+        tasks = Path(f"/proc/{child.pid}/task").glob("*/children")
+        found[:] = [int(word) for path in tasks for word in path.read_text(encoding="ascii").split()]
+        return len(found) == 2
 
-    eventually(all_there, "no agent")
-    return found[number]
+    eventually(all_there, "no agents")
+    return found[0]
 
 
 def test_host_that_is_late_holds_up_nobody_and_loses_nothing() -> None:
@@ -380,21 +391,22 @@ def test_host_that_is_late_holds_up_nobody_and_loses_nothing() -> None:
     local = ("--host", "local,name=a", "--host", "local,name=b")
     child = start("rx", *local, *hops, "--json", "-i", 0.2)
     documents = lines_until(child, ("a", "rx"), ("b", "rx"))
-    stopped = agent_of(child, 1)
+    stopped = an_agent_of(child)
     os.kill(stopped, signal.SIGSTOP)
     try:
-        missing = lines_until(child, ("b", "absences"))
-        missing += lines_until(child, ("a", "rx"))
+        missing = line_with(child, "absences")
+        slow = missing[-1]["host"]
+        missing += lines_until(child, ("b" if slow == "a" else "a", "rx"))
     finally:
         os.kill(stopped, signal.SIGCONT)
     assert "not answered yet" in next(each for each in missing if "absences" in each)["absences"][0]["reason"]
-    documents += [*missing, *lines_until(child, ("b", "rx"))]
+    documents += [*missing, *lines_until(child, (slow, "rx"))]
     child.send_signal(signal.SIGTERM)
     code, out, _ = ended(child)
     assert code == 0
     documents += objects(out)
-    _, total = of_host(documents, "b", "rx")
-    assert late(documents, "b") or count_of(total, "rx.core") == counted(documents, "b")
+    _, total = of_host(documents, slow, "rx")
+    assert late(documents, slow) or count_of(total, "rx.core") == counted(documents, slow)
     assert not [each for each in documents if each["schema"] == "hopscope.absences/1" and each["kind"] == "total"]
 
 
