@@ -124,6 +124,8 @@ def test_late_return_of_a_driver_belongs_to_the_packet_before() -> None:
         # To another host's namespace, or read without an event (Linux 6.18); then both addresses are used again.
         (("tx.queue", "tx.start", 120), ("tx.queue", "tx.start", 100), 2),
         (("rx.driver", "rx.l4", 100), ("rx.driver", "rx.core", 120), 2),
+        (("rx.driver", "rx.l4", 120), ("rx.driver", "rx.core", 120), 2),
+        (("rx.driver", "rx.l4", 120), ("rx.driver", "rx.core", 101), 2),
         # A tunnel: its headers are put before the packet, or taken off.
         (("tx.queue", "tx.start", 120), ("tx.queue", "tx.start", 178), 1),
         (("rx.driver", "rx.l4", 178), ("rx.driver", "rx.core", 120), 1),

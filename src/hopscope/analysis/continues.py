@@ -61,6 +61,12 @@ _SAME_AS_KNOWN: Final = (
 # address and with data that both were used again, are another packet.
 _LONGER: Final = f"coalesce(content % {_LEN_STEP} >= from_content % {_LEN_STEP} OR {_SAME_BYTES}, TRUE)"
 _SHORTER: Final = f"coalesce(content % {_LEN_STEP} <= from_content % {_LEN_STEP} OR {_SAME_BYTES}, TRUE)"
+# What was inside had a header of its own, IPv4's at least. What was received as it is may be freed unseen, and its
+# address and its data another packet's, on another device.
+_INNER_BYTES: Final = 20
+_INSIDE: Final = (
+    f"coalesce(content % {_LEN_STEP} <= from_content % {_LEN_STEP} - {_INNER_BYTES} OR {_SAME_BYTES}, TRUE)"
+)
 _SAME_NETNS: Final = f"(place - place % {PLACE_STEP} = from_place - from_place % {PLACE_STEP})"
 
 ALWAYS: Final = "TRUE"
@@ -73,10 +79,12 @@ STACKED: Final = f"({_OTHER_DEVICE} AND (({_SAME_HEAD} AND {_LONGER}) OR {_SAME_
 FORWARDED: Final = f"({_SAME_NETNS} AND ({_SAME_HEAD} OR {_SAME_AS_KNOWN}))"
 # Bridged, or the outer headers are gone: what is left is for another device.
 TAKEN_UP: Final = f"({_OTHER_DEVICE} AND {_SAME_HEAD} AND {_SHORTER})"
+# The socket that it was for has taken the outer headers off.
+TAKEN_OUT: Final = f"({_OTHER_DEVICE} AND {_SAME_HEAD} AND {_INSIDE})"
 # Freed, copied, or seen again at the same point: much is that is no packet of these, at an address that one had.
 SAME: Final = f"({_SAME_HEAD} OR {_SAME_BYTES})"
 
-CONDITIONS: Final = (ALWAYS, HANDED_OVER, STACKED, FORWARDED, TAKEN_UP, SAME)
+CONDITIONS: Final = (ALWAYS, HANDED_OVER, STACKED, FORWARDED, TAKEN_UP, TAKEN_OUT, SAME)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +99,12 @@ class Rule:
 # What no rule allows begins a life of its own.
 RULES: Final = (
     Rule("rx.driver", SENDING, HANDED_OVER),
-    Rule("rx.driver", ("rx.core", "rx.ip", "rx.l4"), TAKEN_UP),
+    Rule("rx.driver", ("rx.core", "rx.ip"), TAKEN_UP),
+    Rule("rx.driver", ("rx.l4",), TAKEN_OUT),
     Rule("rx.core", ("rx.driver",), ALWAYS),
     Rule("rx.core", SENDING, HANDED_OVER),
-    Rule("rx.core", ("rx.core", "rx.ip", "rx.l4"), TAKEN_UP),
+    Rule("rx.core", ("rx.core", "rx.ip"), TAKEN_UP),
+    Rule("rx.core", ("rx.l4",), TAKEN_OUT),
     Rule("rx.ip", ("rx.driver", "rx.core"), ALWAYS),
     Rule("rx.ip", SENDING, HANDED_OVER),
     Rule("rx.l4", _ARRIVING, ALWAYS),
