@@ -5,10 +5,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from hopscope.probes.point import Point
+    from hopscope.probes.point import Point, Way
     from hopscope.probes.resolve import Resolver
 
     # Point name → the way that is forced, or that is attached.
@@ -19,6 +21,13 @@ def granted_ways(points: Iterable[Point], resolver: Resolver) -> dict[str, list[
     """Return for each point that has several ways those that this kernel grants, the best first."""
     several = [point for point in points if len(point.ways) > 1]
     return {point.name: [way.name for way in point.ways if resolver.judge(way).granted] for point in several}
+
+
+def skip_unless_granted(resolver: Resolver, point: str, way: Way) -> None:
+    """Skip a test of a point's way that this kernel does not grant, with the reason."""
+    verdict = resolver.judge(way)
+    if not verdict.granted:
+        pytest.skip(f"{point} by {way.name}: {verdict.reason}")
 
 
 def together(granted: Mapping[str, Sequence[str]]) -> list[dict[str, str]]:

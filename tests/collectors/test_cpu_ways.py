@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from collectors.forced import skip_unless_granted
 from collectors.measure import ping, tcp_pair, udp_pair, way
 from hopscope.collectors.cpu import CpuCollector
 from hopscope.collectors.cpu_options import CpuOptions
 from hopscope.probes.catalogue_cpu import CPU
-from hopscope.probes.grants import GRANTED
 from hopscope.probes.resolve import Resolver
 
 if TYPE_CHECKING:
@@ -52,9 +52,7 @@ def with_calls(point: str, wanted: Way) -> dict[str, str]:
 
 @pytest.mark.parametrize(("point", "wanted"), WAYS)
 def test_each_way_gives_the_same_account(kept_lab: Lab, resolver: Resolver, point: str, wanted: Way) -> None:
-    verdict = resolver.judge(wanted)
-    if verdict != GRANTED:
-        pytest.skip(f"{point} by {wanted.name}: {verdict.reason}")
+    skip_unless_granted(resolver, point, wanted)
     options = CpuOptions(group_by="process", hz=999 if point == "cpu.sample" else 0, ways=with_calls(point, wanted))
     with CpuCollector(options) as cpu:
         # To load the programs takes long under emulation: one run sees both versions of IP.

@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import leftovers
-from collectors.forced import Forced, granted_ways
+from collectors.forced import Forced, granted_ways, skip_unless_granted
 from collectors.measure import ping, tcp_pair, udp_pair, way
 from collectors.record_measure import ACK, PSH, namespaces, payload, recording
 from hopscope.collectors.record_options import PREFIX
 from hopscope.lab.veth import SERVER_IPV4
 from hopscope.libbpf import Btf
 from hopscope.probes.catalogue_record import RECORD
-from hopscope.probes.grants import GRANTED
 from hopscope.probes.resolve import Resolver
 
 if TYPE_CHECKING:
@@ -122,9 +121,7 @@ def forced(kept_lab: Lab, resolver: Resolver) -> Forced:
 
 @pytest.mark.parametrize(("point", "wanted"), WAYS)
 def test_each_way_counts_the_same(resolver: Resolver, forced: Forced, point: str, wanted: Way) -> None:
-    verdict = resolver.judge(wanted)
-    if verdict != GRANTED:
-        pytest.skip(f"{point} by {wanted.name}: {verdict.reason}")
+    skip_unless_granted(resolver, point, wanted)
     assert forced.attached(point, wanted.name)[point] == wanted.name
 
 

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 import leftovers
-from collectors.forced import Forced, granted_ways
+from collectors.forced import Forced, granted_ways, skip_unless_granted
 from collectors.measure import counts, ping, tcp_pair, udp_pair, way
 from collectors.tx_measure import UDP_HOPS, assert_seen, run_tx, total_when
 from hopscope.probes.catalogue_tx import TX
-from hopscope.probes.grants import GRANTED
 from hopscope.probes.resolve import Resolver
 
 if TYPE_CHECKING:
@@ -78,9 +77,7 @@ def forced(kept_lab: Lab, resolver: Resolver) -> Forced:
 
 @pytest.mark.parametrize(("point", "wanted"), WAYS)
 def test_each_way_counts_the_same(resolver: Resolver, forced: Forced, point: str, wanted: Way) -> None:
-    verdict = resolver.judge(wanted)
-    if verdict != GRANTED:
-        pytest.skip(f"{point} by {wanted.name}: {verdict.reason}")
+    skip_unless_granted(resolver, point, wanted)
     assert forced.attached(point, wanted.name)[point] == wanted.name
 
 
