@@ -2,9 +2,11 @@
 # ARGS goes to the program behind a target: make test ARGS="tests/libbpf -k ring"
 
 VENV := .venv/bin
+# Most tests wait for the kernel most of the time.
+PYTEST = $(VENV)/python -m pytest -n $(shell echo $$((2 * $$(nproc)))) --dist loadfile
 C_FILES = $(shell find src/hopscope/bpf bench tests -name '*.[ch]')
 .DEFAULT_GOAL := help
-.PHONY: help build run test lint layout layout-check format bench vmtest matrix wheel clean
+.PHONY: help build run test test-quick test-all lint layout layout-check format bench vmtest matrix wheel clean
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -15,8 +17,14 @@ build: ## Install what is missing into .venv and compile the BPF programs
 run: ## Install what is missing, build, and show where received packets spend their time on this host (root)
 	@trap tools/give-back EXIT; tools/setup run && tools/run
 
-test: ## Install what is missing, build, and run the tests (root: all of them)
-	@trap tools/give-back EXIT; tools/setup test && $(VENV)/python -m pytest -n auto $(ARGS)
+test: ## Install what is missing, build, and run the tests (root: those of the kernel, too)
+	@trap tools/give-back EXIT; tools/setup test && $(PYTEST) -m "not slow and not spark" $(ARGS)
+
+test-quick: ## Run the tests that need no root and take less than a second each
+	@tools/setup test && $(PYTEST) -m "not root and not alone and not slow and not spark" $(ARGS)
+
+test-all: ## As test, with the tests that take longest and those of Spark
+	@trap tools/give-back EXIT; tools/setup test-all && $(PYTEST) $(ARGS)
 
 lint: ## Check style, types, import rules, and that generated files are up to date
 	@tools/setup lint
@@ -29,11 +37,11 @@ lint: ## Check style, types, import rules, and that generated files are up to da
 
 layout-check: ## Check that the generated sources are up to date
 	$(VENV)/python -m hopscope.libbpf.stub --check src/hopscope/bpf/layout.py
-	$(VENV)/python -m hopscope.analysis.histogram --c-table | diff src/hopscope/bpf/hist_table.h -
+	$(VENV)/python -m hopscope.model.histogram --c-table | diff src/hopscope/bpf/common/hist_table.h -
 
 layout: ## Write the generated sources anew
 	@tools/setup build
-	$(VENV)/python -m hopscope.analysis.histogram --c-table >src/hopscope/bpf/hist_table.h
+	$(VENV)/python -m hopscope.model.histogram --c-table >src/hopscope/bpf/common/hist_table.h
 	text=$$($(VENV)/python -m hopscope.libbpf.stub) && echo "$$text" >src/hopscope/bpf/layout.py
 
 format: ## Rewrite the sources in the project's style

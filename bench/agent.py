@@ -29,7 +29,7 @@ from hopscope.agent.ssh import Ssh
 from hopscope.agent.stream import Block
 from hopscope.agent.target import Target
 from hopscope.lab import Namespace
-from hopscope.lab.sshd import Sshd, client
+from tests.lab.sshd import Sshd, client
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -8,8 +8,8 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from hopscope.cli.agent import SERVICES
-from hopscope.cli.main import main
+from hopscope.main import main
+from hopscope.verbs.agent.command import SERVICES
 
 if TYPE_CHECKING:
     from hopscope.agent.stream import Stream

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Final
 from bench.hits import costs
 from bench.measure import Spread, table, turns
 from bench.traffic import Way, received, saturated
-from hopscope.collectors.tx import TxCollector
-from hopscope.collectors.tx_options import TxOptions
 from hopscope.lab import Namespace
+from hopscope.verbs.tx.collector import TxCollector
+from hopscope.verbs.tx.options import TxOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -10,11 +10,11 @@ import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final
 
-from hopscope.agent import clock
 from hopscope.agent.channel import Channel
 from hopscope.agent.transport import Pipes
 from hopscope.lab import Namespace
 from hopscope.lab.netlink import add_addresses, add_neighbours, add_veth, wait_up
+from hopscope.live.remote import clock
 
 if TYPE_CHECKING:
     from types import TracebackType

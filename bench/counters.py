@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from bench.measure import Spread, table, turns
-from hopscope.collectors.counters import CounterReader
+from hopscope.kernel.counters.reader import CounterReader
 from hopscope.lab import Namespace
 
 if TYPE_CHECKING:

@@ -25,12 +25,12 @@ from bench.floor import Floor
 from bench.measure import table, turns
 from bench.reader import watched
 from bench.traffic import Way
-from hopscope.collectors import cpu_uring
-from hopscope.collectors.cpu import CpuCollector
-from hopscope.collectors.cpu_options import CpuOptions
 from hopscope.lab import Lab
 from hopscope.lab.veth import SERVER_IPV4
 from hopscope.probes.catalogue import POINTS
+from hopscope.verbs.cpu import uring as cpu_uring
+from hopscope.verbs.cpu.collector import CpuCollector
+from hopscope.verbs.cpu.options import CpuOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

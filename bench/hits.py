@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING, Final
 from bench.floor import Floor
 from bench.measure import Spread, table, turns
 from bench.traffic import LOADS, saturated
-from hopscope.collectors.cost import CostMeter
-from hopscope.collectors.rx import RxCollector
-from hopscope.collectors.rx_options import RxOptions
 from hopscope.lab import Namespace
-from hopscope.probes.catalogue import RX
+from hopscope.live.cost import CostMeter
+from hopscope.probes.catalogue.rx import RX
 from hopscope.probes.resolve import Plan, Resolver
+from hopscope.verbs.rx.collector import RxCollector
+from hopscope.verbs.rx.options import RxOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from hopscope.analysis.snapshot import Overhead
-    from hopscope.collectors.cpu import CpuCollector
+    from hopscope.model.snapshot import Overhead
+    from hopscope.verbs.cpu.collector import CpuCollector
 
 ROUNDS: Final = 8
 _WINDOW_S: Final = 0.6

@@ -21,8 +21,8 @@ from bench import traffic
 from bench.measure import Spread, table, turns
 from bench.tools import ToolError
 from hopscope.lab import Lab
-from hopscope.lab.sshd import Sshd, client
 from hopscope.lab.veth import CLIENT_IPV4, SERVER_IPV4
+from tests.lab.sshd import Sshd, client
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -18,10 +18,10 @@ from bench.clock_hosts import Hosts
 from bench.measure import table
 from bench.recorded_hosts import recorded, set_clock
 from bench.tools import taken
-from hopscope.analysis.clock_bounds import bounds_ns
 from hopscope.lab import Workload
 from hopscope.store.meta import Metadata
 from hopscope.store.trace import Trace
+from hopscope.trace.clock_bounds import bounds_ns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

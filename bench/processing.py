@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Final
 from bench.measure import Spread, table, turns
 from bench.tools import ToolError
 from bench.traffic import saturated
-from hopscope.collectors.cpu import CpuCollector
-from hopscope.collectors.cpu_options import CpuOptions
-from hopscope.collectors.kallsyms import KernelSymbols
+from hopscope.kernel.kallsyms import KernelSymbols
+from hopscope.verbs.cpu.collector import CpuCollector
+from hopscope.verbs.cpu.options import CpuOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

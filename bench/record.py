@@ -27,9 +27,9 @@ from bench import tools, traffic
 from bench.changes import OFF, Metric, changes_table
 from bench.floor import Floor
 from bench.measure import Spread, table, turns
-from hopscope.collectors.record import Recorder
-from hopscope.collectors.record_options import RecordOptions
 from hopscope.lab import Namespace
+from hopscope.live.recorder.collector import Recorder
+from hopscope.live.recorder.options import RecordOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -191,5 +191,5 @@ def _writer(namespace: Namespace, scratch: Path, rounds: int) -> Iterator[str]:
             )
     yield f"the process that reads and writes, {_SUSTAIN_S} s each\n"
     yield "wanted: 1.5 M/s with none lost, 350 ns (35 % of a core at 1 M/s), 9 bytes\n"
-    head = ("profile", "load", "M events/s", "lost", "CPU, ns an event", "bytes an event")
+    head = ("profile", "load", "M events/s", "lost", "CPU, ns an event", "bytes per event")
     yield table(head, rows, names=2) + "\n"

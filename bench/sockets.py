@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Final
 
 from bench.many_sockets import connected
 from bench.measure import Spread, table, turns
-from hopscope.analysis.socket_filter_parse import USUAL
-from hopscope.analysis.socket_table import TCP, Growing, State, join
-from hopscope.collectors.sock_diag import Arena, Request, SockDiag
-from hopscope.collectors.sock_diag_decode import Decoded
 from hopscope.errors import KernelError
+from hopscope.kernel.sockets.decode import Decoded
+from hopscope.kernel.sockets.filter_parse import USUAL
+from hopscope.kernel.sockets.sock_diag import Arena, Request, SockDiag
+from hopscope.kernel.sockets.table import TCP, Growing, State, join
 from hopscope.lab import Namespace
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ _WANTED: Final = {"dump": 0.7, "dump and parse": 0.5, "memory": 200}
 _SHORTEST_BYTES: Final = 400
 _PEAK: Final = """
 import sys
-from hopscope.analysis.socket_filter_parse import parse
-from hopscope.collectors.socket_watch import SocketOptions, SocketWatch
+from hopscope.kernel.sockets.filter_parse import parse
+from hopscope.verbs.sockets.collector import SocketOptions, SocketWatch
 options = SocketOptions([6], parse([], int), namespaces=[int(sys.argv[1])], processes=False)
 with SocketWatch(options) as watch:
     report = watch.interval()

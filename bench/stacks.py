@@ -23,9 +23,9 @@ import build_bpf
 from bench.measure import Spread, table, turns
 from bench.tools import ToolError
 from bench.traffic import saturated
-from hopscope.collectors.cost import CostMeter
 from hopscope.lab import Namespace
 from hopscope.libbpf import BpfObject, RingReader, possible_cpus
+from hopscope.live.cost import CostMeter
 from hopscope.probes.attach import attach_clock
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from bench.changes import Metric, changes_table
 from bench.floor import Floor
 from bench.measure import turns
 from hopscope.lab import Namespace
-from hopscope.probes.catalogue import RX
+from hopscope.probes.catalogue.rx import RX
 from hopscope.probes.resolve import Plan, Resolver
 
 if TYPE_CHECKING:

@@ -51,7 +51,7 @@ TOOLS: Final = {
     "1 in 64": _tx(_PORT, "--sample", "64"),
     "all hops": _tx(_PORT, "--hooks", "host"),
     "other flow": _tx(_BESIDE_PORT),
-    "everything": _tx(_BESIDE_PORT, "--way", "tx.sched=tp_btf:net_dev_queue"),
+    "everything": _tx(_BESIDE_PORT, "--attach", "tx.sched=tp_btf:net_dev_queue"),
     "bpftrace": tools.bpftrace("tx.bt", str(_BESIDE_PORT), str(htons(_BESIDE_PORT)), maps=("driver", "ack")),
 }
 CONDITIONS: Final = (OFF, AGAIN, *TOOLS, APPLICATION)

@@ -3,26 +3,48 @@
 
 from __future__ import annotations
 
+import signal
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-import leftovers
-import shared
+from tests import leftovers, shared
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+pytest_plugins = [
+    "tests.lab.command_fixtures",
+    "tests.lab.kernel_fixtures",
+    "tests.lab.small_trace",
+    "tests.lab.snapshots",
+]
 
 # On a busy machine the clock says nothing about the code.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
 
 
+def pytest_configure() -> None:
+    """Handle signals as a program in a terminal does: nohup and background jobs have some of them ignored."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+
+
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Have the tests that may share the machine run by workers, if there are any."""
     if workers := session.config.pluginmanager.getplugin("dsession"):
         session.config.pluginmanager.register(shared.InTurn(session, workers))
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark what needs the machine alone, and what takes long, so that ``-m`` can tell."""
+    if shared.is_of(shared.ALONE, item):
+        item.add_marker(pytest.mark.alone)
+    if shared.is_of(shared.SLOW, item):
+        item.add_marker(pytest.mark.slow)
 
 
 @pytest.hookimpl(trylast=True)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that only compute run in several processes (``-n auto``), before the others, which need the machine alone.
+"""Most tests run in several processes (``-n``): they only compute, or look at namespaces of their own, and wait a lot.
+The others need the machine alone and run after them.
 
 The processes are pytest-xdist's, which knows nothing of tests that it is not to run: this collects in the main process
 as well, which leaves to the workers what they take, and runs the rest when they are done. So there is one summary, one
@@ -14,24 +15,30 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from xdist.dsession import DSession
     from xdist.workermanage import WorkerController
 
 HERE = Path(__file__).parent
-# Folders and modules whose tests, but for those marked `root` or `spark`, tell nothing by time and change nothing
-# outside.
-COMPUTING = frozenset({
-    "analysis", "cli", "probes", "store", "views", "vmtest", "test_house.py", "test_shared.py",
-    "test_trace_docs.py",
+# Folders and modules whose tests count or change what the whole machine does, or tell something by time.
+ALONE = frozenset({"bench", "clock", "provoke", "test_leftovers.py", "verbs/cpu", "verbs/clock", "verbs/check"})
+
+# Folders and modules whose tests all take long: several hosts, other tools, the benchmarks themselves.
+SLOW = frozenset({
+    "agent/test_meddler.py", "bench", "verbs/join/test_apart.py", "verbs/record/test_five_hosts.py",
+    "verbs/record/test_hosts.py", "verbs/record/test_slow.py", "verbs/report/test_apart.py", "verbs/report/test_nat.py",
 })  # fmt: skip
+
+
+def is_of(places: Collection[str], item: pytest.Item) -> bool:
+    """Whether a test is of one of these places."""
+    return any(item.path.is_relative_to(HERE / place) for place in places)
 
 
 def may_share(item: pytest.Item) -> bool:
     """Whether a test does not mind what else runs."""
-    place = item.path.relative_to(HERE).parts[0] if item.path.is_relative_to(HERE) else ""
-    return place in COMPUTING and not any(map(item.get_closest_marker, ("root", "spark")))
+    return not any(map(item.get_closest_marker, ("alone", "spark")))
 
 
 class InTurn:

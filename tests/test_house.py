@@ -15,22 +15,22 @@ import pytest
 
 import build_bpf
 import bundle_libbpf
-import leftovers
 from hopscope.libbpf._types import Kind
 from hopscope.libbpf.btf import Btf
+from tests import leftovers
 
 ROOT = Path(__file__).resolve().parent.parent
-PROGRAM = '#include "answer.h"\nint answer(void) { return ANSWER; }\n'
+PROGRAM = '#include "common/answer.h"\nint answer(void) { return ANSWER; }\n'
 
 
 @pytest.fixture
 def sources(tmp_path: Path) -> Path:
     folder = tmp_path / "sources"
-    folder.mkdir()
-    (folder / "one.bpf.c").write_text(PROGRAM)
-    (folder / "two.bpf.c").write_text(PROGRAM)
-    (folder / "answer.h").write_text("#define ANSWER 42\n")
-    for path in folder.iterdir():
+    texts = {"one/one.bpf.c": PROGRAM, "two/two.bpf.c": PROGRAM, "common/answer.h": "#define ANSWER 42\n"}
+    for name, text in texts.items():
+        path = folder / name
+        path.parent.mkdir(parents=True)
+        path.write_text(text)
         os.utime(path, (1, 1))
     return folder
 
@@ -46,12 +46,12 @@ def test_build_compiles_what_is_missing_or_older(sources: Path, tmp_path: Path) 
     os.utime(out / "one.bpf.o", (2, 2))  # older than build_bpf.py itself
     assert names(build_bpf.build(out, sources=sources)) == ["one.bpf.o"]
     later_s = (out / "two.bpf.o").stat().st_mtime + 1
-    os.utime(sources / "answer.h", (later_s, later_s))
+    os.utime(sources / "common" / "answer.h", (later_s, later_s))
     assert names(build_bpf.build(out, sources=sources)) == ["one.bpf.o", "two.bpf.o"]
 
 
 def test_build_tells_what_the_compiler_said_and_keeps_the_old_object(sources: Path, tmp_path: Path) -> None:
-    (sources / "one.bpf.c").write_text("int broken(void) { return missing; }\n")
+    (sources / "one" / "one.bpf.c").write_text("int broken(void) { return missing; }\n")
     old = tmp_path / "one.bpf.o"
     old.write_text("old")
     os.utime(old, (1, 1))
@@ -61,7 +61,7 @@ def test_build_tells_what_the_compiler_said_and_keeps_the_old_object(sources: Pa
 
 
 def test_build_sees_no_system_header(sources: Path, tmp_path: Path) -> None:
-    (sources / "one.bpf.c").write_text("#include <stdio.h>\n")
+    (sources / "one" / "one.bpf.c").write_text("#include <stdio.h>\n")
     with pytest.raises(build_bpf.BuildError, match=r"'stdio\.h' file not found"):
         build_bpf.build(tmp_path, sources=sources)
 
@@ -72,7 +72,7 @@ def test_every_program_compiles_to_the_same_object_anywhere(arch: str, tmp_path:
     shutil.copytree(build_bpf.SOURCES, elsewhere, ignore=shutil.ignore_patterns("*.o"))
     made = build_bpf.build(tmp_path / "a", arch)
     again = build_bpf.build(tmp_path / "b", arch, sources=elsewhere)
-    assert names(made) == sorted(f"{path.stem}.o" for path in build_bpf.SOURCES.glob("*.bpf.c"))
+    assert names(made) == sorted(f"{path.stem}.o" for path in build_bpf.SOURCES.rglob("*.bpf.c"))
     assert [path.read_bytes() for path in made] == [path.read_bytes() for path in again]
     for path in made:
         # Structs that are known by name alone come in any order: one is no order.
@@ -121,11 +121,29 @@ def test_needed_leaves_out_what_glibc_brings() -> None:
     assert not [name for name in found if name.startswith(("libc.", "ld-linux", "linux-vdso"))]
 
 
+def own_sources() -> list[Path]:
+    foreign = build_bpf.SOURCES / "libbpf"
+    return [path for path in build_bpf.SOURCES.rglob("*.[ch]") if not path.is_relative_to(foreign)]
+
+
 def test_bpf_programs_state_their_licence_in_the_first_line() -> None:
-    paths = list(build_bpf.SOURCES.glob("*.[ch]"))
+    paths = own_sources()
     line = "// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause\n"
     assert paths
     assert [path for path in paths if not path.read_text().startswith(line)] == []
+
+
+def test_sections_are_where_a_reader_looks_for_them() -> None:
+    """Programs in the .bpf.c, maps in the maps.h of its folder; what several collectors share has its map with it."""
+    found = {
+        (path.relative_to(build_bpf.SOURCES), section)
+        for path in own_sources()
+        if path.suffix == ".h"
+        for section in re.findall(r'SEC\("([^"]+)"\)|SEC\("', path.read_text())
+    }
+    assert found
+    assert {one for one in found if not one[1].startswith((".maps", ".bss."))} == set()
+    assert {path for path, _ in found if path.name != "maps.h" and path.parts[0] != "common"} == set()
 
 
 def test_help_lists_every_target() -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import leftovers
+from tests import leftovers
 
 if TYPE_CHECKING:
     from pathlib import Path

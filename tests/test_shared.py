@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import shared
+from tests import shared
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,14 +51,16 @@ def test_that_leaves_something():
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
     """Return a tree whose tests are shared as ours are, but for the patience with what they leave."""
-    for folder, name in (("tests/analysis", "computing"), ("tests/libbpf", "alone")):
+    for folder, name in (("tests/trace", "computing"), ("tests/clock", "alone")):
         (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / f"test_{name}.py").write_text(f"NAME = {name!r}\n{MODULE}")
     for name in ("conftest.py", "shared.py", "leftovers.py"):
         text = (shared.HERE / name).read_text().replace("patience_s: float = 10.0", "patience_s: float = 0.5")
+        text = re.sub(r"pytest_plugins = \[[^]]*\]", "", text)
         (tmp_path / "tests" / name).write_text(text)
     (tmp_path / "pytest.ini").write_text(
-        "[pytest]\npythonpath = tests\naddopts = -raR --import-mode=importlib\nmarkers = root\n"
+        "[pytest]\npythonpath = .\naddopts = -raR --import-mode=importlib\n"
+        "markers =\n    root\n    alone\n    slow\n    spark\n"
     )
     return tmp_path
 
@@ -70,6 +72,7 @@ def run(tree: Path, *options: str) -> tuple[int, str]:
     return done.returncode, done.stdout
 
 
+@pytest.mark.slow
 def test_both_parts_come_to_one_result(tree: Path) -> None:
     code, output = run(tree, "--reruns", "1")
     assert code == 1
@@ -88,7 +91,8 @@ def test_both_parts_come_to_one_result(tree: Path) -> None:
     assert not workers & alone
 
 
-@pytest.mark.parametrize(("words", "code"), [("tests -k nowhere", 5), ("tests/libbpf -k passes", 0)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("words", "code"), [("tests -k nowhere", 5), ("tests/clock -k passes", 0)])
 def test_a_part_may_have_no_tests(tree: Path, words: str, code: int) -> None:
     for name in ("computing", "alone"):
         (tree / name).touch()
@@ -96,11 +100,11 @@ def test_a_part_may_have_no_tests(tree: Path, words: str, code: int) -> None:
 
 
 def test_nothing_runs_where_something_cannot_be_collected(tree: Path) -> None:
-    (tree / "tests" / "analysis" / "test_broken.py").write_text("def broken(:\n")
+    (tree / "tests" / "trace" / "test_broken.py").write_text("def broken(:\n")
     code, output = run(tree)
     assert (code, (tree / "told").exists()) == (2, False)
     assert "1 error in " in output.splitlines()[-1]
 
 
 def test_places_are_there() -> None:
-    assert {place for place in shared.COMPUTING if (shared.HERE / place).exists()} == shared.COMPUTING
+    assert [place for place in shared.ALONE | shared.SLOW if not (shared.HERE / place).exists()] == []

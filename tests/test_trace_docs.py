@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hopscope.cli.report import command
 from hopscope.store.schema import TABLES, Table
-from hopscope.views.report_schema import REPORTS
+from hopscope.verbs.report.command import command
+from hopscope.verbs.report.schema import REPORTS
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 

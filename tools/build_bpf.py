@@ -25,6 +25,8 @@ FLAGS = (
     *("-fno-asynchronous-unwind-tables", "-fno-unwind-tables"),
     # The same sources give the same object wherever they lie.
     "-fdebug-compilation-dir=.",
+    # From the folder of the programs: their own headers, and <bpf/...>, which are libbpf's.
+    *("-I.", "-isystem", "libbpf"),
 )
 
 
@@ -68,8 +70,19 @@ def find_clang() -> list[str]:
     return [clang]
 
 
-def compile_object(source: Path, target: Path, arch: str) -> None:
+def compile_object(source: Path, target: Path, arch: str, includes: Path = SOURCES) -> None:
     """Compile one program; `target` is replaced in one step, or left as it was.
+
+    Parameters
+    ----------
+    source
+        The program.
+    target
+        The object.
+    arch
+        ``x86`` or ``arm64``.
+    includes
+        The folder that the names in ``#include "..."`` are relative to; it has libbpf's headers in ``libbpf``.
 
     Raises
     ------
@@ -78,22 +91,26 @@ def compile_object(source: Path, target: Path, arch: str) -> None:
     """
     with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
         fresh = Path(scratch, target.name)
-        command = [*find_clang(), *FLAGS, f"-D__TARGET_ARCH_{arch}", "-c", source.name, "-o", str(fresh)]
-        done = subprocess.run(command, cwd=source.parent, capture_output=True, text=True, check=False)
+        # Relative, as the object records the name.
+        name = source.relative_to(includes) if source.is_relative_to(includes) else source.resolve()
+        command = [*find_clang(), *FLAGS, f"-D__TARGET_ARCH_{arch}", "-c", str(name), "-o", str(fresh.resolve())]
+        done = subprocess.run(command, cwd=includes, capture_output=True, text=True, check=False)
         if done.returncode:
             raise BuildError(f"{source.name} does not compile for {arch}\n{done.stderr}")
         fresh.replace(target)
 
 
 def build(out: Path = SOURCES, arch: str | None = None, sources: Path = SOURCES) -> list[Path]:
-    """Compile every ``*.bpf.c`` of `sources` whose object in `out` is missing or older than it, a header or this file.
+    """Compile each ``*.bpf.c`` below `sources` whose object in `out` is missing or older than it, a header or this.
 
     Parameters
     ----------
     out
-        Where the objects go; made if missing.
+        Where the objects go, all into the one folder; made if missing.
     arch
         ``x86`` or ``arm64``; this machine's by default.
+    sources
+        The folder of the programs, which the names in ``#include "..."`` are relative to.
 
     Returns
     -------
@@ -107,13 +124,13 @@ def build(out: Path = SOURCES, arch: str | None = None, sources: Path = SOURCES)
     """
     arch = arch or host_arch()
     out.mkdir(parents=True, exist_ok=True)
-    common_ns = max(path.stat().st_mtime_ns for path in (Path(__file__), *sources.glob("*.h")))
+    common_ns = max(path.stat().st_mtime_ns for path in (Path(__file__), *sources.rglob("*.h")))
     made = []
-    for source in sorted(sources.glob("*.bpf.c")):
+    for source in sorted(sources.rglob("*.bpf.c"), key=lambda path: path.name):
         target = out / f"{source.stem}.o"
         if target.exists() and target.stat().st_mtime_ns > max(common_ns, source.stat().st_mtime_ns):
             continue
-        compile_object(source, target, arch)
+        compile_object(source, target, arch, sources)
         made.append(target)
     return made
 
@@ -122,7 +139,7 @@ def main() -> int:
     """Compile and say what was compiled."""
     parser = argparse.ArgumentParser(description="Compile hopscope's BPF programs.")
     parser.add_argument("--arch", choices=sorted(ARCHES.values()), help="target architecture (default: this machine's)")
-    parser.add_argument("--out", type=Path, default=SOURCES, help="folder of the objects (default: beside the sources)")
+    parser.add_argument("--out", type=Path, default=SOURCES, help="folder of the objects (default: bpf/)")
     args = parser.parse_args()
     try:
         made = build(args.out, args.arch)

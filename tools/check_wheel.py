@@ -38,9 +38,9 @@ def check(wheel: Path, sources: Path) -> list[str]:
     wheel
         The file.
     sources
-        The folder of the BPF programs that it must have compiled in it.
+        The folder of the BPF programs, and of their folders, that it must have compiled in it.
     """
-    wanted = {f"{path.stem}.o" for path in sources.glob("*.bpf.c")}
+    wanted = {f"{path.stem}.o" for path in sources.rglob("*.bpf.c")}
     with tempfile.TemporaryDirectory() as scratch:
         home = Path(scratch).resolve()
         venv.create(home / "venv", with_pip=True, symlinks=True)

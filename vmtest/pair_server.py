@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from hopscope.lab.sshd import Sshd
+from tests.lab.sshd import Sshd
 from vmtest.pair import DONE_FILE, READY_FILE
 
 if TYPE_CHECKING:

@@ -21,22 +21,22 @@ if TYPE_CHECKING:
 # What differs between kernels: the ways to attach, to follow TCP, and to probe functions. Tests that pace their traffic
 # say nothing under emulation.
 TESTS: Final = (
-    "tests/collectors/test_rx_ways.py",
-    "tests/collectors/test_tx_ways.py",
-    "tests/collectors/test_tx_counts.py::test_so_many_sends_are_so_many_messages",
-    "tests/collectors/test_record_ways.py",
-    "tests/collectors/test_cpu_ways.py",
-    "tests/collectors/test_cpu_hotplug.py",
-    "tests/collectors/test_kernel_functions.py",
+    "tests/verbs/rx/test_ways.py",
+    "tests/verbs/tx/test_ways.py",
+    "tests/verbs/tx/test_counts.py::test_so_many_sends_are_so_many_messages",
+    "tests/verbs/record/test_ways.py",
+    "tests/verbs/cpu/test_ways.py",
+    "tests/verbs/cpu/test_hotplug.py",
+    "tests/kernel/test_functions.py",
 )
 # What needs a NIC with a hardware clock.
 NIC_TESTS: Final = (
-    "tests/collectors/test_rx_nic_stamps.py",
+    "tests/verbs/rx/test_nic_stamps.py",
     "tests/clock/test_nic_clocks.py",
     "tests/clock/test_nic_stamps.py",
 )
 # What needs another host.
-PAIR_TESTS: Final = ("tests/cli/test_two_hosts.py",)
+PAIR_TESTS: Final = ("tests/verbs/join/test_two_hosts.py",)
 FACTS_FILE: Final = "facts.txt"
 PROBES_FILE: Final = "probes.json"
 JUNIT_FILE: Final = "junit.xml"

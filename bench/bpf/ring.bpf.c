@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* Fills a ring: each system call of one process makes a batch of records, as long as some are wanted. */
-#include "../../src/hopscope/bpf/bpf.h"
+#include "common/bpf.h"
 
 #define BATCH 256
 
@@ -19,8 +19,8 @@ u64 made;
 struct bench_record *exported_record;
 
 struct {
-	MAP_UINT(type, BPF_MAP_TYPE_RINGBUF);
-	MAP_UINT(max_entries, 4096); /* set before load */
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4096); /* set before load */
 } ring SEC(".maps");
 
 SEC("tp_btf/sys_enter")

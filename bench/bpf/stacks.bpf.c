@@ -2,7 +2,7 @@
 /* Stack samples on their way to user space: by a ring, and by a mapped array with two halves. Each program is driven by
  * the clock of each CPU.
  */
-#include "../../src/hopscope/bpf/ring.h"
+#include "common/ring.h"
 
 #define FRAMES 124
 #define CPUS 1024 /* a power of two */
@@ -30,20 +30,20 @@ struct bench_cpu cpus[CPUS];
 struct bench_sample *exported_sample;
 
 struct {
-	MAP_UINT(type, BPF_MAP_TYPE_ARRAY);
-	MAP_UINT(map_flags, BPF_F_MMAPABLE);
-	MAP_UINT(max_entries, 1); /* CPUs x halves x slots, set before load */
-	MAP_TYPE(key, u32);
-	MAP_TYPE(value, struct bench_sample);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1); /* CPUs x halves x slots, set before load */
+	__type(key, u32);
+	__type(value, struct bench_sample);
 } slots SEC(".maps");
 
-INLINE struct bench_cpu *this_cpu(u32 index)
+static __always_inline struct bench_cpu *this_cpu(u32 index)
 {
-	opaque(index);
+	barrier_var(index);
 	return &cpus[index & (CPUS - 1)];
 }
 
-INLINE void fill(struct bench_sample *sample, void *ctx)
+static __always_inline void fill(struct bench_sample *sample, void *ctx)
 {
 	sample->time_ns = bpf_ktime_get_ns();
 	sample->words[0] = sample->words[1] = 0;
@@ -85,7 +85,7 @@ int stack_halves(void *ctx)
 	struct bench_sample *sample;
 	u32 used;
 
-	opaque(which);
+	barrier_var(which);
 	used = *(volatile u32 *)&cpu->used[which & 1];
 	slot = (index * 2 + which) * cfg_slots + used;
 	sample = used < cfg_slots ? bpf_map_lookup_elem(&slots, &slot) : NULL;

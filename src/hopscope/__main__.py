@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """``python -m hopscope`` is ``hopscope``."""
 
-from hopscope.cli.main import main
+from hopscope.main import main
 
 if __name__ == "__main__":
     main()

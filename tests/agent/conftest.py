@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agent.certificates import Authority
+from tests.agent.certificates import Authority
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -8,12 +8,12 @@ import socket
 import threading
 from typing import TYPE_CHECKING, Any
 
-from agent.pair import SERVICES, pipes
 from hopscope.agent.channel import Channel
 from hopscope.agent.handshake import Hello, greeting
 from hopscope.agent.serve import Agent
 from hopscope.agent.stream import Block, Message
 from hopscope.errors import HopscopeError
+from tests.agent.pair import SERVICES, pipes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -8,11 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from agent import service
 from hopscope.agent.channel import Channel
 from hopscope.agent.handshake import Hello, greeting
 from hopscope.agent.serve import Agent
 from hopscope.agent.transport import Pipes
+from tests.agent import service
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -71,8 +71,8 @@ def ignore(stream: Stream, _request: dict[str, Any]) -> None:
 DEEDS = {function.__name__: function for function in (echo, bulk, refuse, fail, chatter, hang, ignore)}
 
 if __name__ == "__main__":
-    from hopscope.cli.agent import SERVICES
-    from hopscope.cli.main import main
+    from hopscope.main import main
+    from hopscope.verbs.agent.command import SERVICES
 
     SERVICES[NAME] = "service"
     sys.argv[1:] = ["agent"]

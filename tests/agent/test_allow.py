@@ -87,7 +87,7 @@ def test_an_entry_that_is_neither_is_refused_printably(entry: str) -> None:
 def test_nobody_at_all_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "clients"
     file.write_text("# nobody yet\n")
-    with pytest.raises(UsageError, match="No client may connect"):
+    with pytest.raises(UsageError, match="No client is allowed to connect"):
         AllowList.of([], file)
 
 

@@ -19,8 +19,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent import service
-from agent.pair import both, serving_stranger, with_stranger
 from hopscope.agent import channel as channel_module
 from hopscope.agent import serve
 from hopscope.agent.channel import STREAMS, Channel
@@ -29,6 +27,8 @@ from hopscope.agent.handshake import Hello, greeting
 from hopscope.agent.stream import WINDOW_BYTES, Block, Message, Stream
 from hopscope.agent.transport import Pipes
 from hopscope.errors import ConnectionLostError, FormatError, RemoteError, StreamClosedError, UsageError
+from tests.agent import service
+from tests.agent.pair import both, serving_stranger, with_stranger
 
 if TYPE_CHECKING:
     from collections.abc import Callable

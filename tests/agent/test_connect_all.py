@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agent.test_process import wait_gone
-from agent.test_ssh import SERVING, Host
-from cli.command import complaint, ended, eventually, hopscope, start
 from hopscope.agent import connect_all
 from hopscope.agent.connect_all import connected
 from hopscope.agent.ssh import Ssh
 from hopscope.agent.target import Target
 from hopscope.errors import ConnectionLostError, HostsError
 from hopscope.lab import Namespace
-from hopscope.lab.sshd import Sshd, client
+from tests.agent.test_process import wait_gone
+from tests.agent.test_ssh import SERVING, Host
+from tests.lab.command import complaint, ended, eventually, hopscope, start
+from tests.lab.sshd import Sshd, client
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -104,8 +104,8 @@ def test_each_host_that_fails_is_said_in_the_order_of_the_command_line(hosts: Ho
     with pytest.raises(HostsError) as raised, connected(targets("c", "b", "a"), ssh):
         pass
     assert [str(error).partition(". Try")[0] for error in raised.value.errors] == [
-        "c did not say hello: ssh failed, see what it said",
-        "a did not say hello: ssh failed, where it could ask nobody",
+        "c sent no greeting: ssh failed, see its message above",
+        "a sent no greeting: ssh failed and could not ask for a password",
     ]
     # Nobody is asked for a's password when c cannot be had.
     assert sorted(hosts.log()[:2]) == ["a", "c"]
@@ -114,7 +114,7 @@ def test_each_host_that_fails_is_said_in_the_order_of_the_command_line(hosts: Ho
 
 def test_what_asking_does_not_mend_is_not_tried_again(hosts: Hosts) -> None:
     ssh = hosts.before('echo "$NAME" >>"$HERE/told"; [ "$NAME" != a ] || exit 3')
-    said = r"^a did not say hello: .* ended there with exit code 3$"
+    said = r"^a sent no greeting: .* ended there with exit code 3$"
     with pytest.raises(ConnectionLostError, match=said), connected(targets(*NAMES), ssh):
         pass
     assert sorted(hosts.log()) == [*NAMES]
@@ -125,11 +125,12 @@ def test_a_line_for_each_host(hosts: Hosts) -> None:
     done = hopscope("rx", *words)
     assert (done.returncode, done.stdout) == (1, "")
     assert [line.partition(":")[0] + line.partition(":")[2].partition(":")[0] for line in done.stderr.splitlines()] == [
-        f"hopscope {name} did not say hello" for name in ("a", "c")
+        f"hopscope {name} sent no greeting" for name in ("a", "c")
     ]
-    assert complaint(hopscope("rx", *words[2:4], "--host", "c", *words[6:]), 1).startswith("c did not say hello: ")
+    assert complaint(hopscope("rx", *words[2:4], "--host", "c", *words[6:]), 1).startswith("c sent no greeting: ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", ["rx", "record", "clock"])
 def test_ctrl_c_while_they_are_reached_leaves_nothing(hosts: Hosts, verb: str) -> None:
     hanging = hosts.words('echo $$ >>"$HERE/told"; [ "$NAME" = b ] || exec sleep 1000')

@@ -14,13 +14,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.conversation import against, greeted, meddled, recorded, talk
 from hopscope.agent.frames import FrameReader, Kind, header, parse
 from hopscope.agent.handshake import Hello, read_greeting
 from hopscope.agent.message import DEPTH, decode
 from hopscope.agent.stream import decode_error
 from hopscope.agent.target import Target
 from hopscope.errors import ConnectionLostError, FormatError, HopscopeError, UsageError, VersionError
+from tests.agent.conversation import against, greeted, meddled, recorded, talk
 
 if TYPE_CHECKING:
     from hopscope.agent.handshake import Side

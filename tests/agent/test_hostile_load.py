@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agent.pair import both, serving_stranger, with_stranger
 from hopscope.agent.channel import HELD_BYTES, STREAMS
 from hopscope.agent.frames import BLOCK_BYTES, PART_BYTES, PING, Kind, header
 from hopscope.agent.message import encode
+from tests.agent.pair import both, serving_stranger, with_stranger
 
 if TYPE_CHECKING:
     import socket

@@ -18,7 +18,7 @@ def test_lines_beyond_the_limit_are_counted_and_said() -> None:
     log.say("", "later")
     assert [line.partition(" UTC ")[2] for line in out.getvalue().splitlines()[29:]] == [
         "10.0.0.1:4711: stranger 29",
-        "70 more lines in 10 s were left out",
+        "not shown: 70 more within 10 s",
         "later",
     ]
 
@@ -30,7 +30,7 @@ def test_last_lines_that_were_left_out_are_said_at_the_end() -> None:
         log.say("", "stranger")
     log.close()
     log.close()
-    assert out.getvalue().count("1 more lines") == 1
+    assert out.getvalue().count("not shown: 1 more within") == 1
 
 
 def test_a_line_is_one_line_printable_and_short() -> None:

@@ -11,9 +11,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agent import service
-from agent.certificates import LO, agent_files, client_files
-from agent.meddler import Meddler
 from hopscope.agent.allow import AllowList
 from hopscope.agent.channel import Channel
 from hopscope.agent.connect import connect
@@ -27,13 +24,16 @@ from hopscope.agent.tls_connect import reach
 from hopscope.agent.tls_listen import Listener, listen
 from hopscope.errors import ConnectionLostError
 from hopscope.lab import Namespace
-from hopscope.lab.sshd import PORT, Sshd, client
+from tests.agent import service
+from tests.agent.certificates import LO, agent_files, client_files
+from tests.agent.meddler import Meddler
+from tests.lab.sshd import PORT, Sshd, client
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from agent.certificates import Authority
-    from agent.meddler import Way
+    from tests.agent.certificates import Authority
+    from tests.agent.meddler import Way
 
 pytestmark = pytest.mark.root
 

@@ -16,6 +16,7 @@ FINITE = SCALARS.filter(lambda value: not isinstance(value, float) or abs(value)
 VALUES = st.recursive(FINITE, lambda inner: st.lists(inner) | st.dictionaries(TEXT, inner), max_leaves=20)
 
 
+@pytest.mark.slow
 @given(st.dictionaries(TEXT, VALUES))
 def test_a_message_is_what_was_sent(message: dict[str, object]) -> None:
     assert decode(encode(message)) == message

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from agent import service
 from hopscope import __version__
 from hopscope.agent import channel as channel_module
 from hopscope.agent import process
@@ -24,6 +23,7 @@ from hopscope.agent.ssh import Ssh
 from hopscope.agent.stream import Message
 from hopscope.agent.target import Target
 from hopscope.errors import ConnectionLostError, FormatError, RemoteError, UsageError, VersionError
+from tests.agent import service
 
 AGENT = [sys.executable, str(service.__file__)]
 PATIENCE_S = 60.0
@@ -117,6 +117,7 @@ def test_an_agent_that_is_killed_is_missed() -> None:
         assert raised.value.how == "ended"
 
 
+@pytest.mark.slow
 def test_an_agent_that_stands_still_is_lost_and_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(channel_module, "SILENCE_S", 1)
     with started() as channel, channel.open(service.NAME, {"do": "bulk", "count": 99, "size_bytes": 1 << 20}) as stream:
@@ -130,7 +131,7 @@ def test_an_agent_that_stands_still_is_lost_and_removed(monkeypatch: pytest.Monk
 
 def test_an_agent_ends_when_its_client_is_killed() -> None:
     script = (
-        "import sys; from agent.test_process import *; c = started();"
+        "import sys; from tests.agent.test_process import *; c = started();"
         "s = c.open('test', {'do': 'hang'}); s.receive(); print(pid_of(c), flush=True); signal.pause()"
     )
     where = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
@@ -149,9 +150,9 @@ def test_a_banner_is_read_over() -> None:
 @pytest.mark.parametrize(
     ("script", "sentence"),
     [
-        ("echo Welcome to b; exit 3", "b did not say hello, but said: Welcome to b: it ended with 3"),
-        ("exit 127", "b did not say hello: it ended with 127"),
-        ("kill -9 $$", "b did not say hello: it ended with -9"),
+        ("echo Welcome to b; exit 3", "b sent no greeting, but said: Welcome to b: it ended with 3"),
+        ("exit 127", "b sent no greeting: it ended with 127"),
+        ("kill -9 $$", "b sent no greeting: it ended with -9"),
         ("echo hopscope-agent/1; printf ' '", "The connection to b ended: it ended with 0"),
     ],
 )
@@ -162,7 +163,7 @@ def test_who_says_no_hello_is_no_agent(script: str, sentence: str) -> None:
 
 
 def test_who_talks_and_talks_is_no_agent() -> None:
-    with pytest.raises(FormatError, match=r"b does not answer as an agent of hopscope, but says: y y y .*…\. Look at"):
+    with pytest.raises(FormatError, match=r"b did not answer as a hopscope agent, but with: y y y .*…\. Check what"):
         started(["yes"])
 
 
@@ -173,10 +174,13 @@ def test_a_program_that_there_is_not() -> None:
 
 def test_another_version_is_told_in_one_sentence(capfd: pytest.CaptureFixture[str]) -> None:
     other = "import hopscope, sys; hopscope.__version__ = '9.8.7'; sys.argv[1:] = ['agent']; "
-    run = "from hopscope.cli.main import main; main()"
+    run = "from hopscope.main import main; main()"
     with pytest.raises(VersionError) as raised:
         started([sys.executable, "-c", other + run])
-    assert str(raised.value) == f"The agent on b is hopscope 9.8.7, this is {__version__}. Install the same on both"
+    assert (
+        str(raised.value)
+        == f"The agent on b is hopscope 9.8.7, this is {__version__}. Install the same version on both"
+    )
     assert raised.value.exit_code != 0
     assert capfd.readouterr().err == ""  # once is enough
 
@@ -201,16 +205,16 @@ def test_in_a_terminal_the_agent_says_what_it_is_for() -> None:
     assert done.returncode == 2
     assert done.stdout == b""
     assert done.stderr.decode() == (
-        "hopscope: hopscope agent speaks to hopscope on another host, which starts it. "
-        "Run there: hopscope record --host THIS_HOST\n"
+        "hopscope: hopscope agent is started by hopscope on another host, not from a terminal. "
+        "Run on the other host: hopscope record --host THIS_HOST\n"
     )
 
 
 @pytest.mark.parametrize(
     ("said", "sentence"),
     [
-        ("", "hopscope: the client did not say hello\n"),
-        ("GET / HTTP/1.1\n", "hopscope: the client did not say hello, but said: GET / HTTP/1.1\n"),
+        ("", "hopscope: the client sent no greeting\n"),
+        ("GET / HTTP/1.1\n", "hopscope: the client sent no greeting, but said: GET / HTTP/1.1\n"),
     ],
 )
 def test_an_agent_whose_client_is_none(said: str, sentence: str) -> None:

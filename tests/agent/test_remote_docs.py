@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from agent.certificates import LO
-from agent.tls_pair import Listening, receive
 from hopscope.agent.allow import AllowList
 from hopscope.agent.tls import TlsFiles, client_context
 from hopscope.agent.tls_connect import reach
+from tests.agent.certificates import LO
+from tests.agent.tls_pair import Listening, receive
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "remote.md"
 

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agent import service
-from agent.test_process import PATIENCE_S, pid_of, state_of, wait_gone
 from hopscope import __version__
 from hopscope.agent import channel as channel_module
 from hopscope.agent.connect import connect
@@ -23,7 +21,9 @@ from hopscope.agent.stream import Block, Message
 from hopscope.agent.target import Target
 from hopscope.errors import ConnectionLostError, RemoteError, UsageError
 from hopscope.lab import Namespace
-from hopscope.lab.sshd import Sshd, client
+from tests.agent import service
+from tests.agent.test_process import PATIENCE_S, pid_of, state_of, wait_gone
+from tests.lab.sshd import Sshd, client
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -120,7 +120,7 @@ def test_the_environment_says_which_ssh_and_which_command(host: Host, monkeypatc
 @pytest.mark.parametrize("command", ["", "  ", "'"])
 def test_an_ssh_that_is_no_command(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOPSCOPE_SSH", command or "''' ")
-    with pytest.raises(UsageError, match="is no command"):
+    with pytest.raises(UsageError, match="is not a command"):
         Ssh.of()
 
 
@@ -150,7 +150,7 @@ def test_who_lacks_a_right_there_is_told_how_to_get_it_through_ssh(host: Host) -
 def test_no_hopscope_there(host: Host, capfd: pytest.CaptureFixture[str]) -> None:
     (host.sshd.folder / "bin" / "hopscope").unlink()
     assert host.refused() == (
-        "b did not say hello: its shell does not find 'hopscope'. "
+        "b sent no greeting: its shell cannot find 'hopscope'. "
         "Install hopscope there, or give its path: --remote-command '/path/to/hopscope agent'"
     )
     assert "hopscope: command not found" in capfd.readouterr().err
@@ -158,11 +158,11 @@ def test_no_hopscope_there(host: Host, capfd: pytest.CaptureFixture[str]) -> Non
 
 def test_another_command_that_fails(host: Host, capfd: pytest.CaptureFixture[str]) -> None:
     assert host.refused("echo may not >&2; exit 5") == (
-        "b did not say hello: 'echo may not >&2; exit 5' ended there with exit code 5"
+        "b sent no greeting: 'echo may not >&2; exit 5' ended there with exit code 5"
     )
     assert "may not\n" in capfd.readouterr().err
     assert host.refused("/etc/passwd") == (
-        "b did not say hello: its shell may not run '/etc/passwd'. Give another --remote-command"
+        "b sent no greeting: its shell is not allowed to run '/etc/passwd'. Give another --remote-command"
     )
 
 
@@ -181,8 +181,8 @@ def test_ssh_that_fails_says_why_and_we_what_to_do(
 ) -> None:
     more = more.replace("-o IdentityFile", f"-F {unknown(host)} -o IdentityFile") if "Identity" in more else more
     sentence = host.refused(more=more)
-    assert sentence.startswith("b did not say hello: ssh failed, see what it said. Try nsenter ")
-    assert sentence.endswith(" b true, which must work first")
+    assert sentence.startswith("b sent no greeting: ssh failed, see its message above. Try nsenter ")
+    assert sentence.endswith(" b true, which has to work first")
     assert said in capfd.readouterr().err
 
 
@@ -201,7 +201,7 @@ def test_a_host_is_reached_again_without_asking_anybody(host: Host, capfd: pytes
     host.sshd.close()
     with pytest.raises(
         ConnectionLostError,
-        match=r"b did not say hello: ssh failed, where it could ask nobody\. Try nsenter .* b true, which",
+        match=r"b sent no greeting: ssh failed and could not ask for a password\. Try nsenter .* b true, which",
     ):
         connect(HOST, ssh)
     assert capfd.readouterr().err == ""

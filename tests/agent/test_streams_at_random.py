@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent import service
-from agent.pair import both, serving_stranger, with_stranger
-from agent.test_channel import PATIENCE_S, frame, wait_lost
 from hopscope.agent.frames import FrameReader, Kind
 from hopscope.agent.message import encode
 from hopscope.agent.stream import Block, Message
 from hopscope.errors import ConnectionLostError, RemoteError
+from tests.agent import service
+from tests.agent.pair import both, serving_stranger, with_stranger
+from tests.agent.test_channel import PATIENCE_S, frame, wait_lost
 
 if TYPE_CHECKING:
     from hopscope.agent.channel import Channel

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agent.certificates import agent_files, client_files
 from hopscope.agent.tls import TlsFiles, client_context, server_context
 from hopscope.errors import UsageError
+from tests.agent.certificates import agent_files, client_files
 
 if TYPE_CHECKING:
-    from agent.certificates import Authority
+    from tests.agent.certificates import Authority
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def test_key_that_others_can_read_is_refused_with_the_command_that_helps(files: 
 def test_file_that_others_can_write_is_refused_with_the_command_that_helps(files: TlsFiles, which: str) -> None:
     path: Path = getattr(files, which)
     path.chmod(0o664)
-    with pytest.raises(UsageError, match="others than its owner may write it") as refused:
+    with pytest.raises(UsageError, match="users other than its owner can write it") as refused:
         server_context(files)
     subprocess.run(str(refused.value).rpartition("Run: ")[2].split(), check=True)
     server_context(files)
@@ -78,7 +78,7 @@ def test_file_that_is_none_is_named(files: TlsFiles, which: str, content: bytes 
 
 def test_folder_is_no_key(files: TlsFiles, tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
-    with pytest.raises(UsageError, match="is no file"):
+    with pytest.raises(UsageError, match="is not a file"):
         server_context(replace(files, key=tmp_path))
 
 

@@ -14,21 +14,22 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agent.certificates import EXPIRED, LO, TO_COME, agent_files, client_files
-from agent.tls_pair import Listening, only_oncall, receive
 from hopscope.agent import tls_connect, tls_listen
 from hopscope.agent.allow import AllowList
 from hopscope.agent.tls import ALPN, client_context, server_context
 from hopscope.agent.tls_connect import reach
 from hopscope.agent.tls_connection import TlsConnection
 from hopscope.errors import ConnectionLostError, HopscopeError, RemoteError
+from tests.agent.certificates import EXPIRED, LO, TO_COME, agent_files, client_files
+from tests.agent.tls_pair import Listening, only_oncall, receive
+from tests.lab.measure import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from agent.certificates import Authority
     from hopscope.agent.tls import TlsFiles
+    from tests.agent.certificates import Authority
 
 PATIENCE_S = 60.0
 
@@ -81,14 +82,14 @@ def test_client_on_the_list_is_let_in_and_both_are_said(listening: Listening, on
         assert re.fullmatch(
             r"127\.0\.0\.1:\d+: oncall \(sha256:[0-9a-f]{64}\) is connected", said(listening, "connected")
         )
-    assert said(listening, "has gone")
+    assert said(listening, "has disconnected")
 
 
 @pytest.mark.parametrize(
     ("wrong", "to_the_client", "in_the_log"),
     [
-        (EXPIRED, "refuses our certificate: it has expired", "shows a certificate that has expired"),
-        (TO_COME, "refuses our certificate: it is not valid yet", "shows a certificate that is not valid yet"),
+        (EXPIRED, "rejects the certificate: it has expired", "presents a certificate that has expired"),
+        (TO_COME, "rejects the certificate: it is not valid yet", "presents a certificate that is not valid yet"),
     ],
 )
 def test_client_whose_certificate_is_out_of_date_is_told(
@@ -101,13 +102,13 @@ def test_client_whose_certificate_is_out_of_date_is_told(
 
 def test_client_of_another_authority_is_told(listening: Listening, ours: Authority, theirs: Authority) -> None:
     stranger = replace(client_files(theirs), authority=ours.certificate)
-    with pytest.raises(RemoteError, match="refuses our certificate: it comes from another CA"):
+    with pytest.raises(RemoteError, match="rejects the certificate: it was issued by an unknown CA"):
         reach(LO, listening.port, client_context(stranger))
-    assert said(listening, "shows a certificate that comes from another CA than those given")
+    assert said(listening, "presents a certificate that was issued by a CA other than those given")
 
 
 def test_client_that_is_not_on_the_list_is_told(listening: Listening, ours: Authority) -> None:
-    with pytest.raises(RemoteError, match="refuses us: it is not on the list of clients"):
+    with pytest.raises(RemoteError, match="refuses this client: it is not on the list of clients"):
         reach(LO, listening.port, client_context(client_files(ours, "stranger")))
     assert re.search(r"stranger \(sha256:[0-9a-f]{64}\) is refused", said(listening, "refused"))
 
@@ -115,7 +116,7 @@ def test_client_that_is_not_on_the_list_is_told(listening: Listening, ours: Auth
 def test_certificate_of_an_agent_is_no_clients(agent: TlsFiles) -> None:
     listening = Listening(agent, lambda: AllowList.of(["nobody"]))
     try:
-        with pytest.raises(RemoteError, match="refuses our certificate: it is for another purpose"):
+        with pytest.raises(RemoteError, match="rejects the certificate: it is for another purpose"):
             reach(LO, listening.port, client_context(agent))
     finally:
         listening.close()
@@ -130,9 +131,9 @@ def plain_context(files: TlsFiles, newest: ssl.TLSVersion) -> ssl.SSLContext:
 
 
 def test_client_without_a_certificate_is_told(listening: Listening, oncall: TlsFiles) -> None:
-    with pytest.raises(RemoteError, match="wants a certificate and got none"):
+    with pytest.raises(RemoteError, match="requires a certificate and received none"):
         reach(LO, listening.port, plain_context(oncall, ssl.TLSVersion.TLSv1_3))
-    assert said(listening, "shows no certificate")
+    assert said(listening, "presents no certificate")
 
 
 def test_client_with_an_older_tls_is_told(listening: Listening, oncall: TlsFiles) -> None:
@@ -166,8 +167,8 @@ def test_plaintext_is_said_and_answered_by_nothing_of_ours(listening: Listening,
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        ({**EXPIRED}, "shows a certificate that has expired"),
-        ({**TO_COME}, "shows a certificate that is not valid yet"),
+        ({**EXPIRED}, "presents a certificate that has expired"),
+        ({**TO_COME}, "presents a certificate that is not valid yet"),
     ],
 )
 def test_agent_whose_certificate_is_out_of_date_is_refused(
@@ -188,12 +189,12 @@ def assert_refused(agent: TlsFiles, oncall: TlsFiles, words: str) -> None:
 
 def test_agent_of_another_authority_is_refused(ours: Authority, theirs: Authority, oncall: TlsFiles) -> None:
     agent = replace(agent_files(theirs), authority=ours.certificate)
-    assert_refused(agent, oncall, "shows a certificate that comes from another CA than those given")
+    assert_refused(agent, oncall, "presents a certificate that was issued by a CA other than those given")
 
 
 def test_agent_with_a_client_certificate_is_refused(ours: Authority, oncall: TlsFiles) -> None:
     agent = ours.files("both", f"subjectAltName=IP:{LO}", "extendedKeyUsage=clientAuth")
-    assert_refused(agent, oncall, "shows a certificate that is for another purpose")
+    assert_refused(agent, oncall, "presents a certificate that is for another purpose")
 
 
 @pytest.mark.parametrize(("host", "words"), [(LO, "is for another address"), ("localhost", "is for another host name")])
@@ -203,7 +204,7 @@ def test_agent_with_another_name_is_refused(ours: Authority, oncall: TlsFiles, h
     try:
         with pytest.raises(RemoteError, match=words):
             reach(host, listening.port, client_context(oncall))
-        assert said(listening, "refuses our certificate")
+        assert said(listening, "rejects the certificate")
     finally:
         listening.close()
 
@@ -322,10 +323,13 @@ def test_no_more_clients_than_the_limit(
 ) -> None:
     monkeypatch.setattr(tls_listen, "MOST_CLIENTS", 1)
     with client(listening, oncall) as first:
-        with pytest.raises(RemoteError, match="refuses us: 1 clients are connected already"), client(listening, oncall):
+        with (
+            pytest.raises(RemoteError, match="refuses this client: 1 clients are connected already"),
+            client(listening, oncall),
+        ):
             pass
         assert works(first)
-    said(listening, "has gone")
+    said(listening, "has disconnected")
     with client(listening, oncall) as second:
         assert works(second)
 
@@ -353,6 +357,7 @@ def test_close_ends_every_connection_and_thread(agent: TlsFiles, oncall: TlsFile
     listening = Listening(agent, only_oncall)
     with client(listening, oncall) as connection, socket.create_connection((LO, listening.port)) as stranger:
         assert works(connection)
+        until(lambda: len(listening.listener._strangers) == 1)  # the stranger has been accepted
         listening.close()
         assert receive(connection, 1) == b""
         assert stranger.recv(1) == b""

@@ -9,13 +9,13 @@ import socket
 import threading
 from typing import TYPE_CHECKING
 
-from agent.certificates import LO
 from hopscope.agent.allow import AllowList
 from hopscope.agent.log import Log
 from hopscope.agent.tls import client_context, server_context
 from hopscope.agent.tls_connection import TlsConnection
 from hopscope.agent.tls_listen import Listener, listen
 from hopscope.errors import ConnectionLostError
+from tests.agent.certificates import LO
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import pytest
 
-import again
 from bench import callbacks
 from bench.callbacks import SELECTED, SIZES, Window, programs_table, runs_table, silence, window
 from bench.hits import Cost
 from bench.traffic import Way, saturated
 from hopscope.lab import Namespace
+from tests import again
 
 BUSY = Window(1000, {"often": Cost(4000, 300), "seldom": Cost(500, 100)})
 CALM = Window(2000, {"often": Cost(2000, 100)})

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import again
 from bench import cpu, hits, reader, tools
 from bench.changes import changes_table
 from bench.cpu import CONDITIONS, METRICS, condition, figures, programs
 from bench.floor import Floor
 from bench.traffic import received, saturated
 from hopscope.lab import Lab
+from tests import again
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,9 +8,9 @@ import re
 import pytest
 
 from bench import many_sockets, sockets
-from hopscope.analysis.socket_filter_parse import parse
-from hopscope.collectors.socket_watch import SocketOptions, SocketWatch
+from hopscope.kernel.sockets.filter_parse import parse
 from hopscope.lab import Namespace
+from hopscope.verbs.sockets.collector import SocketOptions, SocketWatch
 
 
 def test_table_compares_with_ss_of_the_same_round() -> None:

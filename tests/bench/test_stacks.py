@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import again
 import build_bpf
 from bench import stacks
 from bench.stacks import costs_table, verdict, window
 from bench.traffic import saturated
 from hopscope.lab import Namespace
 from hopscope.libbpf import online_cpus
+from tests import again
 
 if TYPE_CHECKING:
     from pathlib import Path

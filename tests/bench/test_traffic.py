@@ -10,9 +10,9 @@ import time
 
 import pytest
 
-import again
 from bench.traffic import LOADS, cpu_ns, per_cpu_second, pin, received
 from hopscope.lab import Namespace
+from tests import again
 
 
 def test_cpu_time_is_of_all_threads_in_ns() -> None:

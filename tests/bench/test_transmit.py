@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import pytest
 
-import again
 from bench import traffic, transmit
 from bench.changes import changes_table
 from bench.tools import ToolError
 from bench.transmit import CONDITIONS, METRICS, figures
 from hopscope.lab import Namespace
+from tests import again
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ import time
 
 import pytest
 
-import headers
 from hopscope.clock import adjustment
 from hopscope.clock.adjustment import TIMEX
+from tests import headers
 
 
 def played(monkeypatch: pytest.MonkeyPatch, rest_us: int = 0, **said: int) -> None:

@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clock.simulated import FIRST, SECOND, SECOND_HOST, START_NS, Ahead, Network, Ns, on_second, windows
 from hopscope.clock import adjustment
 from hopscope.clock.change import Change, Look, between, turn
-from hopscope.clock.change import told as known_by_first
+from hopscope.clock.change import clock_changes as known_by_first
 from hopscope.clock.offline import smooth
 from hopscope.clock.online import Follower
 from hopscope.clock.phc import Domain
 from hopscope.clock.samples import Samples
+from tests.clock.simulated import FIRST, SECOND, SECOND_HOST, START_NS, Ahead, Network, Ns, on_second, windows
 
 if TYPE_CHECKING:
     from hopscope.clock.curve import Curve
@@ -60,6 +60,7 @@ SELDOM = st.lists(st.tuples(st.integers(2, 55), st.floats(-5e-6, 5e-6)), max_siz
 OFTEN = st.floats(-18e-9, 18e-9).map(lambda rate: [(number, rate) for number in range(2, 56, 2)])
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(SELDOM | OFTEN, st.integers(0, SECOND // 2), st.integers(0, 2**32))
 def test_the_bound_holds_across_changes_that_are_told(turns: list[tuple[int, float]], phase_ns: int, seed: int) -> None:

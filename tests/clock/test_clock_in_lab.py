@@ -77,6 +77,7 @@ def moved(samples: Samples, ahead: Callable[[np.ndarray], np.ndarray]) -> Sample
     return Samples(samples.first, samples.second, there, back, samples.bound_ns + 1)
 
 
+@pytest.mark.slow
 def test_the_bound_holds_in_every_window_and_with_an_added_offset_and_drift(pair: Pair) -> None:
     windows = probed(pair)
     assert_holds(windows, lambda times_ns: times_ns)
@@ -92,6 +93,7 @@ def test_the_bound_holds_in_every_window_and_with_an_added_offset_and_drift(pair
     assert (curve.rate_high >= 20e-6).all()
 
 
+@pytest.mark.slow
 def test_the_bound_holds_under_traffic(hosts: Hosts, pair: Pair) -> None:
     address = hosts.address(1)
     with (
@@ -111,6 +113,7 @@ def test_a_queue_of_one_direction_is_in_the_bound(hosts: Hosts, pair: Pair) -> N
         assert_holds(probed(pair, 4), lambda times_ns: times_ns)
 
 
+@pytest.mark.slow
 def test_three_hosts_agree() -> None:
     with Hosts(3) as hosts, Pairs(hosts.members) as pairs:
         curves = [smooth(Samples.joined(probed(pair, 3))) for pair in pairs.pairs]

@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from clock.simulated import FIRST, SECOND_HOST
 from hopscope.clock.curve import Curve
 from hopscope.errors import UsageError
+from tests.clock.simulated import FIRST, SECOND_HOST
 
 SECOND = 10**9
 

@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clock.simulated import (
+from hopscope.clock.change import Change
+from hopscope.clock.curve import WANDER, Curve
+from hopscope.clock.domain import ClockDomain
+from hopscope.clock.offline import smooth
+from hopscope.clock.online import Follower
+from hopscope.clock.samples import Samples, Way
+from hopscope.errors import UsageError
+from tests.clock.simulated import (
     FIRST,
     SECOND,
     SECOND_HOST,
@@ -21,13 +28,6 @@ from clock.simulated import (
     window,
     windows,
 )
-from hopscope.clock.change import Change
-from hopscope.clock.curve import WANDER, Curve
-from hopscope.clock.domain import ClockDomain
-from hopscope.clock.offline import smooth
-from hopscope.clock.online import Follower
-from hopscope.clock.samples import Samples, Way
-from hopscope.errors import UsageError
 
 COUNT = 24
 OFFSETS = st.integers(-(10**18), 10**18)

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clock.simulated import SECOND, START_NS, Network, ahead, windows
 from hopscope.clock.domain import ClockDomain
 from hopscope.clock.network import join
 from hopscope.clock.offline import smooth
 from hopscope.clock.samples import Samples, Way
 from hopscope.errors import UsageError
+from tests.clock.simulated import SECOND, START_NS, Network, ahead, windows
 
 if TYPE_CHECKING:
     from hopscope.clock.curve import Curve

@@ -21,7 +21,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clock.lines import opener
 from hopscope.clock import exchange, nic_stamps
 from hopscope.clock.exchange import Endpoint, Stamped
 from hopscope.clock.nic_stamps import NicStamps, NicTrack
@@ -32,8 +31,8 @@ from hopscope.clock.realtime import RealtimeClock
 from hopscope.clock.relation import ClockReading
 from hopscope.clock.remote import Remote
 from hopscope.errors import KernelError, UsageError
+from hopscope.kernel.nic import timestamp_info
 from hopscope.lab import Namespace
-from hopscope.probes.nic import timestamp_info
 from hopscope.timestamping import (
     Collected,
     HardwareConfig,
@@ -46,7 +45,8 @@ from hopscope.timestamping import (
     StampedSocket,
     hardware_stamping,
 )
-from stamping import stamping
+from tests.clock.lines import opener
+from tests.stamping import stamping
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

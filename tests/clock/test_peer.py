@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from clock.lines import line, opener
 from hopscope.clock import exchange
 from hopscope.clock.change import Change
 from hopscope.clock.exchange import Endpoint
@@ -25,7 +24,8 @@ from hopscope.clock.probe import SIZE_BYTES, Kind, Refusal, Session, packet
 from hopscope.clock.remote import Remote
 from hopscope.clock.samples import Samples
 from hopscope.errors import FormatError, HopscopeError
-from stamping import stamping
+from tests.clock.lines import line, opener
+from tests.stamping import stamping
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -401,7 +401,7 @@ def test_a_peer_that_could_not_says_why() -> None:
 def test_a_peer_that_has_gone_is_said() -> None:
     ours, theirs = line()
     theirs.close()
-    with pytest.raises(HopscopeError, match=r"far has ended"):
+    with pytest.raises(HopscopeError, match=r"far ended the comparison"):
         Remote(ours, LO, "far")
 
 

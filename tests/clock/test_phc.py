@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
-import headers
 from hopscope.clock import phc
 from hopscope.clock.phc import Domain, HardwareClock, Window
 from hopscope.clock.relation import ClockReading
 from hopscope.errors import KernelError
+from tests import headers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

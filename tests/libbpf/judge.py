@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from hopscope.kernel.pcap import FUNCTION, library
 from hopscope.libbpf import BpfObject
 from hopscope.libbpf.classic import Classic, translate
-from hopscope.probes.pcap import FUNCTION, library
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hopscope.errors import FormatError, KernelError, LoadError
 from hopscope.libbpf import Btf, btf
-from libbpf.blobs import BlobWriter
+from tests.libbpf.blobs import BlobWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable

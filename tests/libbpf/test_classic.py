@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hopscope.errors import UsageError
 from hopscope.libbpf import BpfObject
 from hopscope.libbpf.classic import Classic, translate
-from libbpf.judge import PACKET_BYTES, Packet, judged_by_libpcap, judged_in_kernel, loaded
+from tests.libbpf.judge import PACKET_BYTES, Packet, judged_by_libpcap, judged_in_kernel, loaded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,6 +79,7 @@ packets = st.builds(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.root
 @settings(max_examples=300)
 @given(program=programs(), asked=st.lists(packets, min_size=1, max_size=20))
@@ -123,5 +124,5 @@ def test_one_that_is_too_long_is_refused() -> None:
 
 
 def test_an_unknown_instruction_is_refused() -> None:
-    with pytest.raises(UsageError, match="instruction 0xe0"):
+    with pytest.raises(UsageError, match="unknown instruction, 0xe0"):
         translate([Classic(0xE0, 0, 0, 0), Classic(0x06, 0, 0, 1)], ROOM)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hopscope.errors import FormatError
 from hopscope.libbpf import Btf
 from hopscope.libbpf._types import IntEncoding, Kind
-from libbpf.blobs import BlobWriter
+from tests.libbpf.blobs import BlobWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable

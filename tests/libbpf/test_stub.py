@@ -67,6 +67,7 @@ def test_text_does_not_depend_on_the_order_of_objects(one: Path, two: Path) -> N
     assert stub.render(map(Btf.of_object, (one, two))) == stub.render(map(Btf.of_object, (two, one)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [ONE, TWO, "enum hop_alone { HOP_ALONE }; enum hop_alone alone;", CONFLICTING],

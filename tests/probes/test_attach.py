@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import leftovers
 from hopscope.bpf import object_path
 from hopscope.errors import KernelError, LoadError
+from hopscope.kernel import netns
 from hopscope.lab import Namespace
 from hopscope.libbpf import BpfObject
 from hopscope.probes import attach as module
-from hopscope.probes import netns
 from hopscope.probes.attach import EveryNamespace, attach, cgroup_root, prepare
 from hopscope.probes.grants import try_kind
+from tests import leftovers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -9,19 +9,20 @@ import pytest
 
 from hopscope.bpf import object_path
 from hopscope.bpf.layout import HopRxDiscard, HopRxHop, HopTxDiscard, HopTxHop
-from hopscope.collectors import rx_hops, tx_hops
-from hopscope.collectors.rx_nic import POINT as NIC_POINT
 from hopscope.libbpf import BpfObject
 from hopscope.probes.catalogue import OBJECTS, POINTS, PROGRAM_KINDS
 from hopscope.probes.grants import KINDS
 from hopscope.probes.point import RETURN_KINDS
+from hopscope.verbs.rx import hops as rx_hops
+from hopscope.verbs.rx.nic import POINT as NIC_POINT
+from hopscope.verbs.tx import hops as tx_hops
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from enum import IntEnum
 
-    from hopscope.collectors.hops import Hop
-    from hopscope.probes.point import Point, Way
+    from hopscope.live.hops import Hop
+    from hopscope.probes.point import AttachMethod, Point
 
 WAYS = [pytest.param(way, id=f"{point.name}-{way.name}") for point in POINTS.values() for way in point.ways]
 # What libbpf takes from the name of a program's section.
@@ -45,7 +46,7 @@ def test_catalogue_and_objects_have_the_same_programs(sections: dict[str, str]) 
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_programs_hook_what_their_way_says(way: Way, sections: dict[str, str]) -> None:
+def test_programs_hook_what_their_way_says(way: AttachMethod, sections: dict[str, str]) -> None:
     if way.kind in SECTIONS:
         assert [sections[program] for program in way.programs] == [SECTIONS[way.kind] + hook for hook in way.hooks]
         after = [SECTIONS[RETURN_KINDS[way.kind]] + hook for hook in way.hooks] if way.returns else []
@@ -64,7 +65,7 @@ def test_no_beginning_is_attached_before_its_end(name: str) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_kinds_are_known_and_helpers_are_programs_of_a_way(way: Way) -> None:
+def test_kinds_are_known_and_helpers_are_programs_of_a_way(way: AttachMethod) -> None:
     assert way.kind in KINDS
     assert all(PROGRAM_KINDS[program] == way.kind for program in way.programs)
     assert set(way.helpers) <= PROGRAM_KINDS.keys()

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-import leftovers
 from hopscope import bpf
 from hopscope.errors import KernelError, LoadError
 from hopscope.probes import grants
-from hopscope.probes.grants import KINDS, Grant, refusal, try_kind
+from hopscope.probes.grants import KINDS, AttachSupport, refusal, try_kind
+from tests import leftovers
 
 
 @pytest.mark.root
@@ -28,7 +28,7 @@ def test_tracepoints_and_cgroups_are_granted_on_every_kernel_of_the_matrix() -> 
 
 def test_kernel_without_kprobes_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grants, "KPROBE_PMU", Path("/no/such"))
-    assert try_kind("kprobe") == Grant(
+    assert try_kind("kprobe") == AttachSupport(
         granted=False, reason="this kernel was built without kprobes (CONFIG_KPROBES)", next_step=""
     )
 
@@ -46,7 +46,9 @@ def test_missing_object_is_no_fault_of_the_kernel(monkeypatch: pytest.MonkeyPatc
 def test_refusal_has_the_errno_and_what_the_verifier_said_last() -> None:
     log = "libbpf: prog 'x': BPF program load failed\n0: R1=ctx()\nunknown func bpf_nope#0\nprocessed 1 insns\n"
     grant = refusal(LoadError("cannot be loaded", "See the log", errno=22, log=log))
-    assert grant == Grant(granted=False, reason="errno 22 (Invalid argument): unknown func bpf_nope#0", next_step="")
+    assert grant == AttachSupport(
+        granted=False, reason="errno 22 (Invalid argument): unknown func bpf_nope#0", next_step=""
+    )
 
 
 def test_refusal_for_want_of_rights_says_what_to_do() -> None:
@@ -56,4 +58,4 @@ def test_refusal_for_want_of_rights_says_what_to_do() -> None:
 
 def test_refusal_without_errno_is_the_sentence() -> None:
     grant = refusal(KernelError("cgroup version 2 is not mounted", "Mount it"))
-    assert grant == Grant(granted=False, reason="cgroup version 2 is not mounted", next_step="Mount it")
+    assert grant == AttachSupport(granted=False, reason="cgroup version 2 is not mounted", next_step="Mount it")

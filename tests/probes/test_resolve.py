@@ -10,15 +10,15 @@ import pytest
 from hopscope.errors import UsageError
 from hopscope.probes import resolve
 from hopscope.probes.catalogue import POINTS, RX
-from hopscope.probes.grants import GRANTED, KINDS, Grant
+from hopscope.probes.grants import GRANTED, KINDS, AttachSupport
 from hopscope.probes.resolve import Plan, Resolver
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from hopscope.probes.point import Way
+    from hopscope.probes.point import AttachMethod
 
-NO = Grant(granted=False, reason="not here", next_step="go there")
+NO = AttachSupport(granted=False, reason="not here", next_step="go there")
 FENTRY, KPROBE, NETFILTER = (way.name for way in POINTS["rx.ip"].ways)
 
 
@@ -29,7 +29,7 @@ class Kernel(Resolver):
         self._granted = set(kinds)
         self.judged: list[str] = []
 
-    def judge(self, way: Way) -> Grant:
+    def judge(self, way: AttachMethod) -> AttachSupport:
         self.judged.append(way.name)
         return GRANTED if way.kind in self._granted else NO
 
@@ -87,7 +87,7 @@ def test_only_what_is_worse_than_the_best_differs() -> None:
 def test_refusal_in_the_act_moves_to_the_next_way() -> None:
     made = plan("fentry", "netfilter")
     assert made.programs() == {"rx_ip_fentry": "fentry", "rx_ip6_fentry": "fentry"}
-    assert made.refuse("rx_ip6_fentry", Grant(granted=False, reason="verifier"))
+    assert made.refuse("rx_ip6_fentry", AttachSupport(granted=False, reason="verifier"))
     assert made.programs() == {"rx_ip_netfilter": "netfilter"}
     assert next((row.way, row.reason) for row in made.rows()) == (FENTRY, "verifier")
     assert made.refuse("rx_ip_netfilter", NO)
@@ -130,8 +130,8 @@ def test_forced_way_that_is_not_granted_is_not_replaced() -> None:
     ("forced", "said"),
     [
         ({"rx.nope": "x"}, "There is no probe point rx.nope"),
-        ({"rx.ip": "x"}, "rx.ip has no way x"),
-        ({"rx.core": "tp_btf:netif_receive_skb"}, "None of the hops asked for needs rx.core"),
+        ({"rx.ip": "x"}, "rx.ip has no attach method x"),
+        ({"rx.core": "tp_btf:netif_receive_skb"}, "None of the selected hops uses rx.core"),
     ],
 )
 def test_force_that_cannot_be_is_a_sentence(forced: dict[str, str], said: str) -> None:
@@ -173,7 +173,7 @@ def test_way_is_granted_where_nothing_is_missing(resolver: Resolver) -> None:
 )
 def test_missing_type_is_named(resolver: Resolver, point: str, way: int, absent: str, reason: str) -> None:
     resolver._btf = Types(absent)  # type: ignore[assignment]
-    assert resolver.judge(POINTS[point].ways[way]) == Grant(granted=False, reason=reason)
+    assert resolver.judge(POINTS[point].ways[way]) == AttachSupport(granted=False, reason=reason)
 
 
 def test_refused_kind_is_passed_on(resolver: Resolver) -> None:
@@ -190,7 +190,7 @@ def test_refused_kind_of_a_helper_is_passed_on(resolver: Resolver) -> None:
 def test_each_kind_is_tried_once(resolver: Resolver, monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[str] = []
 
-    def try_kind(kind: str) -> Grant:
+    def try_kind(kind: str) -> AttachSupport:
         tried.append(kind)
         return GRANTED
 

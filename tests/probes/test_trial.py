@@ -3,16 +3,17 @@ from __future__ import annotations
 
 import pytest
 
-import leftovers
 from hopscope.errors import KernelError, LoadError
 from hopscope.probes import trial
 from hopscope.probes.attach import attach
 from hopscope.probes.catalogue import POINTS
 from hopscope.probes.trial import try_everything
+from tests import leftovers
 
 pytestmark = pytest.mark.root
 
 
+@pytest.mark.slow
 def test_every_way_is_tried_and_taken_away_again() -> None:
     before = leftovers.seen()
     points = try_everything()
@@ -27,6 +28,7 @@ def test_every_way_is_tried_and_taken_away_again() -> None:
         assert all(way.reason for way in point.ways if not way.granted)
 
 
+@pytest.mark.slow
 def test_refusal_of_one_program_refuses_its_ways_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse_core(program: object, kind: str) -> list[object]:
         if getattr(program, "name", "") == "rx_core":

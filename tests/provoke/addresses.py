@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from collectors.measure import until
-from hopscope.lab.packets import DONT_FRAGMENT, MORE_FRAGMENTS, Datagram
 from hopscope.lab.veth import CLIENT_IPV4, SERVER_IFNAME, SERVER_IPV4, SERVER_IPV6
-from provoke.common import TIMES, Provoked, raw_ipv4, wire
-from provoke.evidence import nstat
+from tests.lab.measure import until
+from tests.lab.packets import DONT_FRAGMENT, MORE_FRAGMENTS, Datagram
+from tests.provoke.common import TIMES, Provoked, raw_ipv4, wire
+from tests.provoke.evidence import nstat
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,16 +5,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hopscope.analysis.findings import evaluate
-from hopscope.analysis.readings import HOST
-from hopscope.collectors.counters import CounterReader
+from hopscope.kernel.counters.reader import CounterReader
+from hopscope.model.counters.readings import HOST
+from hopscope.verbs.check.findings import evaluate
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from hopscope.analysis.findings import Check, Finding
-    from hopscope.analysis.readings import Readings
     from hopscope.lab import Lab, Namespace
+    from hopscope.model.counters.readings import Readings
+    from hopscope.verbs.check.findings import Check, Finding
 
 
 class Watch:

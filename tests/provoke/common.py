@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
-from collectors.measure import tcp_pair, way
 from hopscope.lab.veth import CLIENT_IFNAME, SERVER_IFNAME
-from provoke.evidence import link
+from tests.lab.measure import tcp_pair, way
+from tests.provoke.evidence import link
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -44,8 +44,8 @@ class Provoked:
     counts
         What the kernel must have counted there, exactly, by nstat's names.
     readings
-        The same of what nstat does not know, by source, subject and name of :class:`hopscope.analysis.readings.Key`;
-        of a queueing discipline the subject without its handle.
+        The same of what nstat does not know, by source, subject and name of
+        :class:`~hopscope.model.counters.readings.Key`; of a queueing discipline the subject without its handle.
     subject
         The interface, queue or socket that it is about, where there are several.
     """

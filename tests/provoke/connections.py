@@ -7,12 +7,12 @@ import contextlib
 import socket
 from typing import TYPE_CHECKING, Final
 
-from collectors.measure import in_thread, ping, tcp_pair, until, way
 from hopscope.lab import Tbf, shape
-from hopscope.lab.rawtcp import RawTcp, Tun
 from hopscope.lab.veth import CLIENT_IFNAME, SERVER_IPV4
-from provoke.common import RESET_ON_CLOSE, TIMES, Provoked, connected, rules
-from provoke.evidence import nstat
+from tests.lab.measure import in_thread, ping, tcp_pair, until, way
+from tests.lab.rawtcp import RawTcp, Tun
+from tests.provoke.common import RESET_ON_CLOSE, TIMES, Provoked, connected, rules
+from tests.provoke.evidence import nstat
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

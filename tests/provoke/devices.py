@@ -8,14 +8,14 @@ import errno
 import socket
 from typing import TYPE_CHECKING, Final
 
-from collectors.measure import until
 from hopscope.lab import shape
 from hopscope.lab.links import set_offloads
-from hopscope.lab.packets import Datagram
 from hopscope.lab.veth import CLIENT_IFNAME, CLIENT_IPV4, SERVER_IFNAME, SERVER_IPV4
-from provoke.common import TIMES, Provoked, host_setting, wire
-from provoke.evidence import link, qdisc
-from provoke.udp import STANDSTILL
+from tests.lab.measure import until
+from tests.lab.packets import Datagram
+from tests.provoke.common import TIMES, Provoked, host_setting, wire
+from tests.provoke.evidence import link, qdisc
+from tests.provoke.udp import STANDSTILL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

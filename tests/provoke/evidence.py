@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from collectors.measure import until
+from tests.lab.measure import until
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

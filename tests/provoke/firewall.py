@@ -7,9 +7,9 @@ import contextlib
 import socket
 from typing import TYPE_CHECKING
 
-from hopscope.lab.packets import Segment, TcpFlag, build
 from hopscope.lab.veth import CLIENT_IPV4, SERVER_IPV4
-from provoke.common import SILENT, TIMES, Provoked, connected, host_setting, raw_ipv4, rules
+from tests.lab.packets import Segment, TcpFlag, build
+from tests.provoke.common import SILENT, TIMES, Provoked, connected, host_setting, raw_ipv4, rules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,8 +8,8 @@ import socket
 import threading
 from typing import TYPE_CHECKING
 
-from collectors.measure import PATH_NAMES, Way, in_thread, way
 from hopscope.lab import Namespace, Workload
+from tests.lab.measure import PATH_NAMES, NetworkPath, in_thread, way
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,7 +54,7 @@ def bulk(lab: Lab) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def short_connections(path: Way) -> Iterator[None]:
+def short_connections(path: NetworkPath) -> Iterator[None]:
     """Connect, ask, be answered and close again and again meanwhile."""
     ended = threading.Event()
     listener = path.receiver.call(socket.create_server, (path.host, 0), family=path.family, backlog=128)
@@ -101,7 +101,7 @@ def routed() -> Iterator[tuple[Namespace, Namespace, Namespace]]:
                 end.run(["ip", *words], check=True)
         router.sysctl("net.ipv4.ip_forward", 1)
         router.run(["nft", "-f", "-"], input=_TRANSLATION, check=True)
-        path = Way(client, server, "10.2.0.2", "eth0")
+        path = NetworkPath(client, server, "10.2.0.2", "eth0")
         _stream(stack, path)
         _requests(stack, path)
         _datagrams(stack, path)
@@ -109,28 +109,28 @@ def routed() -> Iterator[tuple[Namespace, Namespace, Namespace]]:
         yield client, router, server
 
 
-def _reversed(lab: Lab, name: str) -> Way:
+def _reversed(lab: Lab, name: str) -> NetworkPath:
     there = way(lab, name)
     return type(there)(there.receiver, there.sender, there.host[:-1] + "1", "client0")
 
 
-def _stream(stack: contextlib.ExitStack, path: Way, *, paced: bool = True) -> None:
+def _stream(stack: contextlib.ExitStack, path: NetworkPath, *, paced: bool = True) -> None:
     sink = _server(stack, path, "tcp-sink")
     pace = ("--rate", 500, "--size", 65_536) if paced else ()
     _client(stack, path.sender, "tcp-send", path.host, sink.port, *pace)
 
 
-def _requests(stack: contextlib.ExitStack, path: Way) -> None:
+def _requests(stack: contextlib.ExitStack, path: NetworkPath) -> None:
     echo = _server(stack, path, "tcp-echo")
     _client(stack, path.sender, "tcp-rr", path.host, echo.port)
 
 
-def _datagrams(stack: contextlib.ExitStack, path: Way) -> None:
+def _datagrams(stack: contextlib.ExitStack, path: NetworkPath) -> None:
     sink = _server(stack, path, "udp-sink", "--rcvbuf", _ROOM_BYTES)
     _client(stack, path.sender, "udp-send", path.host, sink.port, "--rate", 500)
 
 
-def _server(stack: contextlib.ExitStack, path: Way, name: str, *options: str | float) -> Workload:
+def _server(stack: contextlib.ExitStack, path: NetworkPath, name: str, *options: str | float) -> Workload:
     return stack.enter_context(Workload(path.receiver, name, "--bind", path.host, *options))
 
 

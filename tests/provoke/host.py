@@ -11,9 +11,9 @@ import threading
 import time
 from typing import TYPE_CHECKING, Final
 
-from collectors.measure import in_thread
-from provoke.common import Provoked, rules
-from provoke.devices import SEGMENTS, bursts
+from tests.lab.measure import in_thread
+from tests.provoke.common import Provoked, rules
+from tests.provoke.devices import SEGMENTS, bursts
 
 if TYPE_CHECKING:
     import socket

@@ -8,10 +8,10 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from collectors.measure import TIMEOUT_S, until
-from hopscope.lab.packets import Segment, TcpFlag, build
 from hopscope.lab.veth import CLIENT_IPV4, SERVER_IPV4
-from provoke.common import SILENT, TIMES, Provoked, raw_ipv4
+from tests.lab.measure import TIMEOUT_S, until
+from tests.lab.packets import Segment, TcpFlag, build
+from tests.provoke.common import SILENT, TIMES, Provoked, raw_ipv4
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,13 +17,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from collectors.measure import in_thread, until
 from hopscope.lab import shape
-from hopscope.lab.rawtcp import RawTcp, Tun
 from hopscope.lab.veth import CLIENT_IFNAME
-from provoke.common import RESET_ON_CLOSE, TIMES, Provoked, connected, host_setting
-from provoke.evidence import nstat
-from provoke.udp import STANDSTILL
+from tests.lab.measure import in_thread, until
+from tests.lab.rawtcp import RawTcp, Tun
+from tests.provoke.common import RESET_ON_CLOSE, TIMES, Provoked, connected, host_setting
+from tests.provoke.evidence import nstat
+from tests.provoke.udp import STANDSTILL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

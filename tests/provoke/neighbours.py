@@ -10,7 +10,7 @@ import socket
 from typing import TYPE_CHECKING, Final
 
 from hopscope.lab.veth import CLIENT_IFNAME
-from provoke.common import SILENT, TIMES, Provoked, host_setting
+from tests.provoke.common import SILENT, TIMES, Provoked, host_setting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

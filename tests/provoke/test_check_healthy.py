@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hopscope.lab import Lab, Tbf
-from hopscope.lab.packets import Datagram
 from hopscope.lab.veth import CLIENT_IFNAME, CLIENT_IPV4, SERVER_IPV4
-from provoke import addresses, checking, healthy, udp
-from provoke.common import TIMES, raw_ipv4, rules
+from tests.lab.packets import Datagram
+from tests.provoke import addresses, checking, healthy, udp
+from tests.provoke.common import TIMES, raw_ipv4, rules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,6 +31,7 @@ def test_nothing_happens(lab: Lab) -> None:
     assert checking.said(checking.of_lab(lab).look().findings) == []
 
 
+@pytest.mark.slow
 def test_all_kinds_of_traffic(lab: Lab) -> None:
     with Lab() as other, healthy.traffic(lab), healthy.short_connections(healthy.way(other, "veth-4")):
         time.sleep(0.5)  # streams begin by finding out how fast they may be
@@ -55,9 +56,13 @@ def test_as_fast_as_it_goes(gro: bool) -> None:  # noqa: FBT001 - a case
         time.sleep(0.5)
         watch = checking.of_lab(lab)
         time.sleep(3)
-        assert checking.said(watch.look().findings) == []
+        findings = watch.look().findings
+    # A sender without limit is faster than a reader that lacks a CPU: then it is true that it is stopped.
+    assert {each.id for each in findings if each.netns} <= {"tcp-zero-window-sent"}
+    assert checking.grave(findings) == []
 
 
+@pytest.mark.slow
 def test_a_router() -> None:
     with healthy.routed() as namespaces:
         time.sleep(0.5)
@@ -66,6 +71,7 @@ def test_a_router() -> None:
         assert checking.said(watch.look().findings) == []
 
 
+@pytest.mark.slow
 def test_a_shaped_uplink() -> None:
     with Lab(tbf=Tbf(rate_bit_s=100_000_000, burst_bytes=20_000)) as lab, healthy.bulk(lab):
         time.sleep(0.5)

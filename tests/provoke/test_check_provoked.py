@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from collectors.measure import TIMEOUT_S
-from hopscope.analysis.readings import HOST
 from hopscope.lab import Lab
-from provoke import addresses, checking, connections, devices, firewall, host, listeners, memory, neighbours, udp
-from provoke.common import TIMES
-from provoke.evidence import moved, nstat
+from hopscope.model.counters.readings import HOST
+from tests.lab.measure import TIMEOUT_S
+from tests.provoke import addresses, checking, connections, devices, firewall, host, listeners, memory, neighbours, udp
+from tests.provoke.common import TIMES
+from tests.provoke.evidence import moved, nstat
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from provoke.common import Provocation
+    from tests.provoke.common import Provocation
 
 pytestmark = pytest.mark.root
 

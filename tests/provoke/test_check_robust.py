@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hopscope.analysis.findings import evaluate
-from hopscope.collectors.counters import CounterReader
+from hopscope.kernel.counters.reader import CounterReader
 from hopscope.lab import Lab, Namespace
 from hopscope.lab._libc import unshare_net
 from hopscope.lab.launch import unbind_name
 from hopscope.lab.namespaces import _Worker
 from hopscope.lab.veth import SERVER_IFNAME
-from provoke import checking, devices
+from hopscope.verbs.check.findings import evaluate
+from tests.provoke import checking, devices
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -125,6 +125,7 @@ def test_a_namespace_is_seen_only_later() -> None:
     assert [each.id for each in evaluate(before, now).findings if each.netns == inode] == []
 
 
+@pytest.mark.slow
 def test_forty_namespaces() -> None:
     with contextlib.ExitStack() as stack:
         many = [stack.enter_context(Namespace()) for _ in range(40)]

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from collectors.measure import until
 from hopscope.lab import Lab
 from hopscope.lab.veth import CLIENT_IFNAME, SERVER_IFNAME
-from provoke import addresses, connections, devices, firewall, host, listeners, memory, neighbours, udp
-from provoke.common import TIMES
-from provoke.evidence import link, moved, nstat, wait_counted
+from tests.lab.measure import until
+from tests.provoke import addresses, connections, devices, firewall, host, listeners, memory, neighbours, udp
+from tests.provoke.common import TIMES
+from tests.provoke.evidence import link, moved, nstat, wait_counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hopscope.lab import Namespace
-    from provoke.common import Provocation
+    from tests.provoke.common import Provocation
 
 pytestmark = pytest.mark.root
 
@@ -59,6 +59,7 @@ def lab() -> Iterator[Lab]:
         yield made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("provoke", EXACT, ids=lambda provoke: provoke.__name__)
 def test_counted_exactly(lab: Lab, provoke: Provocation) -> None:
     before = [nstat(end) for end in (lab.client, lab.server)]

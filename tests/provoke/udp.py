@@ -10,11 +10,11 @@ import struct
 import time
 from typing import TYPE_CHECKING, Final
 
-from collectors.measure import udp_pair, until, way
 from hopscope.lab import Tbf, shape
-from hopscope.lab.packets import Datagram
 from hopscope.lab.veth import CLIENT_IFNAME, CLIENT_IPV4, SERVER_IPV4, SERVER_IPV6
-from provoke.common import TIMES, Provoked, host_setting, raw_ipv4
+from tests.lab.measure import udp_pair, until, way
+from tests.lab.packets import Datagram
+from tests.provoke.common import TIMES, Provoked, host_setting, raw_ipv4
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -105,5 +105,5 @@ def test_file_that_is_cut_off_is_read_up_to_there(tmp_path: Path) -> None:
 
 
 def test_full_disk_is_one_sentence() -> None:
-    with Path("/dev/full").open("wb", buffering=0) as full, pytest.raises(DiskFullError, match="Make room"):
+    with Path("/dev/full").open("wb", buffering=0) as full, pytest.raises(DiskFullError, match="Free some space"):
         CaptureWriter(full, WALL_NS)

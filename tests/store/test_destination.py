@@ -12,7 +12,7 @@ import numpy as np
 from hopscope.store.destination import Memory
 from hopscope.store.trace import Trace
 from hopscope.store.writer import TraceWriter
-from store.columns import metadata, rows
+from tests.store.columns import metadata, rows
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pytest
 
-from analysis.every_report import TRACES
 from hopscope.store.engine import DuckDB
 from hopscope.store.trace import Trace
+from tests.lab.small_trace import small
+from tests.verbs.report.every_report import TRACES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -98,3 +99,11 @@ def test_statements_keep_to_what_engines_share(name: str, tmp_path: Path) -> Non
 )
 def test_what_one_engine_knows_alone_is_found(statement: str, found: set[str]) -> None:
     assert foreign(statement) == found
+
+
+def test_tables_of_a_query_are_those_that_it_reads(tmp_path: Path) -> None:
+    with Trace(small().write(tmp_path / "trace")) as trace:
+        assert trace.tables_of("SELECT * FROM packets p JOIN points USING (point)") == {"packets", "points"}
+        assert trace.tables_of("WITH a AS (SELECT 1) SELECT * FROM a, nowhere") == {"nowhere"}
+        assert trace.tables_of("SELECT 1; SELECT * FROM nowhere") == {"nowhere"}
+        assert trace.tables_of("PIVOT nowhere ON a USING") == {"PIVOT", "nowhere", "ON", "a", "USING"}

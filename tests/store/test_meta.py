@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hopscope.errors import FormatError
 from hopscope.store.meta import FILE, Metadata
 from hopscope.store.schema import VERSION
-from store.columns import metadata
+from tests.store.columns import metadata
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -77,10 +77,10 @@ def test_what_is_no_trace(tmp_path: Path, text: str) -> None:
 
 
 def test_folders_that_are_none(tmp_path: Path) -> None:
-    assert "is no trace: it has no" in sentence(tmp_path)
-    assert "is no trace: it has no" in sentence(tmp_path / "missing")
+    assert "is not a trace: it has no" in sentence(tmp_path)
+    assert "is not a trace: it has no" in sentence(tmp_path / "missing")
     (tmp_path / "file").write_text("")
-    assert "but a file" in sentence(tmp_path / "file")
+    assert "is a file, not a trace" in sentence(tmp_path / "file")
 
 
 @given(share=st.floats(0, 1, exclude_max=True))

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 import pytest
 
-from analysis.every_report import TRACES
-from hopscope.analysis.histogram import thresholds_ns
-from hopscope.analysis.slots import slot
 from hopscope.errors import FormatError, UsageError
+from hopscope.model.histogram import thresholds_ns
 from hopscope.store.engine import DuckDB, Engine
 from hopscope.store.trace import Trace
 from hopscope.store.writer import TraceWriter
-from store.columns import metadata, rows
+from hopscope.trace.histogram_sql import slot
+from tests.store.columns import metadata, rows
+from tests.verbs.report.every_report import TRACES
 
 if TYPE_CHECKING:
     import contextlib
@@ -141,6 +141,12 @@ class Compared(Engine):
 
     def drop(self, name: str) -> None:
         self._one.drop(name)
+
+    def drop_view(self, name: str) -> None:
+        self._one.drop_view(name)
+
+    def tables_of(self, query: str) -> set[str]:
+        return self._one.tables_of(query)
 
     def copy_lines(self, query: str, out: BinaryIO) -> int:
         ours, theirs = BytesIO(), BytesIO()

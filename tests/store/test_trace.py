@@ -15,7 +15,7 @@ from hopscope.store.meta import FILE
 from hopscope.store.schema import TABLES
 from hopscope.store.trace import Trace
 from hopscope.store.writer import TraceWriter
-from store.columns import metadata, rows
+from tests.store.columns import metadata, rows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -89,6 +89,7 @@ def test_folders_of_any_name(tmp_path: Path, name: str) -> None:
         assert count(trace, "packets") == FILES * ROWS
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(table=st.sampled_from(["packets", "sockets", "flows"]), number=st.integers(1, FILES), share=st.floats(0, 1))
 def test_cut_at_any_byte_the_others_are_read(
@@ -109,6 +110,7 @@ def test_cut_at_any_byte_the_others_are_read(
         assert {row[0] for row in trace.rows(f"SELECT {column} FROM {table}")} == expected
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(at=st.floats(0, 1, exclude_max=True), length=st.integers(1, 64))
 def test_bytes_that_are_others_are_one_sentence_or_nothing(
@@ -169,6 +171,4 @@ def test_killed_it_says_so(copy: Path) -> None:
     text = (copy / FILE).read_text()
     (copy / FILE).write_text(text.replace('"complete"', '"recording"'))
     with Trace(copy) as trace:
-        assert trace.warnings == [
-            "the recorder was killed, or is still at work: the trace ends with its last full file"
-        ]
+        assert trace.warnings == ["the recorder was killed or is still running: the trace ends with the last full file"]

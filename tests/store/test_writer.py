@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-import disks
 from hopscope.errors import DiskFullError, UsageError
 from hopscope.store import writer as module
 from hopscope.store.meta import FILE, Metadata
 from hopscope.store.tables import TableFiles
 from hopscope.store.trace import Trace
 from hopscope.store.writer import TraceWriter
-from store.columns import metadata, rows
+from tests import disks
+from tests.store.columns import metadata, rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -112,11 +112,11 @@ def test_no_more_rows_wait_than_two_files_have(tmp_path: Path, monkeypatch: pyte
 
 def test_a_folder_that_is_taken_or_cannot_be(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(UsageError, match=r"is not empty\. Give a new folder"):
+    with pytest.raises(UsageError, match=r"is not empty\. Name a new folder"):
         TraceWriter(tmp_path, metadata())
-    with pytest.raises(UsageError, match="cannot be made"):
+    with pytest.raises(UsageError, match="cannot be created"):
         TraceWriter(tmp_path / "file" / "t", metadata())
-    with pytest.raises(UsageError, match="cannot be made"):
+    with pytest.raises(UsageError, match="cannot be created"):
         TraceWriter(tmp_path / "file", metadata())
 
 
@@ -124,7 +124,7 @@ def test_the_state_says_how_it_ended(tmp_path: Path) -> None:
     with TraceWriter(tmp_path / "t", metadata()) as written:
         assert Metadata.read(tmp_path / "t").state == "recording"
         with Trace(tmp_path / "t") as trace:
-            assert "killed, or is still at work" in trace.warnings[0]
+            assert "killed or is still running" in trace.warnings[0]
         written.append("packets", rows("packets", 1))
     found = Metadata.read(tmp_path / "t")
     assert found.state == "complete"
@@ -139,7 +139,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def random_packets(count: int) -> dict[str, np.ndarray]:
-    """Return rows that cannot be made smaller."""
+    """Return rows that cannot be created smaller."""
     random = np.random.default_rng(7)
     return {
         name: random.integers(0, np.iinfo(column.dtype).max, count, column.dtype)
@@ -156,7 +156,7 @@ def write_much(folder: Path) -> None:
 @pytest.mark.root
 def test_a_full_disk_is_one_sentence_and_what_was_written_can_be_read(disk: Path) -> None:
     folder = disk / "t"
-    with pytest.raises(DiskFullError, match=r"cannot be written: No space left on device\. Make room; what was"):
+    with pytest.raises(DiskFullError, match=r"cannot be written: No space left on device\. Free some space; what was"):
         write_much(folder)
     with Trace(folder) as trace:
         assert trace.metadata.state == "stopped: the disk is full"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hopscope.lab import Lab
-from timestamping.pairs import LO_4, LO_6, Path, veth
+from tests.timestamping.pairs import LO_4, LO_6, Path, veth
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

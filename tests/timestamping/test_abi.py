@@ -3,10 +3,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from headers import assert_values
 from hopscope.timestamping import HwFilter, HwTx, Sof, _abi, device
 from hopscope.timestamping.flags import TX_RECORD
 from hopscope.timestamping.tcp_stats import TCP_NLA
+from tests.headers import assert_values
 
 NUMBERS = [
     name

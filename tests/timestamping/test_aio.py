@@ -8,7 +8,7 @@ import pytest
 
 from hopscope.timestamping import Message, Missing, NetworkError, Sof, Stage, StampedSocket
 from hopscope.timestamping.aio import AsyncStamps
-from timestamping.pairs import TIMEOUT_S, Path, count_calls, in_order, reset
+from tests.timestamping.pairs import TIMEOUT_S, Path, count_calls, in_order, reset
 
 N = 23
 

@@ -10,7 +10,7 @@ import pytest
 
 from hopscope.timestamping import ErrorQueue, NetworkError, Sof, Stage, Stamp, enable, send_control
 from hopscope.timestamping._abi import SO_TIMESTAMPING_NEW, SO_TIMESTAMPING_OLD, U32
-from timestamping.pairs import TIMEOUT_S, Path
+from tests.timestamping.pairs import TIMEOUT_S, Path
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,8 +14,8 @@ import pytest
 from hopscope.lab import Lab, Tbf, shape
 from hopscope.timestamping import DEFAULT, Missing, Sof, Stage, StampedSocket, enable, receive, supported
 from hopscope.timestamping import stamped as stamped_module
-from stamping import stamping
-from timestamping.pairs import TIMEOUT_S, Path, assert_each, in_order, veth
+from tests.stamping import stamping
+from tests.timestamping.pairs import TIMEOUT_S, Path, assert_each, in_order, veth
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

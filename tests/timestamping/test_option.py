@@ -10,7 +10,7 @@ from hopscope.errors import KernelError, UsageError
 from hopscope.timestamping import Sof, enable, enabled, option, send_control, supported
 from hopscope.timestamping._abi import SO_TIMESTAMPING_NEW, SO_TIMESTAMPING_OLD, U32
 from hopscope.timestamping.flags import TX_RECORD, sof_names
-from timestamping.pairs import LO_4, Path
+from tests.timestamping.pairs import LO_4, Path
 
 
 @pytest.mark.parametrize("kind", [socket.SOCK_DGRAM, socket.SOCK_STREAM])

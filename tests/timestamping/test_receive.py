@@ -10,7 +10,7 @@ import pytest
 
 from hopscope.timestamping import Sof, enable, receive
 from hopscope.timestamping._abi import SCM_TIMESTAMPING_PKTINFO, SO_RXQ_OVFL, SO_TIMESTAMPING_NEW, SO_TIMESTAMPING_OLD
-from timestamping.pairs import TIMEOUT_S, Path
+from tests.timestamping.pairs import TIMEOUT_S, Path
 
 if TYPE_CHECKING:
     from hopscope.timestamping import Received

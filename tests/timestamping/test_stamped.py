@@ -15,7 +15,7 @@ import pytest
 from hopscope.errors import KernelError, UsageError
 from hopscope.timestamping import DEFAULT, Missing, Sof, Stage, Stamp, StampedSocket, enable, enabled, supported
 from hopscope.timestamping._abi import SO_RXQ_OVFL
-from timestamping.pairs import LO_4, TIMEOUT_S, Path, assert_each, count_calls, in_order, reset
+from tests.timestamping.pairs import LO_4, TIMEOUT_S, Path, assert_each, count_calls, in_order, reset
 
 N = 23
 SENT = Sof.TX_SCHED | Sof.TX_SOFTWARE

@@ -67,6 +67,7 @@ def test_boot_does_not_take_an_earlier_exit_code_for_its_own(virtme: Path, tmp_p
     assert not outcome.timed_out
 
 
+@pytest.mark.slow
 def test_boot_ends_a_guest_whose_time_is_over_with_all_below_it(virtme: Path, tmp_path: Path) -> None:
     act(virtme, f"sleep 1000 & echo $! >{tmp_path}/pid; wait")
     outcome = boot.boot(KERNEL, "true", tmp_path / "out", timeout_s=5)

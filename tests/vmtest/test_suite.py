@@ -33,6 +33,7 @@ def test_pytest_command_without_tests_is_refused(tmp_path: Path) -> None:
         suite.pytest_command(repository=tmp_path)
 
 
+@pytest.mark.slow
 def test_guest_commands_end_with_the_exit_code_of_the_command(tmp_path: Path) -> None:
     script = suite.guest_commands(["sh", "-c", "echo 'a  b'; exit 7"]).replace("/run/vmtest", str(tmp_path))
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)

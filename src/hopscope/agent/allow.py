@@ -62,7 +62,7 @@ class AllowList:
             else:
                 names.add(entry.lower())
         if not names and not fingerprints:
-            raise UsageError("No client may connect", "Name one with --allow, or in a file with --allow-file")
+            raise UsageError("No client is allowed to connect", "Name one with --allow, or in a file with --allow-file")
         return cls(frozenset(names), frozenset(fingerprints))
 
     def admits(self, certificate: Mapping[str, Any], der: bytes) -> bool:

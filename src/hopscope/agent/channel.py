@@ -244,7 +244,7 @@ class Channel:
             return read_greeting(self._reader, _OTHER[side], self.name)
         except TimeoutError:
             self._transport.close()
-            what = f"{self.name} did not say hello within {hello_s:g} s"
+            what = f"{self.name} sent no greeting within {hello_s:g} s"
             raise ConnectionLostError(what, how="silent") from None
         except ConnectionLostError as error:
             explained = self._explained(error)

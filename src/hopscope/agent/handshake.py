@@ -107,20 +107,20 @@ def read_greeting(reader: FrameReader, side: Side, name: str) -> Hello:
         raise VersionError(
             f"The {side} on {name} speaks protocol {printable(protocol.decode(errors='replace').strip(), 8) or '?'}"
             f" and this is hopscope {__version__} with protocol {PROTOCOL}",
-            "Install the same hopscope on both",
+            "Install the same version on both",
         )
     raw = bytearray(_LENGTH.size)
     reader.take(memoryview(raw))
     (length,) = _LENGTH.unpack(raw)
     if length > HELLO_BYTES:
-        raise FormatError(f"The {side} on {name} says hello in {length:,} bytes, and {HELLO_BYTES:,} are the most")
+        raise FormatError(f"The {side} on {name} sent a greeting of {length:,} bytes; the maximum is {HELLO_BYTES:,}")
     raw = bytearray(length)
     reader.take(memoryview(raw))
     message = decode(raw)
     if message.get("version") != __version__:  # which may say hello otherwise, too
         version = printable(message.get("version"), _VERSION_CHARACTERS)
         raise VersionError(
-            f"The {side} on {name} is hopscope {version}, this is {__version__}", "Install the same on both"
+            f"The {side} on {name} is hopscope {version}, this is {__version__}", "Install the same version on both"
         )
     return _checked(message)
 
@@ -146,11 +146,11 @@ def _no_greeting(said: bytes, name: str) -> HopscopeError:
     quote = printable(" ".join(said.decode(errors="replace").split()), _QUOTED_CHARACTERS)
     if len(said) >= BANNER_BYTES:
         return FormatError(
-            f"{name} does not answer as an agent of hopscope, but says: {quote}",
-            "Look at what its shell prints when it starts, and at --remote-command",
+            f"{name} did not answer as a hopscope agent, but with: {quote}",
+            "Check what its shell prints at the start, and --remote-command",
         )
     after = f", but said: {quote}" if quote else ""
-    return ConnectionLostError(f"{name} did not say hello{after}", how="ended")
+    return ConnectionLostError(f"{name} sent no greeting{after}", how="ended")
 
 
 def _checked(message: dict[str, Any]) -> Hello:

@@ -26,7 +26,8 @@ def check_secret(path: Path) -> None:
     """
     if _mode(path) & (stat.S_IRWXG | stat.S_IRWXO):
         raise UsageError(
-            f"{path} is a private key that others than its owner may read", f"Run: chmod 600 {shlex.quote(str(path))}"
+            f"{path} is a private key that users other than its owner can read",
+            f"Run: chmod 600 {shlex.quote(str(path))}",
         )
 
 
@@ -40,7 +41,7 @@ def check_unwritable(path: Path) -> None:
     """
     if _mode(path) & (stat.S_IWGRP | stat.S_IWOTH):
         raise UsageError(
-            f"{path} says who is trusted, and others than its owner may write it",
+            f"{path} defines who is trusted, and users other than its owner can write it",
             f"Run: chmod go-w {shlex.quote(str(path))}",
         )
 
@@ -52,5 +53,5 @@ def _mode(path: Path) -> int:
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from error
     if not stat.S_ISREG(found.st_mode):
-        raise UsageError(f"{path} is no file")
+        raise UsageError(f"{path} is not a file")
     return found.st_mode

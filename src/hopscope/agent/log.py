@@ -54,7 +54,7 @@ class Log:
 
     def _tell_left_out(self) -> None:
         if self._lines > _MOST_LINES:
-            self._write(f"{self._lines - _MOST_LINES} more lines in {_EACH_S:.0f} s were left out")
+            self._write(f"not shown: {self._lines - _MOST_LINES} more within {_EACH_S:.0f} s")
 
     def _write(self, line: str) -> None:
         stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime())

@@ -56,9 +56,7 @@ class Process:
                 argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, env=environ, bufsize=0
             )
         except OSError as error:
-            raise UsageError(
-                f"{argv[0]} cannot be started: {error.strerror}", "Give a program that there is"
-            ) from error
+            raise UsageError(f"{argv[0]} cannot be started: {error.strerror}", "Give a program that exists") from error
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         assert self._child.stdin is not None  # noqa: S101 - for the type checker

@@ -12,9 +12,9 @@ import traceback
 from typing import TYPE_CHECKING, Any, Final
 
 from hopscope.agent.channel import Channel
+from hopscope.agent.defaults import REMOTE_COMMAND
 from hopscope.agent.handshake import Hello, ssh_connection
 from hopscope.agent.message import printable
-from hopscope.agent.ssh import REMOTE_COMMAND
 from hopscope.errors import ConnectionLostError, HopscopeError, PrivilegeError, StreamClosedError, UsageError
 
 if TYPE_CHECKING:

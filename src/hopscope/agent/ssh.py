@@ -8,14 +8,13 @@ import shlex
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from hopscope.agent.defaults import REMOTE_COMMAND, SSH
 from hopscope.agent.process import Process
 from hopscope.errors import UsageError
 
 if TYPE_CHECKING:
     from hopscope.agent.target import Target
 
-SSH: Final = "ssh"
-REMOTE_COMMAND: Final = "hopscope agent"
 # A terminal would change bytes, and what the user's own sessions to the host forward or run is not for ours.
 # Blocks are compressed as they are.
 _OPTIONS: Final = ("-T", "-x", "-a", "-oClearAllForwardings=yes", "-oRemoteCommand=none", "-oCompression=no")
@@ -62,9 +61,11 @@ class Ssh:
         try:
             words = tuple(shlex.split(text))
         except ValueError as error:
-            raise UsageError(f"{text!r} is no command: {error}", "Close the quotes, as in a shell") from None
+            raise UsageError(
+                f"{text!r} is not a command: {error}", "Close the quotation marks, as in a shell"
+            ) from None
         if not words:
-            raise UsageError(f"{text!r} is no command", "Give --ssh a program and its arguments")
+            raise UsageError(f"{text!r} is not a command", "Give --ssh a program and its arguments")
         return cls(words, remote)
 
     def again(self) -> Ssh:
@@ -87,16 +88,16 @@ class Ssh:
         ours = self.remote_command
         if code == _FAILED:
             return (
-                f"ssh failed, {'where it could ask nobody' if self.unattended else 'see what it said'}. "
-                f"Try {shlex.join([*self.command, target.destination, 'true'])}, which must work first"
+                f"ssh failed{' and could not ask for a password' if self.unattended else ', see its message above'}. "
+                f"Try {shlex.join([*self.command, target.destination, 'true'])}, which has to work first"
             )
         if code == _NOT_FOUND:
             return (
-                f"its shell does not find {shlex.split(ours)[0]!r}. "
+                f"its shell cannot find {shlex.split(ours)[0]!r}. "
                 "Install hopscope there, or give its path: --remote-command '/path/to/hopscope agent'"
             )
         if code == _NOT_EXECUTABLE:
-            return f"its shell may not run {ours!r}. Give another --remote-command"
+            return f"its shell is not allowed to run {ours!r}. Give another --remote-command"
         if code < 0:
             return f"ssh was killed by signal {-code}"
         return f"{ours!r} ended there with exit code {code}" if code else ""

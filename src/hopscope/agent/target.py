@@ -55,7 +55,7 @@ class Target:
         for setting in settings:
             key, equals, value = setting.partition("=")
             if key not in {"name", "address"} or not equals or key in given:
-                raise UsageError(f"--host {text}: {setting!r} is no setting of a host", _FORM)
+                raise UsageError(f"--host {text}: {setting!r} is not a setting of a host", _FORM)
             given[key] = value
         way, host = _way(destination, text)
         name = given.get("name", host)
@@ -114,4 +114,4 @@ def _address(given: str | None, text: str) -> str | None:
     try:
         return str(ipaddress.ip_address(given))
     except ValueError:
-        raise UsageError(f"--host {text}: {given!r} is no IP address", _FORM) from None
+        raise UsageError(f"--host {text}: {given!r} is not an IP address", _FORM) from None

@@ -13,15 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
 
+from hopscope.agent.defaults import AUTHORITY, CERTIFICATE, KEY
 from hopscope.agent.key_files import check_secret, check_unwritable
 from hopscope.errors import UsageError
 
 if TYPE_CHECKING:
     from typing import Self
 
-CERTIFICATE: Final = "HOPSCOPE_TLS_CERT"
-KEY: Final = "HOPSCOPE_TLS_KEY"
-AUTHORITY: Final = "HOPSCOPE_TLS_CA"
 # Named in the handshake (RFC 7301): nobody can lead a client to another service that has a certificate of the same CA.
 ALPN: Final = "hopscope"
 
@@ -128,7 +126,7 @@ def _context(protocol: int, files: TlsFiles) -> ssl.SSLContext:
 def _load_own(context: ssl.SSLContext, files: TlsFiles) -> None:
     def no_passphrase() -> NoReturn:
         raise UsageError(
-            f"{files.key} is protected by a passphrase, which hopscope does not ask for",
+            f"{files.key} is protected by a passphrase, which hopscope cannot ask for",
             "openssl pkey -in KEY -out NEW writes it without; keep it where only its owner can read it",
         )
 
@@ -138,7 +136,8 @@ def _load_own(context: ssl.SSLContext, files: TlsFiles) -> None:
         if error.reason == "KEY_VALUES_MISMATCH":
             raise UsageError(f"{files.key} is not the key of the certificate in {files.certificate}") from error
         raise UsageError(
-            f"{files.certificate} and {files.key} are no certificate and key in PEM", "openssl x509 -in FILE shows it"
+            f"{files.certificate} and {files.key} are not a certificate and key in PEM",
+            "openssl x509 -in FILE shows it",
         ) from error
     except OSError as error:
         raise UsageError(f"{files.certificate} and {files.key} cannot be read: {error.strerror}") from error

@@ -115,7 +115,7 @@ class TlsConnection:
         """
         said = self._line(time.monotonic() + timeout_s)
         if said.startswith(_REFUSED):
-            raise RemoteError(f"{self.peer} refuses us: {printable(said.removeprefix(_REFUSED), _LINE_BYTES)}")
+            raise RemoteError(f"{self.peer} refuses this client: {printable(said.removeprefix(_REFUSED), _LINE_BYTES)}")
         if said != _WELCOME:
             raise self._stranger()
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from hopscope.agent.message import printable
 
-_OTHER_CA: Final = "comes from another CA than those given"
+_OTHER_CA: Final = "was issued by a CA other than those given"
 _VERIFY: Final = {
     2: _OTHER_CA,  # X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT
     9: "is not valid yet; is a clock wrong?",
@@ -28,27 +28,27 @@ _VERIFY: Final = {
 }
 # What the other side made of our certificate.
 _ALERTS: Final = {
-    "TLSV13_ALERT_CERTIFICATE_REQUIRED": "wants a certificate and got none",
-    "SSLV3_ALERT_CERTIFICATE_EXPIRED": "refuses our certificate: it has expired",
-    "TLSV1_ALERT_UNKNOWN_CA": "refuses our certificate: it comes from another CA than those it knows",
-    "SSLV3_ALERT_BAD_CERTIFICATE": "refuses our certificate: it is not valid yet, or for another name",
-    "SSLV3_ALERT_UNSUPPORTED_CERTIFICATE": "refuses our certificate: it is for another purpose (extendedKeyUsage)",
-    "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "refuses our certificate",
-    "TLSV1_ALERT_ACCESS_DENIED": "refuses our certificate",
+    "TLSV13_ALERT_CERTIFICATE_REQUIRED": "requires a certificate and received none",
+    "SSLV3_ALERT_CERTIFICATE_EXPIRED": "rejects the certificate: it has expired",
+    "TLSV1_ALERT_UNKNOWN_CA": "rejects the certificate: it was issued by an unknown CA",
+    "SSLV3_ALERT_BAD_CERTIFICATE": "rejects the certificate: it is not valid yet, or for another name",
+    "SSLV3_ALERT_UNSUPPORTED_CERTIFICATE": "rejects the certificate: it is for another purpose (extendedKeyUsage)",
+    "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "rejects the certificate",
+    "TLSV1_ALERT_ACCESS_DENIED": "rejects the certificate",
     "TLSV1_ALERT_PROTOCOL_VERSION": "does not speak TLS 1.3",
     "TLSV1_ALERT_NO_APPLICATION_PROTOCOL": "is not hopscope",
-    "SSLV3_ALERT_BAD_RECORD_MAC": "got bytes that were changed on the way",
-    "SSLV3_ALERT_HANDSHAKE_FAILURE": "does not speak TLS as hopscope does",
+    "SSLV3_ALERT_BAD_RECORD_MAC": "received corrupted data",
+    "SSLV3_ALERT_HANDSHAKE_FAILURE": "does not support the TLS settings that hopscope uses",
 }
 _NO_TLS: Final = "does not speak TLS"
 _OWN: Final = {
-    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "shows no certificate",
+    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "presents no certificate",
     "UNSUPPORTED_PROTOCOL": "does not speak TLS 1.3",
-    "NO_SHARED_CIPHER": "does not speak TLS as hopscope does",
+    "NO_SHARED_CIPHER": "does not support the TLS settings that hopscope uses",
     "HTTP_REQUEST": _NO_TLS,
     "HTTPS_PROXY_REQUEST": _NO_TLS,
     "WRONG_VERSION_NUMBER": _NO_TLS,
-    "DECRYPTION_FAILED_OR_BAD_RECORD_MAC": "sent bytes that were changed on the way",
+    "DECRYPTION_FAILED_OR_BAD_RECORD_MAC": "sent corrupted data",
 }
 
 
@@ -56,6 +56,6 @@ def what_failed(error: ssl.SSLError) -> str:
     """Return a sentence's predicate whose subject is the other side."""
     if isinstance(error, ssl.SSLCertVerificationError):
         said = _VERIFY.get(error.verify_code)
-        return f"shows a certificate that {said or f'is refused: {printable(error.verify_message, 100)}'}"
+        return f"presents a certificate that {said or f'is refused: {printable(error.verify_message, 100)}'}"
     reason = str(error.reason)
     return _ALERTS.get(reason) or _OWN.get(reason) or f"breaks TLS ({printable(reason, 60)})"

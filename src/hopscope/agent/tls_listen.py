@@ -93,6 +93,9 @@ class Listener:
         connection = TlsConnection(sock, self.context, peer)
         thread = threading.Thread(target=self._meet, args=(connection,), name=f"hopscope-{peer}", daemon=True)
         with self._lock:
+            if self._closed:  # close() has not seen this one, and waits for nobody who comes later
+                sock.close()
+                return
             # A genuine handshake is done in two round trips: who is still at it when so many have come after, is none.
             oldest = next(iter(self._strangers)) if len(self._strangers) >= MOST_STRANGERS else None
             self._strangers[connection] = None
@@ -113,7 +116,7 @@ class Listener:
             if name:
                 self.log.say(peer, f"{name} is connected")
                 self.serve(connection, name)
-                self.log.say(peer, f"{name} has gone")
+                self.log.say(peer, f"{name} has disconnected")
         except (HopscopeError, OSError) as error:
             self.log.say("", str(error))
             connection.linger(_LINGER_S)
@@ -169,8 +172,8 @@ def listen(host: str, port: int) -> socket.socket:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
         return socket.create_server((host, port), family=family, backlog=MOST_STRANGERS)
     except (OSError, UnicodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no host name"
-        raise UsageError(f"Nobody can listen at {host}:{port}: {why}", "Give an address of this host") from error
+        why = error.strerror if isinstance(error, OSError) else "this is not a host name"
+        raise UsageError(f"Cannot listen at {host}:{port}: {why}", "Give an address of this host") from error
 
 
 def shown_address(address: tuple[str, int] | tuple[str, int, int, int]) -> str:

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernel side: BPF programs in C, and where their compiled objects lie."""
+"""The kernel side: BPF programs in C, and where their compiled objects lie.
+
+Each collector has a folder with one program file, ``rx/rx.bpf.c``; ``common`` has what they share. Names in
+``#include`` are relative to this folder, which is also where the objects are: ``rx.bpf.o``.
+"""
 
 from __future__ import annotations
 

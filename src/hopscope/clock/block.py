@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 import numpy as np
 
-from hopscope.clock.corridor import Corridor, Limits, hull
+from hopscope.clock.bounds import Corridor, Limits, hull
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hopscope.clock.corridor import Floats, Range
+    from hopscope.clock.bounds import Floats, Range
     from hopscope.clock.samples import Ns, Samples
 
 _SECOND: Final = 1e9

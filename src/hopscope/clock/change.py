@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 # Less than this is as good as none: an oscillator does as much by itself within half a second.
 LEAST: Final = 1e-9
-# Two seconds, in which two clocks drift apart by no more than that (`hopscope.clock.corridor.STEEPEST`).
+# Two seconds, in which two clocks drift apart by no more than that (`hopscope.clock.bounds.STEEPEST`).
 _NEAR_NS: Final = 2_000_000_000
 _DRIFTED_NS: Final = 2_400_000
 
@@ -73,8 +73,8 @@ def turn(changes: Iterable[Change | None]) -> float:
     return sum(abs(change.rate) for change in changes if change is not None)
 
 
-def told(samples: Samples, first: Iterable[Change], second: Iterable[Change]) -> list[Change]:
-    """Return what was done to either clock, each in its own time, by the first clock's time, for `smooth`."""
+def clock_changes(samples: Samples, first: Iterable[Change], second: Iterable[Change]) -> list[Change]:
+    """Return the changes of either clock, converted to the first clock's times, for `smooth`."""
     most = samples.upper()[1], samples.there.received_ns
     least = samples.lower()[1], samples.back.sent_ns
     return [*first, *(_on_first(change, most, least) for change in second)]

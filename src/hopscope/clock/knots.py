@@ -12,7 +12,7 @@ from hopscope.clock.curve import Curve
 
 if TYPE_CHECKING:
     from hopscope.clock.block import Estimate, Origin
-    from hopscope.clock.corridor import Floats
+    from hopscope.clock.bounds import Floats
     from hopscope.clock.domain import ClockDomain
 
 

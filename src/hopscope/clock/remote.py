@@ -130,7 +130,7 @@ class Remote:
         except ConnectionLostError as error:
             raise self._gone(error) from error
         if answer is None:
-            raise HopscopeError(f"{self._named} has ended the comparison of clocks")
+            raise HopscopeError(f"{self._named} ended the comparison of clocks")
         if "error" in answer:
             raise HopscopeError(f"{self._named}: {_printable(answer['error'], 200)}")
         return answer
@@ -160,7 +160,7 @@ class Remote:
         )
 
     def _gone(self, error: HopscopeError) -> HopscopeError:
-        return HopscopeError(f"{self._named} takes part no more: {error.what}", error.next_step)
+        return HopscopeError(f"{self._named} left the comparison of clocks: {error.what}", error.next_step)
 
 
 def _printable(text: object, length: int) -> str:

@@ -92,7 +92,7 @@ def translate(program: Sequence[Classic], room: int) -> bytes:
     code = _Translation(program).code()
     spare = room // INSTRUCTION_BYTES - len(code) - 3
     if spare < 0:
-        raise UsageError("The filter is too long", "Write a shorter one, by networks rather than hosts, say")
+        raise UsageError("The filter is too long", "Write a shorter one, for instance with networks instead of hosts")
     # What is too much must be reachable, but the verifier sees that it is never reached, and the kernel drops it.
     skip = [_raw(_ALU64 | _MOV, _R0), _raw(_JMP_64 | _JNE, _R0, 0, len(code), 0)]
     rest = [_raw(_ALU64 | _MOV, _R0)] * spare + [_raw(_JMP_64 | _EXIT)]
@@ -187,7 +187,7 @@ class _Translation:
             self._emit(_ALU | 0x50, _INDEX, immediate=15)
             self._emit(_ALU | _LSH, _INDEX, immediate=2)
         else:
-            raise UsageError(f"The filter has an instruction 0x{code:x}, which is not known", "Write it differently")
+            raise UsageError(f"The filter compiles to an unknown instruction, 0x{code:x}", "Write it differently")
 
     def _load_at(self, k: int, size: int, register: int) -> None:
         """Load from a fixed place in the packet."""
@@ -329,7 +329,7 @@ def _reached(program: Sequence[Classic]) -> set[int]:
             reached.add(here + 1)
         elif code & 0xF0 == _JA:
             if k >= len(program):
-                raise UsageError("The filter has a loop", "Leave out `protochain`, which follows headers of any number")
+                raise UsageError("The filter has a loop", "Leave out `protochain`, which follows any number of headers")
             reached.add(here + 1 + k)
         else:
             reached |= {here + 1 + jt, here + 1 + jf}

@@ -10,6 +10,7 @@ import os
 import platform
 import struct
 import time
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from hopscope.errors import KernelError, LoadError
@@ -51,6 +52,8 @@ _RECORDED: Final = _SAMPLE_IDENTIFIER | _SAMPLE_TID | _SAMPLE_TIME | _SAMPLE_CPU
 # Kernel commit 119a784c8127 ("perf/core: Add a new read format to get a number of lost samples", 6.0).
 _FORMAT_LOST: Final = 1 << 4
 _TOTAL_TIMES: Final = 1 << 0 | 1 << 1
+# The PMU whose events are calls of the kernel's functions, where the kernel grants kprobes.
+KPROBE_PMU: Final = Path("/sys/bus/event_source/devices/kprobe")
 _READ: Final = struct.Struct("=QQQ")
 _U64: Final = struct.Struct("=Q")
 

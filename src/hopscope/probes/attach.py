@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from hopscope.errors import KernelError, LoadError
+from hopscope.kernel import netns
+from hopscope.kernel.host import read_mounts
 from hopscope.libbpf import online_cpus
-from hopscope.probes import netns
-from hopscope.probes.host import read_mounts
 
 if TYPE_CHECKING:
     from hopscope.libbpf import Link, Program

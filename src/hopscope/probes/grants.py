@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from hopscope.bpf import object_path
 from hopscope.errors import KernelError, LoadError
 from hopscope.libbpf import BpfObject, Btf
+from hopscope.libbpf.perf_event import KPROBE_PMU
 from hopscope.probes.attach import attach, prepare
 
 KINDS: Final = (
@@ -25,11 +25,10 @@ KINDS: Final = (
     "iter",
     "perf_event",
 )
-KPROBE_PMU: Final = Path("/sys/bus/event_source/devices/kprobe")
 
 
 @dataclass(frozen=True, slots=True)
-class Grant:
+class AttachSupport:
     """Whether something can be had, and if not, why and what to do."""
 
     granted: bool
@@ -37,17 +36,19 @@ class Grant:
     next_step: str = ""
 
 
-GRANTED: Final = Grant(granted=True)
+GRANTED: Final = AttachSupport(granted=True)
 
 
-def refusal(error: KernelError) -> Grant:
-    """Return a grant that says why it is none."""
+def refusal(error: KernelError) -> AttachSupport:
+    """Return why an attach method is not supported."""
     if isinstance(error, LoadError) and error.errno:
-        return Grant(granted=False, reason=f"{error.reason}{_last_words(error.log)}", next_step=_next_step(error))
-    return Grant(granted=False, reason=error.what, next_step=error.next_step)
+        return AttachSupport(
+            granted=False, reason=f"{error.reason}{_last_words(error.log)}", next_step=_next_step(error)
+        )
+    return AttachSupport(granted=False, reason=error.what, next_step=error.next_step)
 
 
-def try_kind(kind: str) -> Grant:
+def try_kind(kind: str) -> AttachSupport:
     """Load and attach an empty program of a kind, and take it away again.
 
     Raises
@@ -57,9 +58,11 @@ def try_kind(kind: str) -> Grant:
     """
     name = f"feature_{kind}"
     if kind in {"kprobe", "kretprobe"} and not KPROBE_PMU.exists():
-        return Grant(granted=False, reason="this kernel was built without kprobes (CONFIG_KPROBES)")
+        return AttachSupport(granted=False, reason="this kernel was built without kprobes (CONFIG_KPROBES)")
     if kind == "netfilter" and not Btf.kernel().has_func("bpf_nf_link_attach"):
-        return Grant(granted=False, reason="this kernel has no BPF for netfilter (6.4, CONFIG_NETFILTER_BPF_LINK)")
+        return AttachSupport(
+            granted=False, reason="this kernel has no BPF for netfilter (6.4, CONFIG_NETFILTER_BPF_LINK)"
+        )
     path = object_path("features")
     try:
         with BpfObject.open(path) as bpf:

@@ -20,7 +20,7 @@ HAND_OVER: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class AttachMethod:
     """One way to attach a probe point.
 
     Parameters
@@ -57,7 +57,7 @@ class Way:
 
     @property
     def name(self) -> str:
-        """Kind and hooks, as shown and as given to ``--way``."""
+        """Kind and hooks, as shown and as given to ``--attach``."""
         return f"{self.kind}:{'+'.join(self.hooks)}"
 
 
@@ -77,4 +77,4 @@ class Point:
 
     name: str
     marks: str
-    ways: tuple[Way, ...]
+    ways: tuple[AttachMethod, ...]

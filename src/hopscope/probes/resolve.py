@@ -5,16 +5,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hopscope.analysis.snapshot import PlanRow
 from hopscope.errors import UsageError
 from hopscope.libbpf import Btf
+from hopscope.model.snapshot import PlanRow
 from hopscope.probes.catalogue import POINTS, PROGRAM_KINDS
-from hopscope.probes.grants import GRANTED, Grant, try_kind
+from hopscope.probes.grants import GRANTED, AttachSupport, try_kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from hopscope.probes.point import Point, Way
+    from hopscope.probes.point import AttachMethod, Point
 
 
 class Resolver:
@@ -22,9 +22,9 @@ class Resolver:
 
     def __init__(self) -> None:
         self._btf = Btf.kernel()
-        self._kinds: dict[str, Grant] = {}
+        self._kinds: dict[str, AttachSupport] = {}
 
-    def judge(self, way: Way) -> Grant:
+    def judge(self, way: AttachMethod) -> AttachSupport:
         """Say whether a way should work: the kernel has what it hooks, and grants its kind and that of its helpers.
 
         Raises
@@ -35,14 +35,14 @@ class Resolver:
         missing = [hook for hook in way.hooks if not self._has(way.kind, hook)]
         if missing:
             what = "tracepoint" if way.kind == "tp_btf" else "function"
-            return Grant(granted=False, reason=f"this kernel's BTF has no {what} {', '.join(missing)}")
+            return AttachSupport(granted=False, reason=f"this kernel's BTF has no {what} {', '.join(missing)}")
         absent = [kfunc for kfunc in way.kfuncs if not self._btf.has_func(kfunc)]
         if absent:
-            return Grant(granted=False, reason=f"this kernel has no kfunc {', '.join(absent)}")
+            return AttachSupport(granted=False, reason=f"this kernel has no kfunc {', '.join(absent)}")
         verdicts = [self._judge_kind(PROGRAM_KINDS[program]) for program in way.used]
         return next((verdict for verdict in verdicts if not verdict.granted), GRANTED)
 
-    def _judge_kind(self, kind: str) -> Grant:
+    def _judge_kind(self, kind: str) -> AttachSupport:
         if kind not in self._kinds:
             self._kinds[kind] = try_kind(kind)
         return self._kinds[kind]
@@ -76,26 +76,26 @@ class Plan:
     def __init__(self, resolver: Resolver, points: Iterable[Point], forced: Mapping[str, str] | None = None) -> None:
         self.points = list(points)
         self.forced = dict(forced or {})
-        self._verdicts: dict[tuple[str, str], Grant] = {}
+        self._verdicts: dict[tuple[str, str], AttachSupport] = {}
         self._resolver = resolver
         for name, way in self.forced.items():
             _check_forced(name, way, wanted=[point.name for point in self.points])
 
-    def chosen(self, point: Point) -> Way | None:
+    def chosen(self, point: Point) -> AttachMethod | None:
         """Return the first way that is granted, or the forced one if it is."""
         for way in point.ways:
             if self._allowed(point, way) and self.verdict(point, way).granted:
                 return way
         return None
 
-    def verdict(self, point: Point, way: Way) -> Grant:
+    def verdict(self, point: Point, way: AttachMethod) -> AttachSupport:
         """Return the judgement of a way, or the refusal that it met."""
         key = (point.name, way.name)
         if key not in self._verdicts:
             self._verdicts[key] = self._resolver.judge(way)
         return self._verdicts[key]
 
-    def refuse(self, program: str, verdict: Grant) -> bool:
+    def refuse(self, program: str, verdict: AttachSupport) -> bool:
         """Take note that the kernel refused a program; False if no chosen way uses it."""
         hit = False
         for point in self.points:
@@ -131,7 +131,7 @@ class Plan:
                 )
         return rows
 
-    def _allowed(self, point: Point, way: Way) -> bool:
+    def _allowed(self, point: Point, way: AttachMethod) -> bool:
         return self.forced.get(point.name, way.name) == way.name
 
 
@@ -140,6 +140,6 @@ def _check_forced(name: str, way: str, wanted: Iterable[str]) -> None:
         raise UsageError(f"There is no probe point {name}", f"The points are {', '.join(POINTS)}")
     names = [each.name for each in POINTS[name].ways]
     if way not in names:
-        raise UsageError(f"{name} has no way {way}", f"Its ways are {', '.join(names)}")
+        raise UsageError(f"{name} has no attach method {way}", f"Its methods are {', '.join(names)}")
     if name not in wanted:
-        raise UsageError(f"None of the hops asked for needs {name}", "Leave out this --way, or ask for more hops")
+        raise UsageError(f"None of the selected hops uses {name}", "Leave out this --attach, or select more hops")

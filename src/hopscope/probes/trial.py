@@ -5,19 +5,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hopscope.analysis.snapshot import PointStatus, WayStatus
 from hopscope.bpf import object_path
 from hopscope.errors import KernelError, LoadError
 from hopscope.libbpf import BpfObject
+from hopscope.model.snapshot import PointStatus, WayStatus
 from hopscope.probes.attach import attach, prepare
 from hopscope.probes.catalogue import OBJECTS, POINTS, PROGRAM_KINDS, PROGRAM_OBJECTS
-from hopscope.probes.grants import GRANTED, Grant, lacks_socket_storage, refusal
+from hopscope.probes.grants import GRANTED, AttachSupport, lacks_socket_storage, refusal
 from hopscope.probes.resolve import Resolver
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hopscope.probes.point import Point, Way
+    from hopscope.probes.point import AttachMethod, Point
 
 
 def try_everything() -> list[PointStatus]:
@@ -31,11 +31,11 @@ def try_everything() -> list[PointStatus]:
     resolver = Resolver()
     for name in OBJECTS:
         object_path(name)  # or each way would say that it is missing
-    tried: dict[tuple[str, ...], Grant] = {}
+    tried: dict[tuple[str, ...], AttachSupport] = {}
     return [_try_point(resolver, point, tried) for point in POINTS.values()]
 
 
-def _try_point(resolver: Resolver, point: Point, tried: dict[tuple[str, ...], Grant]) -> PointStatus:
+def _try_point(resolver: Resolver, point: Point, tried: dict[tuple[str, ...], AttachSupport]) -> PointStatus:
     verdicts = [_try_way(resolver, way, tried) for way in point.ways]
     chosen = next((way.name for way, verdict in zip(point.ways, verdicts, strict=True) if verdict.granted), None)
     ways = [
@@ -45,7 +45,7 @@ def _try_point(resolver: Resolver, point: Point, tried: dict[tuple[str, ...], Gr
     return PointStatus(point.name, point.marks, chosen, ways)
 
 
-def _try_way(resolver: Resolver, way: Way, tried: dict[tuple[str, ...], Grant]) -> Grant:
+def _try_way(resolver: Resolver, way: AttachMethod, tried: dict[tuple[str, ...], AttachSupport]) -> AttachSupport:
     """Try a way; what the same programs came to at another point is known."""
     verdict = resolver.judge(way)
     if not verdict.granted:
@@ -57,7 +57,7 @@ def _try_way(resolver: Resolver, way: Way, tried: dict[tuple[str, ...], Grant]) 
     return tried[way.programs]
 
 
-def _try_programs(way: Way, constants: Mapping[str, Mapping[str, int]]) -> Grant:
+def _try_programs(way: AttachMethod, constants: Mapping[str, Mapping[str, int]]) -> AttachSupport:
     try:
         _load_and_attach(way, constants)
     except KernelError as error:
@@ -67,7 +67,7 @@ def _try_programs(way: Way, constants: Mapping[str, Mapping[str, int]]) -> Grant
     return GRANTED
 
 
-def _load_and_attach(way: Way, constants: Mapping[str, Mapping[str, int]]) -> None:
+def _load_and_attach(way: AttachMethod, constants: Mapping[str, Mapping[str, int]]) -> None:
     name = PROGRAM_OBJECTS[way.programs[0]]
     own = (*way.programs, *way.returns)
     with BpfObject.open(object_path(name)) as bpf:

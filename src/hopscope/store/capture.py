@@ -158,7 +158,7 @@ class CaptureWriter:
         except OSError as error:
             raise DiskFullError(
                 f"{self._file.name} cannot be written: {error.strerror}",
-                "Make room; what was recorded up to there can be read",
+                "Free some space; what was recorded before can be read",
             ) from error
         self.bytes_written += len(data)
 

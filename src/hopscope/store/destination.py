@@ -180,7 +180,7 @@ def unwritable(path: Path, error: Exception) -> DiskFullError:
     """Return what to raise when a part of a recording cannot be written."""
     return DiskFullError(
         f"{path} cannot be written: {_cause(error)}",
-        "Make room; what was recorded up to there can be read",
+        "Free some space; what was recorded before can be read",
     )
 
 
@@ -196,9 +196,9 @@ def make_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         taken = any(folder.iterdir())
     except OSError as error:
-        raise UsageError(f"{folder} cannot be made: {error.strerror}", "Give another folder with -o") from error
+        raise UsageError(f"{folder} cannot be created: {error.strerror}", "Give another folder with -o") from error
     if taken:
-        raise UsageError(f"{folder} is not empty", "Give a new folder with -o")
+        raise UsageError(f"{folder} is not empty", "Name a new folder with -o")
 
 
 def _cause(error: Exception) -> str:

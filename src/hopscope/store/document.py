@@ -66,11 +66,11 @@ def read_document(path: Path, kind: str, version: int, *, none: FormatError) -> 
     except FileNotFoundError:
         raise none from None
     except NotADirectoryError:
-        raise FormatError(f"{folder} is no trace, but a file", "Give the folder that was recorded into") from None
+        raise FormatError(f"{folder} is a file, not a trace", "Give the folder that was recorded into") from None
     except (ValueError, OSError, RecursionError) as error:
-        raise FormatError(f"{path} cannot be read: {error}", "Restore it from a copy") from error
+        raise FormatError(f"{path} cannot be read: {error}", "Restore it from a backup") from error
     if not isinstance(document, dict) or document.get("format") != kind:
-        raise FormatError(f"{path} is not of a {kind}", "Give the folder that was recorded into")
+        raise FormatError(f"{path} does not belong to a {kind}", "Give the folder that was recorded into")
     if document.get("version") != version:
         raise FormatError(
             f"{folder} is a trace of version {document.get('version')}, this hopscope reads version {version}",

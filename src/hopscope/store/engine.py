@@ -8,7 +8,9 @@ NULL, calls text STRING and takes ``a / b`` for no integer. tests/store/test_eng
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import re
 import tempfile
 from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +26,8 @@ from hopscope.store.schema import SQL_TYPES
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    import pandas as pd
+    import pyarrow as pa
     from numpy.typing import NDArray
 
     from hopscope.store.schema import Table
@@ -44,6 +48,14 @@ class Engine(ABC):
     @abstractmethod
     def rows(self, query: str) -> list[tuple[Any, ...]]:
         """Return a query's rows."""
+
+    @abstractmethod
+    def arrow(self, query: str) -> pa.Table:
+        """Return a query's rows as Arrow's table; needs pyarrow."""
+
+    @abstractmethod
+    def pandas(self, query: str) -> pd.DataFrame:
+        """Return a query's rows as a data frame; needs pandas."""
 
     @abstractmethod
     def names(self, query: str) -> list[str]:
@@ -72,6 +84,14 @@ class Engine(ABC):
     @abstractmethod
     def drop(self, name: str) -> None:
         """Forget a temporary table, if it is there."""
+
+    @abstractmethod
+    def drop_view(self, name: str) -> None:
+        """Forget a temporary view, if it is there."""
+
+    @abstractmethod
+    def tables_of(self, query: str) -> set[str]:
+        """Return the names of the tables that a query reads, there or not; if it cannot be parsed, its words."""
 
     @abstractmethod
     def copy_lines(self, query: str, out: BinaryIO) -> int:
@@ -105,6 +125,14 @@ class DuckDB(Engine):
         """Return a query's rows."""
         return self._connection.execute(query).fetchall()
 
+    def arrow(self, query: str) -> pa.Table:
+        """Return a query's rows."""
+        return self._connection.sql(query).to_arrow_table()
+
+    def pandas(self, query: str) -> pd.DataFrame:
+        """Return a query's rows."""
+        return self._connection.execute(query).df()
+
     def names(self, query: str) -> list[str]:
         """Return the names of its columns."""
         return [each[0] for each in self._connection.execute(f"SELECT * FROM ({query}) LIMIT 0").description or []]
@@ -137,6 +165,24 @@ class DuckDB(Engine):
     def drop(self, name: str) -> None:
         """Drop a temporary table."""
         self._connection.execute(f"DROP TABLE IF EXISTS {name}")
+
+    def drop_view(self, name: str) -> None:
+        """Drop a temporary view."""
+        self._connection.execute(f"DROP VIEW IF EXISTS {name}")
+
+    def tables_of(self, query: str) -> set[str]:
+        """Return those of the parsed query. `get_table_names` binds it, which fails where a table is not there."""
+        ((text,),) = self._connection.execute("SELECT json_serialize_sql(CAST(? AS VARCHAR))", [query]).fetchall()
+        found: set[str] = set()
+        of_query: set[str] = set()
+
+        def look(node: dict[str, Any]) -> dict[str, Any]:
+            if node.get("type") == "BASE_TABLE":
+                found.add(node["table_name"])
+            of_query.update(each["key"] for each in node.get("cte_map", {}).get("map", ()))
+            return node
+
+        return words(query) if json.loads(text, object_hook=look)["error"] else found - of_query
 
     def copy_lines(self, query: str, out: BinaryIO) -> int:
         """Write them as bytes that never become Python's strings, which is three times as fast."""
@@ -180,6 +226,11 @@ class DuckDB(Engine):
             raise damaged(folder, error) from error
 
 
+def words(query: str) -> set[str]:
+    """Return all words of a query."""
+    return set(re.findall(r"\w+", query))
+
+
 def typed(table: Table, values: Iterable[str]) -> str:
     """Return these expressions as the columns of a table."""
     return ", ".join(
@@ -190,12 +241,12 @@ def typed(table: Table, values: Iterable[str]) -> str:
 
 def wrong(error: object) -> UsageError:
     """Return what to raise where a query is wrong."""
-    return UsageError(_first_line(error), "docs/trace.md has the tables")
+    return UsageError(_first_line(error), "docs/trace.md describes the tables")
 
 
 def damaged(folder: Path, error: object) -> FormatError:
     """Return what to raise where a trace is damaged."""
-    return FormatError(f"{folder} cannot be read: {_first_line(error)}", "Restore it from a copy")
+    return FormatError(f"{folder} cannot be read: {_first_line(error)}", "Restore it from a backup")
 
 
 def _first_line(error: object) -> str:

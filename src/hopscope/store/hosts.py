@@ -157,14 +157,16 @@ class Hosts:
         FormatError
             There is none, or it is damaged, or of a version that this hopscope cannot read.
         """
-        none = FormatError(f"{folder} is of no several hosts: it has no {FILE}", "`hopscope record --host` makes one")
+        none = FormatError(
+            f"{folder} is not a recording of several hosts: it has no {FILE}", "`hopscope record --host` makes one"
+        )
         document = read_document(folder / FILE, _FORMAT, _VERSION, none=none)
         try:
             hosts = [_host(each) for each in document["hosts"]]
             pairs = [_pair(each, hosts) for each in document["pairs"]]
             found = cls(hosts, pairs, str(document["hopscope"]), document["state"])
         except (TypeError, ValueError, AttributeError, KeyError) as error:
-            raise FormatError(f"{folder / FILE} is damaged: {error}", "Restore it from a copy") from error
+            raise FormatError(f"{folder / FILE} is damaged: {error}", "Restore it from a backup") from error
         check_names([host.name for host in hosts])
         return found
 

@@ -82,12 +82,12 @@ class Metadata:
         FormatError
             There is none, or it is not a trace's, or of a version that this hopscope cannot read.
         """
-        none = FormatError(f"{folder} is no trace: it has no {FILE}", "`hopscope record -o DIR` makes one")
+        none = FormatError(f"{folder} is not a trace: it has no {FILE}", "`hopscope record -o DIR` makes one")
         document = read_document(folder / FILE, _FORMAT, VERSION, none=none)
         try:
             return cls._of(document)
         except (TypeError, ValueError, AttributeError, KeyError) as error:
-            raise FormatError(f"{folder / FILE} is damaged: {error}", "Restore it from a copy") from error
+            raise FormatError(f"{folder / FILE} is damaged: {error}", "Restore it from a backup") from error
 
     def packed(self) -> bytes:
         """Return it for :meth:`unpacked` on another host."""

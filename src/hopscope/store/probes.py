@@ -90,5 +90,5 @@ def _read(folder: Path, table: Table) -> Columns:
             found = rows.select(", ".join(names)).fetchnumpy()
         except (duckdb.Error, RuntimeError) as error:
             what = str(error).strip().splitlines()[0].rstrip(".")
-            raise FormatError(f"{folder / table.name} cannot be read: {what}", "Restore it from a copy") from error
+            raise FormatError(f"{folder / table.name} cannot be read: {what}", "Restore it from a backup") from error
     return {column.name: np.asarray(found[column.name], column.dtype) for column in table.columns}

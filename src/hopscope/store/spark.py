@@ -14,13 +14,15 @@ import numpy as np
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, ArithmeticException, PySparkException
 
-from hopscope.store.engine import Engine, damaged, wrong
+from hopscope.store.engine import Engine, damaged, words, wrong
 from hopscope.store.schema import SQL_TYPES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    import pandas as pd
+    import pyarrow as pa
     from numpy.typing import NDArray
     from pyspark.sql import DataFrame, SparkSession
 
@@ -71,6 +73,14 @@ class Spark(Engine):
         """Return a query's rows."""
         return [tuple(row) for row in self._frame(query).collect()]
 
+    def arrow(self, query: str) -> pa.Table:
+        """Return a query's rows."""
+        return self._frame(query).toArrow()
+
+    def pandas(self, query: str) -> pd.DataFrame:
+        """Return a query's rows."""
+        return self._frame(query).toPandas()
+
     def names(self, query: str) -> list[str]:
         """Return the names of its columns."""
         return list(self._frame(query).columns)
@@ -104,6 +114,14 @@ class Spark(Engine):
     def drop(self, name: str) -> None:
         """Forget what stands for a table; the executors do when nobody refers to it."""
         self._session.catalog.dropTempView(name)
+
+    def drop_view(self, name: str) -> None:
+        """Drop a temporary view."""
+        self._session.catalog.dropTempView(name)
+
+    def tables_of(self, query: str) -> set[str]:
+        """Return every word of the query: its parser cannot be asked from Python."""
+        return words(query)
 
     def copy_lines(self, query: str, out: BinaryIO) -> int:
         """Write them partition by partition."""

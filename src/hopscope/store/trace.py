@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
+    import pandas as pd
+    import pyarrow as pa
     from numpy.typing import NDArray
 
     from hopscope.store.engine import Engine
@@ -45,6 +47,9 @@ class Trace:
         What the trace says of itself.
     warnings : list of str
         Sentences on what is missing: files that are cut off, a recorder that was killed.
+    made : dict
+        Relations that are there besides the trace's own tables → what they were made for
+        (:mod:`hopscope.trace.relation`). Who replaces one of those tables clears it.
 
     Raises
     ------
@@ -56,13 +61,14 @@ class Trace:
         self.folder = folder
         self.metadata = Metadata.read(folder)
         self.warnings: list[str] = []
+        self.made: dict[str, Any] = {}
         if self.metadata.state == "recording":
-            self.warnings.append("the recorder was killed, or is still at work: the trace ends with its last full file")
+            self.warnings.append("the recorder was killed or is still running: the trace ends with the last full file")
         elif self.metadata.state != "complete":
             self.warnings.append(f"recording {self.metadata.state}")
         self.warnings += self.metadata.joined.get("notes", [])
         if self.metadata.missed:
-            self.warnings.append(f"{self.metadata.missed:,} events are missing: the kernel suppressed BPF runs")
+            self.warnings.append(f"missed events: {self.metadata.missed:,} (BPF runs suppressed by the kernel)")
         self._engine = engine or DuckDB()
         for table in (*TABLES, *self.metadata.tables):
             self._make_view(table)
@@ -99,6 +105,16 @@ class Trace:
         """
         with self._errors():
             return self._engine.rows(query)
+
+    def arrow(self, query: str) -> pa.Table:
+        """Run a query and return its rows as Arrow's table, with the exceptions of :meth:`rows`; needs pyarrow."""
+        with self._errors():
+            return self._engine.arrow(query)
+
+    def pandas(self, query: str) -> pd.DataFrame:
+        """Run a query and return its rows as a data frame, with the exceptions of :meth:`rows`; needs pandas."""
+        with self._errors():
+            return self._engine.pandas(query)
 
     def by_file(self, table: Table) -> Iterator[dict[str, NDArray[Any]]]:
         """Yield the columns of a table file by file, which bounds what they need; masked where they are not known.
@@ -139,6 +155,19 @@ class Trace:
         for name in names:
             with self._errors():
                 self._engine.drop(name)
+
+    def drop_view(self, name: str) -> None:
+        """Drop a temporary view, if it is there."""
+        with self._errors():
+            self._engine.drop_view(name)
+
+    def tables_of(self, query: str) -> set[str]:
+        """Return the names of the tables that a query reads, whether they are there or not.
+
+        Of a query that cannot be parsed, they are its words.
+        """
+        with self._errors():
+            return self._engine.tables_of(query)
 
     def whole(self, table: str) -> str:
         """Return what a table is called for a query while a temporary view of its name hides it."""

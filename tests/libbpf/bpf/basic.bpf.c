@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* One of everything that the binding can do to an object. */
-#include "../../../src/hopscope/bpf/bpf.h"
+#include "common/bpf.h"
 
 #define GETPPID_X86 110
 #define GETPPID_ARM64 173
@@ -38,48 +38,48 @@ u64 seen_table[4];
 u32 initialised = 23;
 
 struct {
-	MAP_UINT(type, BPF_MAP_TYPE_ARRAY);
-	MAP_UINT(max_entries, 8);
-	MAP_UINT(map_flags, BPF_F_MMAPABLE);
-	MAP_TYPE(key, u32);
-	MAP_TYPE(value, struct hop_value);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 8);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, u32);
+	__type(value, struct hop_value);
 } mapped SEC(".maps");
 
 /* A value of 4 bytes takes 8 in the map. */
 struct {
-	MAP_UINT(type, BPF_MAP_TYPE_ARRAY);
-	MAP_UINT(max_entries, 5);
-	MAP_UINT(map_flags, BPF_F_MMAPABLE);
-	MAP_TYPE(key, u32);
-	MAP_TYPE(value, u32);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 5);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, u32);
+	__type(value, u32);
 } narrow SEC(".maps");
 
 struct {
-	MAP_UINT(type, BPF_MAP_TYPE_ARRAY);
-	MAP_UINT(max_entries, 3);
-	MAP_TYPE(key, u32);
-	MAP_TYPE(value, u64);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 3);
+	__type(key, u32);
+	__type(value, u64);
 } plain SEC(".maps");
 
 struct {
-	MAP_UINT(type, BPF_MAP_TYPE_HASH);
-	MAP_UINT(max_entries, 10000);
-	MAP_TYPE(key, struct hop_pair);
-	MAP_TYPE(value, struct hop_value);
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 10000);
+	__type(key, struct hop_pair);
+	__type(value, struct hop_value);
 } hash SEC(".maps");
 
 struct {
-	MAP_UINT(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	MAP_UINT(max_entries, 3);
-	MAP_TYPE(key, u32);
-	MAP_TYPE(value, u32);
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 3);
+	__type(key, u32);
+	__type(value, u32);
 } percpu SEC(".maps");
 
 struct {
-	MAP_UINT(type, BPF_MAP_TYPE_HASH);
-	MAP_UINT(max_entries, 1);
-	MAP_UINT(key_size, 4);
-	MAP_UINT(value_size, 4);
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__uint(key_size, 4);
+	__uint(value_size, 4);
 } untyped SEC(".maps");
 
 SEC("tp_btf/sys_enter")

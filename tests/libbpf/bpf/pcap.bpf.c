@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* For the tests: ask a filter about given packets. */
-#include "../../../src/hopscope/bpf/pcap.h"
+#include "common/pcap.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -19,15 +19,15 @@ struct packet {
 u32 used;
 
 struct {
-	MAP_UINT(type, BPF_MAP_TYPE_ARRAY);
-	MAP_UINT(map_flags, BPF_F_MMAPABLE);
-	MAP_UINT(max_entries, PACKETS);
-	MAP_TYPE(key, u32);
-	MAP_TYPE(value, struct packet);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, PACKETS);
+	__type(key, u32);
+	__type(value, struct packet);
 } packets SEC(".maps");
 
 /* Not static, so that the verifier looks at it once. */
-__attribute__((noinline)) int judge(u32 index)
+__noinline int judge(u32 index)
 {
 	struct packet *packet = bpf_map_lookup_elem(&packets, &index);
 

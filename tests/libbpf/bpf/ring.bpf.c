@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* Numbered records into one ring a CPU, and an account of what became of each of them. */
-#include "../../../src/hopscope/bpf/bpf.h"
+#include "common/bpf.h"
 
 #define MAX_CPUS 64
-
-static void (*const bpf_ringbuf_discard)(void *record, u64 flags) = (void *)133;
 
 struct hop_numbered {
 	u64 number;
@@ -29,15 +27,15 @@ struct hop_account accounts[MAX_CPUS];
 struct hop_numbered *numbered;
 
 struct ring {
-	MAP_UINT(type, BPF_MAP_TYPE_RINGBUF);
-	MAP_UINT(max_entries, 4096);
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4096);
 };
 
 struct {
-	MAP_UINT(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
-	MAP_UINT(max_entries, MAX_CPUS);
-	MAP_TYPE(key, u32);
-	typeof(struct ring) *values[];
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, MAX_CPUS);
+	__type(key, u32);
+	__array(values, struct ring);
 } rings SEC(".maps");
 
 SEC("tp_btf/sys_enter")

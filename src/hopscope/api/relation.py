@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of a recording: a table of it, what is made of its tables, or the result of a query."""
+
+from __future__ import annotations
+
+import re
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Final
+
+from hopscope.errors import UsageError
+from hopscope.store.schema import TABLES
+from hopscope.trace.relation import aliases, build, relations
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator
+
+    import pandas as pd
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from hopscope.store.trace import Trace
+
+
+class Relation:
+    """Rows of a recording; nothing is read before it is asked for.
+
+    Objects come from :class:`~hopscope.Recording`. Each of the methods runs the query anew. Rows are in no order unless
+    the query has one. Integers are 64 bits at most, times are nanoseconds of CLOCK_MONOTONIC of the recording host
+    where a column's name ends with ``_ns``; docs/trace.md describes every column.
+
+    Attributes
+    ----------
+    name : str
+        Of the relation; ``sql`` if it is a query's result.
+    row : str
+        What a row is; empty for a query's result.
+    columns : list of str
+        Their names, in order.
+    """
+
+    def __init__(self, ready: Callable[[], Trace], query: str, *, name: str = "sql", row: str = "") -> None:
+        self.name = name
+        self.row = row
+        self._ready = ready
+        self._query = re.sub(r"[;\s]+\Z", "", query)
+        if not self._query:
+            raise UsageError("There is no query", "Give one, such as SELECT count(*) FROM packets")
+        self.columns = ready().names(self._query)
+
+    def __repr__(self) -> str:
+        return f"<hopscope.Relation {self.name}: {', '.join(self.columns)}>"
+
+    def __len__(self) -> int:
+        """Return the number of rows, which is counted for it."""
+        return int(self._ready().rows(f"SELECT count(*) FROM ({self._query})")[0][0])
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Iterate over the rows, as :meth:`rows` has them."""
+        return iter(self.rows())
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the rows as dicts of Python's values, None for NULL; for small results.
+
+        Raises
+        ------
+        HopscopeError
+            The recording is closed or damaged, or there is no memory for it.
+        """
+        return [dict(zip(self.columns, row, strict=True)) for row in self._ready().rows(self._query)]
+
+    def numpy(self) -> dict[str, NDArray[Any]]:
+        """Return the columns as arrays.
+
+        Returns
+        -------
+        dict of str to ndarray, each of shape (rows,)
+            By name, in the order of :attr:`columns`. Integers and floats have the column's width, texts are of dtype
+            object. A column with NULLs is a :class:`numpy.ma.MaskedArray`, masked where it has them.
+
+        Raises
+        ------
+        HopscopeError
+            As :meth:`rows`.
+        """
+        return self._ready().columns(self._query)
+
+    def arrow(self) -> pa.Table:
+        """Return the rows as a :class:`pyarrow.Table`.
+
+        Raises
+        ------
+        UsageError
+            pyarrow is not installed.
+        HopscopeError
+            As :meth:`rows`.
+        """
+        _require("pyarrow", "arrow")
+        return self._ready().arrow(self._query)
+
+    def pandas(self) -> pd.DataFrame:
+        """Return the rows as a :class:`pandas.DataFrame`.
+
+        Raises
+        ------
+        UsageError
+            pandas is not installed.
+        HopscopeError
+            As :meth:`rows`.
+        """
+        _require("pandas", "pandas")
+        return self._ready().pandas(self._query)
+
+
+def _require(module: str, extra: str) -> None:
+    if find_spec(module) is None:
+        raise UsageError(f"{module} is not installed", f"pip install 'hopscope[{extra}]', or use .numpy() or .rows()")
+
+
+_NUMBERS: Final = {"points": "a probe point's number and name", "reasons": "a drop reason's number and name"}
+
+
+def relations_of(trace: Trace) -> dict[str, str]:
+    """Return the names of the relations of a trace → what a row is."""
+    found = {table.name: table.meaning for table in (*TABLES, *trace.metadata.tables)} | _NUMBERS
+    return found | {each.name: each.row for each in relations().values() if not each.report}
+
+
+def make(trace: Trace, names: Collection[str]) -> None:
+    """Make the relations that are named, as far as they are not there; other words are left alone."""
+    build(trace, *sorted({*names} & {*relations(), *aliases()}))
+
+
+def named_in(query: str) -> set[str]:
+    """Return the words of a query, which may be names of relations."""
+    return set(re.findall(r"\w+", query.lower()))

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* What every BPF program of hopscope includes: libbpf's headers, and what they lack. Types and constants that a
+ * vmlinux.h would have, which we do without: only what the programs, the tests and the benchmarks use is here.
+ */
+#pragma once
+
+typedef unsigned char __u8;
+typedef unsigned short __u16;
+typedef unsigned int __u32;
+typedef unsigned long long __u64;
+typedef int __s32;
+typedef long long __s64;
+typedef __u16 __be16;
+typedef __u32 __be32;
+typedef __u32 __wsum;
+typedef __u8 u8;
+typedef __u16 u16;
+typedef __u32 u32;
+typedef __u64 u64;
+typedef __s32 s32;
+typedef __s64 s64;
+typedef _Bool bool;
+#define true 1
+#define false 0
+
+/* Registers in struct pt_regs by the names that they have in the kernel, as kernel.h has them. */
+#define __VMLINUX_H__
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_endian.h>
+
+#define likely(x) __builtin_expect(!!(x), 1)
+#define unlikely(x) __builtin_expect(!!(x), 0)
+
+/* A compiler describes in BTF only what a variable or a function's argument has for its type: make it describe an enum
+ * of which the programs only use the values, and a struct that is only written through pointers.
+ */
+#define EXPORT_ENUM(name) const enum name *exported_##name
+#define EXPORT_STRUCT(name) const struct name *exported_##name
+
+/* Without the old value, which BPF returns only since 5.12: compilers keep to the old instruction for relaxed order. */
+#define atomic_add(where, value) ((void)__atomic_fetch_add(where, value, __ATOMIC_RELAXED))
+
+/* A kernel pointer as a number. From 6.17 on the verifier knows even a "char *" for a pointer, with which no arithmetic is
+ * allowed; its halves, moved by 32-bit instructions, are numbers. In assembler, for the compiler would join them again.
+ */
+static __always_inline u64 address(const void *pointer)
+{
+	u64 upper = (u64)pointer;
+	u32 high, low;
+
+	__asm__("%0 >>= 32" : "+r"(upper));
+	__asm__("%0 = %1" : "=w"(high) : "w"((u32)upper));
+	__asm__("%0 = %1" : "=w"(low) : "w"((u32)(u64)pointer));
+	return (u64)high << 32 | low;
+}
+
+/* include/uapi/linux/bpf.h */
+enum bpf_map_kind {
+	BPF_MAP_TYPE_HASH = 1,
+	BPF_MAP_TYPE_ARRAY = 2,
+	BPF_MAP_TYPE_PERF_EVENT_ARRAY = 4,
+	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_STACK_TRACE = 7,
+	BPF_MAP_TYPE_LRU_HASH = 9,
+	BPF_MAP_TYPE_ARRAY_OF_MAPS = 12,
+	BPF_MAP_TYPE_SK_STORAGE = 24,
+	BPF_MAP_TYPE_RINGBUF = 27,
+};
+
+enum bpf_flags {
+	BPF_NOEXIST = 1,
+	BPF_F_NO_PREALLOC = 1 << 0,
+	BPF_F_MMAPABLE = 1 << 10,
+	BPF_LOCAL_STORAGE_GET_F_CREATE = 1,
+	BPF_RB_NO_WAKEUP = 1,
+};

@@ -1,0 +1,507 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* THE definition of every struct and enum that the kernel side and the Python side share. Python reads them from the
+ * BTF of the built objects; nothing is written a second time.
+ *
+ * Times are CLOCK_MONOTONIC nanoseconds. Padding is explicit.
+ */
+#pragma once
+
+#include "common/bpf.h"
+
+/* ---- histograms ---- */
+
+enum hop_hist {
+	HOP_HIST_SLOTS = 226, /* 0: at most 2^-24 s; 1..224: scale 3, index slot - 192; 225: above 16 s */
+};
+
+/* One series on one CPU. */
+struct hop_hist_row {
+	u64 sum_ns;
+	u64 max_ns;
+	u64 slots[HOP_HIST_SLOTS];
+};
+
+/* ---- receive latency ---- */
+
+/* A hop is named by the probe point that ends it. */
+enum hop_rx_hop {
+	HOP_RX_SOFTIRQ = 0,   /* NET_RX softirq raised -> entered */
+	HOP_RX_NAPI = 1,      /* one NAPI poll, start -> end */
+	HOP_RX_CORE = 2,      /* driver hands over -> core */
+	HOP_RX_IP = 3,        /* -> IP */
+	HOP_RX_TCP = 4,       /* -> TCP */
+	HOP_RX_TCP_QUEUE = 5, /* -> in the socket's hands */
+	HOP_RX_TCP_ORDER = 6, /* arrived out of order -> the hole before it is filled */
+	HOP_RX_TCP_WAKE = 7,  /* in the socket's queue -> its reader is on a CPU */
+	HOP_RX_TCP_READ = 8,  /* -> read */
+	HOP_RX_TCP_TOTAL = 9, /* driver hands over -> read */
+	HOP_RX_UDP = 10,
+	HOP_RX_UDP_QUEUE = 11,
+	HOP_RX_UDP_WAKE = 12,
+	HOP_RX_UDP_READ = 13,
+	HOP_RX_UDP_TOTAL = 14,
+	HOP_RX_NIC = 15, /* the NIC's own stamp -> driver hands over */
+	HOP_RX_HOPS = 16,
+};
+
+/* Why a hook ran for a wanted packet and yet gave no sample. */
+enum hop_rx_discard {
+	HOP_RX_NO_STAMP = 0,  /* not seen at the entry: in flight at the start, or its slot taken by another packet */
+	HOP_RX_NO_ENTRY = 1,  /* reached the core without passing a hook at the driver */
+	HOP_RX_AGAIN = 2,     /* the same data a second time at this hook: a copy to a further socket, or a bridge */
+	HOP_RX_BACKWARDS = 3, /* the clock of another CPU, or of the NIC, is off: the interval would be negative */
+	HOP_RX_MERGED = 4,    /* the segment shares its sample with the one before: too many wait in the socket */
+	HOP_RX_DUPLICATE = 5, /* bytes that had arrived before */
+	HOP_RX_UNSEEN = 6,    /* bytes were read that no hook saw arriving */
+	HOP_RX_NO_MEMORY = 7, /* no memory for the state of a socket */
+	HOP_RX_OUTSIDE = 8,   /* a poll outside the softirq: threaded NAPI, busy polling, netpoll */
+	HOP_RX_OUT_OF_ORDER = 9,   /* arrived out of order, left out by option */
+	HOP_RX_SKIPPED_STAGE = 10, /* the hook before this one did not run for the packet; the time is in this hop */
+	HOP_RX_NO_NIC_STAMP = 11,  /* the NIC did not stamp the packet, or its driver keeps the stamp to itself */
+	HOP_RX_CLOCK_SET = 12,     /* the NIC's clock was set, or went away; user space counts it */
+	HOP_RX_DISCARDS = 13,
+};
+
+enum hop_rx_stage {
+	HOP_STAGE_NONE = 0,
+	HOP_STAGE_UNWANTED = 1, /* filtered out, or not in the sample */
+	HOP_STAGE_DRIVER = 2,
+	HOP_STAGE_CORE = 3,
+	HOP_STAGE_IP = 4,
+	HOP_STAGE_L4 = 5,
+	HOP_STAGE_QUEUE = 6,
+};
+
+enum hop_group_by {
+	HOP_GROUP_NONE = 0,
+	HOP_GROUP_INTERFACE = 1,
+	HOP_GROUP_NETNS = 2,
+	HOP_GROUP_CGROUP = 3,
+	HOP_GROUP_PROCESS = 4,
+	HOP_GROUP_PROTOCOL = 5, /* rows are fixed */
+};
+
+enum hop_protocol_group {
+	HOP_GROUP_TCP = 1,
+	HOP_GROUP_UDP = 2,
+};
+
+enum hop_rx_order {
+	HOP_ORDER_APART = 0,
+	HOP_ORDER_INCLUDE = 1,
+	HOP_ORDER_EXCLUDE = 2,
+};
+
+enum hop_limits {
+	HOP_STAMPS = 65536, /* slots of the stamp table, a power of two */
+	HOP_CPUS = 1024,    /* CPUs, a power of two */
+	HOP_SEGMENTS = 128, /* segments that wait in one TCP socket, a power of two */
+	HOP_FILTERS = 16,   /* values that one filter takes */
+};
+
+/* Group 0 is "other": packets whose group found no row, or is not known at that hop. */
+struct hop_group_key {
+	u64 id;    /* ifindex, cgroup id, or pid; 0 where only the namespace counts */
+	u32 netns; /* inode, 0 where it does not count */
+	u32 pad;
+};
+
+struct hop_group {
+	struct hop_group_key key;
+	char name[16]; /* of the interface or the process, at its first packet */
+};
+
+struct hop_interface {
+	u32 ifindex;
+	u32 netns;
+};
+
+/* How a NIC's clock relates to CLOCK_MONOTONIC: both at one instant, and what is gained from there on. */
+struct hop_nic_clock {
+	u64 nic_ns;
+	u64 monotonic_ns;
+	s64 drift;    /* of CLOCK_MONOTONIC on the NIC's clock, in 2^-32 */
+	u64 bound_ns; /* an interval that is less than so much below 0 may be 0 */
+};
+
+/* Counters of one CPU. */
+struct hop_rx_counters {
+	u64 discarded[HOP_RX_HOPS * HOP_RX_DISCARDS];
+	u64 group_overflow; /* packets that went to group 0 because the table is full */
+	u64 packets;        /* at the entry, before sampling and after the filters */
+	u64 sampled;        /* of these, followed */
+	u64 pad[5];
+};
+
+struct hop_comm {
+	char name[16];
+};
+
+/* An address and the bits of it that count; IPv4 as ::ffff:a.b.c.d. Words in network order. */
+struct hop_prefix {
+	u32 word[4];
+	u32 mask[4];
+};
+
+/* ---- transmit latency ---- */
+
+/* A hop is named by the probe point that ends it; parts of a hop bear its name and what the time went to. */
+enum hop_tx_hop {
+	HOP_TX_TCP = 0,          /* send call entered -> handed to TCP */
+	HOP_TX_TCP_SNDBUF = 1,   /* of these: the caller slept for room in the send buffer */
+	HOP_TX_SCHED = 2,        /* -> its last byte leaves TCP (__dev_queue_xmit) */
+	HOP_TX_SCHED_CWND = 3,   /* of these: held by the congestion window */
+	HOP_TX_SCHED_RWND = 4,   /* the receiver's window */
+	HOP_TX_SCHED_NAGLE = 5,  /* Nagle's algorithm, or a cork */
+	HOP_TX_SCHED_PACING = 6, /* TCP's own pacing */
+	HOP_TX_SCHED_TSQ = 7,    /* TCP small queues: enough of the socket's data waits below TCP */
+	HOP_TX_SCHED_OTHER = 8,  /* held, nobody knows by what */
+	HOP_TX_QDISC = 9,        /* -> out of the queueing disciplines on the way */
+	HOP_TX_DRIVER = 10,      /* -> the driver has it (SND_SW) */
+	HOP_TX_NIC = 11,         /* -> the NIC has sent it, as the driver reports (SND_HW) */
+	HOP_TX_ACK = 12,         /* the driver has it -> acknowledged */
+	HOP_TX_TOTAL = 13,       /* send call entered -> acknowledged */
+	HOP_TX_UDP = 14,         /* send call entered -> leaves IP (net_dev_queue) */
+	HOP_TX_UDP_QDISC = 15,
+	HOP_TX_UDP_DRIVER = 16, /* -> the driver's function has returned */
+	HOP_TX_UDP_FREE = 17,   /* -> freed, which is when the device is done with it */
+	HOP_TX_UDP_TOTAL = 18,  /* send call entered -> the driver has it */
+	HOP_TX_HOPS = 19,
+};
+
+/* Why a wanted message gave no sample at a hop. */
+enum hop_tx_discard {
+	HOP_TX_COALESCED = 0, /* its last byte left in a packet that the kernel did not stamp */
+	HOP_TX_NO_STAMP = 1,  /* not seen at the hop before, or its slot was taken by another packet */
+	HOP_TX_BACKWARDS = 2, /* the clock of another CPU is behind: the interval would be negative */
+	HOP_TX_MERGED = 3,    /* shares its sample with the message before: too many are on the way */
+	HOP_TX_CLOSED = 4,    /* the socket was closed before */
+	HOP_TX_NO_MEMORY = 5, /* no memory for the state of a socket, or too many have one */
+	HOP_TX_DROPPED = 6,   /* before the driver had it */
+	HOP_TX_NO_SEND = 7,   /* the entry of its send call was not seen */
+	HOP_TX_UNSTAMPED = 8, /* the send call ended where the kernel does not stamp */
+	HOP_TX_SPLIT = 9,     /* cut in pieces below IP, which are packets of their own */
+	HOP_TX_DISCARDS = 10,
+};
+
+/* What a message is waiting for before it leaves TCP. */
+enum hop_tx_cause {
+	HOP_CAUSE_NONE = 0,
+	HOP_CAUSE_CWND = 1,
+	HOP_CAUSE_RWND = 2,
+	HOP_CAUSE_NAGLE = 3,
+	HOP_CAUSE_PACING = 4,
+	HOP_CAUSE_TSQ = 5,
+	HOP_CAUSE_OTHER = 6,
+};
+
+enum hop_tx_flags {
+	HOP_TX_SLEPT = 1,    /* for room in the send buffer */
+	HOP_TX_DATAGRAM = 2, /* not TCP */
+	HOP_TX_ABORTED = 4,  /* closed before it was acknowledged, or dropped */
+};
+
+enum hop_tx_limits {
+	HOP_MESSAGES = 64,  /* that are on the way in one TCP socket, a power of two */
+	HOP_PASSES = 32768, /* packets below TCP and UDP that are remembered, a power of two */
+	HOP_DEVICES = 4,    /* stacked devices that are told apart */
+};
+
+/* A device that a packet came to, and when, from the first on. */
+struct hop_tx_device {
+	u32 ifindex;
+	u32 after_ns;
+};
+
+/* One message with all its times, 0 where one was not seen. */
+struct hop_tx_event {
+	u64 cookie;   /* of the flow; in hop_tx_flow */
+	u64 end_byte; /* TCP: where it ends in what was seen of the stream. Datagrams: 0 */
+	u64 entry_ns;
+	u64 handed_ns;
+	u64 sched_ns;
+	u64 driver_ns;
+	u64 nic_ns;
+	u64 done_ns;  /* acknowledged; datagrams: freed, or in the driver's hands */
+	u64 qdisc_ns; /* duration */
+	u32 len_bytes;
+	u32 pid;
+	struct hop_tx_device device[HOP_DEVICES];
+	u16 retransmits;
+	u8 cause;
+	u8 flags;
+	u16 group;
+	u16 pad;
+};
+
+/* Whose socket a cookie is. Addresses as in struct hop_prefix. */
+struct hop_tx_flow {
+	u32 local[4];
+	u32 peer[4];
+	u16 local_port;
+	__be16 peer_port;
+	u32 netns;
+	u64 cgroup;
+	u16 family;
+	u16 protocol;
+	u32 pid;
+	char comm[16];
+};
+
+/* Counters of one CPU. */
+struct hop_tx_counters {
+	u64 discarded[HOP_TX_HOPS * HOP_TX_DISCARDS];
+	u64 group_overflow; /* messages that went to group 0 because the table is full */
+	u64 messages;       /* seen, before sampling and after the filters */
+	u64 sampled;        /* of these, followed */
+	u64 acked;          /* of these, done */
+	u64 retransmits;    /* packets that carry followed messages, sent again */
+	u64 events;         /* records made */
+	u64 lost;           /* records for which the ring had no room */
+};
+
+/* ---- CPU cost ---- */
+
+/* What a CPU does for networking: one part at a time, or none. */
+enum hop_cpu_part {
+	HOP_CPU_NOTHING = 0,
+	HOP_CPU_IRQ = 1,         /* hard interrupts of network devices */
+	HOP_CPU_NET_RX = 2,      /* softirq */
+	HOP_CPU_NET_TX = 3,      /* softirq */
+	HOP_CPU_KSOFTIRQD = 4,   /* both softirqs, run by ksoftirqd */
+	HOP_CPU_NAPI_THREAD = 5, /* threaded NAPI, the backlog's threads included */
+	HOP_CPU_BUSY_POLL = 6,   /* a system call polls a device */
+	HOP_CPU_SEND = 7,        /* socket calls */
+	HOP_CPU_RECEIVE = 8,
+	HOP_CPU_IO_URING = 9,   /* socket calls of io_uring's workers */
+	HOP_CPU_UNDECIDED = 10, /* in a call that may turn out to be networking; nothing is charged to it */
+	HOP_CPU_PARTS = 11,
+};
+
+/* One group on one CPU; an element a part. */
+struct hop_cpu_row {
+	u64 ns[HOP_CPU_PARTS];
+	u64 runs[HOP_CPU_PARTS];    /* interrupts, softirqs, polls of a thread, calls */
+	u64 packets[HOP_CPU_PARTS]; /* that were polled */
+	u64 bytes[HOP_CPU_PARTS];   /* that calls took or gave */
+};
+
+/* Counters of the CPU's performance monitoring unit. */
+enum hop_pmu_counter {
+	HOP_PMU_CYCLES = 0,
+	HOP_PMU_INSTRUCTIONS = 1,
+	HOP_PMU_CACHE_MISSES = 2,
+	HOP_PMU_COUNTERS = 3,
+};
+
+/* One group on one CPU; for each part its counters. */
+struct hop_pmu_row {
+	u64 counted[HOP_CPU_PARTS * HOP_PMU_COUNTERS];
+};
+
+enum hop_cpu_limits {
+	HOP_FRAMES = 124,  /* of a stack: with them a record of the ring has 1 KiB */
+	HOP_TASKS = 65536, /* threads that are off their CPU in mid-call */
+};
+
+/* One stack, the innermost frame first. */
+struct hop_cpu_sample {
+	u64 time_ns;
+	u32 pid;
+	u16 part; /* enum hop_cpu_part */
+	u16 group;
+	s32 len_bytes; /* of the frames; below 0: the error */
+	u32 pad;
+	u64 frames[HOP_FRAMES];
+};
+
+/* Counters of one CPU. */
+struct hop_cpu_counters {
+	u64 group_overflow;
+	u64 samples;   /* stacks taken */
+	u64 lost;      /* for which the ring had no room */
+	u64 no_memory; /* threads that left their CPU in mid-call and could not be remembered */
+	u64 unseen;    /* socket calls that nobody saw begin: before the start, or repeated by io_uring */
+	u64 unread;    /* messages whose length could not be read */
+	u64 uring;     /* system calls and turns of threads of io_uring, while nobody watched it */
+	u64 pad[1];
+};
+
+/* ---- recording ---- */
+
+/* Where a record was made. User space shows rx.driver for RX_DRIVER. 32 to a struct. */
+enum hop_point {
+	/* struct hop_packet */
+	HOP_POINT_RX_DRIVER = 1,    /* the driver hands the packet over */
+	HOP_POINT_RX_CORE = 2,      /* netif_receive_skb */
+	HOP_POINT_RX_IP = 3,        /* IP begins */
+	HOP_POINT_RX_L4 = 4,        /* TCP or UDP begins; or, where only cgroup_skb is granted, its socket is found */
+	HOP_POINT_RX_TCP_QUEUE = 5, /* the socket processes the segment, out of the backlog */
+	HOP_POINT_RX_COPY = 6,      /* its bytes are copied to the reader */
+	HOP_POINT_SKB_FREE = 7,     /* done with it */
+	HOP_POINT_SKB_DROP = 8,     /* dropped; struct hop_drop follows */
+	HOP_POINT_TX_QUEUE = 9,     /* comes to a device */
+	HOP_POINT_TX_ENQUEUE = 10,  /* into a queueing discipline */
+	HOP_POINT_TX_DEQUEUE = 11,  /* out of it */
+	HOP_POINT_TX_START = 12,    /* the driver's function is called */
+	HOP_POINT_TX_DRIVER = 13,   /* it has returned */
+	HOP_POINT_TCP_RETRANSMIT = 14,
+	/* struct hop_socket */
+	HOP_POINT_CALL_ENTER = 32,  /* a system call that may be a socket's is entered */
+	HOP_POINT_TX_SEND = 33,     /* a send call has the TCP socket to itself */
+	HOP_POINT_TX_SENT = 34,     /* a send call is done */
+	HOP_POINT_RX_READY = 35,    /* the reader is told */
+	HOP_POINT_RX_READ = 36,     /* TCP: bytes were read */
+	HOP_POINT_RX_RECEIVED = 37, /* a receive call is done */
+	HOP_POINT_TCP_STATE = 38,
+	HOP_POINT_RX_FULL = 39, /* the receive buffer is full */
+	/* struct hop_work */
+	HOP_POINT_IRQ_ENTER = 64,
+	HOP_POINT_IRQ_EXIT = 65,
+	HOP_POINT_SOFTIRQ_RAISE = 66,
+	HOP_POINT_SOFTIRQ_ENTER = 67,
+	HOP_POINT_SOFTIRQ_EXIT = 68,
+	HOP_POINT_NAPI_POLL = 69, /* at its end */
+	HOP_POINT_SCHED_SWITCH = 70,
+	HOP_POINT_SCHED_WAKE = 71,
+	HOP_POINT_XDP_EXCEPTION = 72,
+	HOP_POINT_XDP_REDIRECT = 73,
+	HOP_POINT_NF_VERDICT = 74,
+	/* a struct of its own each: what the numbers in the others mean */
+	HOP_POINT_DROP = 96,
+	HOP_POINT_FLOW = 97,
+	HOP_POINT_THREAD = 98,
+	HOP_POINT_DEVICE = 99,
+};
+
+/* All records begin alike and have one size. Columns of the same names are in hopscope/store/schema.py. */
+struct hop_packet {
+	u64 time_ns;
+	u8 point;
+	u8 tcp_flags;
+	u16 header_bytes;
+	u32 tid;
+	u64 skb;
+	u64 head;
+	u64 flow;
+	u32 len_bytes;
+	u32 seq;
+	u32 ifindex;
+	u32 netns;
+};
+
+struct hop_socket {
+	u64 time_ns;
+	u8 point;
+	u8 protocol;
+	u16 pad;
+	u32 tid;
+	u64 sock;
+	u64 flow;
+	s64 value;
+	u32 seq;
+	s32 len_bytes;
+	u32 netns;
+	u32 pad_2;
+};
+
+struct hop_work {
+	u64 time_ns;
+	u8 point;
+	u8 pad[3];
+	u32 tid;
+	u64 subject;
+	s64 value;
+	s32 extra;
+	u32 ifindex;
+	u32 netns;
+	u32 pad_2[3];
+};
+
+struct hop_drop {
+	u64 time_ns;
+	u8 point;
+	u8 pad[3];
+	u32 tid;
+	u64 skb;
+	u64 flow;
+	u64 location;
+	u32 reason;
+	s32 stack;
+	u32 ifindex;
+	u32 netns;
+};
+
+/* Addresses as in struct hop_prefix, ports in network order. */
+struct hop_flow {
+	u64 time_ns;
+	u8 point;
+	u8 protocol;
+	u8 pad[2];
+	u16 port[2]; /* source, destination */
+	u64 flow;
+	u32 source[4];
+	u32 destination[4];
+};
+
+struct hop_thread {
+	u64 time_ns;
+	u8 point;
+	u8 pad[3];
+	u32 tid;
+	u32 pid;
+	u32 pad_2;
+	u64 cgroup;
+	char comm[16];
+	u64 pad_3;
+};
+
+struct hop_device {
+	u64 time_ns;
+	u8 point;
+	u8 pad;
+	u16 type; /* ARPHRD_* (include/uapi/linux/if_arp.h) */
+	u32 ifindex;
+	u32 netns;
+	char name[16];
+	u32 pad_2[5];
+};
+
+/* The first bytes of a packet, which follow it in the ring; not all of a slot is used. */
+struct hop_capture {
+	u64 time_ns;
+	u64 skb;
+	u32 ifindex;
+	u32 netns;
+	u32 len_bytes;      /* of the frame */
+	u16 captured_bytes; /* of these, in the slot */
+	u8 point;
+	u8 pad;
+};
+
+enum hop_record_limits {
+	HOP_DROP_FRAMES = 32,
+	HOP_FLOW_WORDS = 10,
+	HOP_OWN_FLOWS = 256,
+};
+
+/* Source and destination address as in struct hop_prefix, their ports in network order, the protocol; and what of it counts. */
+struct hop_own_flow {
+	u32 word[HOP_FLOW_WORDS];
+	u32 mask[HOP_FLOW_WORDS];
+};
+
+/* The flows of hopscope itself, one a direction. User space changes them. */
+struct hop_own {
+	u64 ports[1024]; /* a bit a port, as packets have it: those of others need no further look */
+	u32 count;
+	u32 pad;
+	struct hop_own_flow flows[HOP_OWN_FLOWS];
+};
+
+/* Counters of one CPU. */
+struct hop_record_counters {
+	u64 lost; /* for which the ring had no room */
+	u64 captures_lost;
+	u64 pad[6];
+};

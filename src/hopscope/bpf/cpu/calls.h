@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* CPU cost: socket calls, found by the system call and the file being a socket, or by the functions of the sockets. */
+#pragma once
+
+#include "cpu/threads.h"
+
+#define S_IFMT 0170000
+#define S_IFSOCK 0140000
+#define TS_COMPAT 2
+
+/* struct mmsghdr of 64 bits */
+struct user_message {
+	u8 header[56];
+	u32 len_bytes;
+	u32 pad;
+};
+
+#define MESSAGE_WORDS (sizeof(struct user_message) / sizeof(u32))
+#define LENGTHS 7
+
+enum call_kind {
+	CALL_OTHER,
+	CALL_SEND,
+	CALL_SEND_MESSAGES,
+	CALL_RECEIVE,
+	CALL_RECEIVE_MESSAGES,
+	CALL_SENDFILE,
+	CALL_SPLICE,
+	CALL_WAIT,  /* may poll a device busily */
+	CALL_URING, /* that, or runs socket calls for io_uring */
+	CALLS = 512,
+};
+
+static const u8 call_kinds[CALLS] = {
+	[NR_sendto] = CALL_SEND,       [NR_sendmsg] = CALL_SEND,         [NR_write] = CALL_SEND,
+	[NR_writev] = CALL_SEND,       [NR_pwritev2] = CALL_SEND,        [NR_sendmmsg] = CALL_SEND_MESSAGES,
+	[NR_recvfrom] = CALL_RECEIVE,  [NR_recvmsg] = CALL_RECEIVE,      [NR_read] = CALL_RECEIVE,
+	[NR_readv] = CALL_RECEIVE,     [NR_preadv2] = CALL_RECEIVE,      [NR_recvmmsg] = CALL_RECEIVE_MESSAGES,
+	[NR_sendfile] = CALL_SENDFILE, [NR_splice] = CALL_SPLICE,
+#if defined(__TARGET_ARCH_x86)
+	[NR_poll] = CALL_WAIT,         [NR_select] = CALL_WAIT,          [NR_epoll_wait] = CALL_WAIT,
+#endif
+	[NR_ppoll] = CALL_WAIT,        [NR_pselect6] = CALL_WAIT,        [NR_epoll_pwait] = CALL_WAIT,
+	[NR_epoll_pwait2] = CALL_WAIT, [NR_io_uring_enter] = CALL_URING,
+};
+
+static __always_inline bool family_moves_packets(u16 family)
+{
+	return family != AF_UNIX && family != AF_NETLINK;
+}
+
+/* A field of a kernel's struct: read in place where the kernel allows the cast (6.2), else copied, ten times slower. */
+#define field_of(pointer, type, field)                                                                                 \
+	(bpf_rdonly_cast ? ((type *)bpf_rdonly_cast(pointer, bpf_core_type_id_kernel(type)))->field                    \
+			 : BPF_CORE_READ((type *)(pointer), field))
+
+/* A pointer in an array. In place by a kernel's struct that is one, for the cast is to a struct. */
+static __always_inline void *pointer_at(void *place)
+{
+	void *pointer = NULL;
+
+	if (bpf_rdonly_cast)
+		return ((struct hlist_head *)bpf_rdonly_cast(place, bpf_core_type_id_kernel(struct hlist_head)))->first;
+	bpf_probe_read_kernel(&pointer, sizeof(pointer), place);
+	return pointer;
+}
+
+/* Is a file descriptor of the running process a socket that sends and receives packets? */
+static __noinline bool is_network_socket(u32 number)
+{
+	struct files_struct *files = field_of(current_task(), struct task_struct, files);
+	struct fdtable *table = field_of(files, struct files_struct, fdt);
+	struct socket *socket;
+	struct file *file;
+	struct inode *inode;
+	struct sock *sk;
+
+	if (number >= field_of(table, struct fdtable, max_fds))
+		return false;
+	file = pointer_at(field_of(table, struct fdtable, fd) + number);
+	if (!file)
+		return false;
+	inode = field_of(file, struct file, f_inode);
+	if ((field_of(inode, struct inode, i_mode) & S_IFMT) != S_IFSOCK)
+		return false;
+	socket = field_of(file, struct file, private_data);
+	sk = field_of(socket, struct socket, sk);
+	return sk && family_moves_packets(field_of(sk, struct sock, __sk_common.skc_family));
+}
+
+/* The part that a system call belongs to, by its first three arguments. */
+static __always_inline u32 call_part(u32 kind, struct pt_regs *regs)
+{
+	u32 first = (u32)PT_REGS_PARM1(regs);
+
+	switch (kind) {
+	case CALL_SEND:
+	case CALL_SEND_MESSAGES:
+		return is_network_socket(first) ? HOP_CPU_SEND : HOP_CPU_NOTHING;
+	case CALL_RECEIVE:
+	case CALL_RECEIVE_MESSAGES:
+		return is_network_socket(first) ? HOP_CPU_RECEIVE : HOP_CPU_NOTHING;
+	case CALL_SENDFILE:
+		if (is_network_socket(first))
+			return HOP_CPU_SEND;
+		return is_network_socket((u32)PT_REGS_PARM2(regs)) ? HOP_CPU_RECEIVE : HOP_CPU_NOTHING;
+	case CALL_SPLICE:
+		if (is_network_socket(first))
+			return HOP_CPU_RECEIVE;
+		return is_network_socket((u32)PT_REGS_PARM3(regs)) ? HOP_CPU_SEND : HOP_CPU_NOTHING;
+	case CALL_URING:
+		uring_runs();
+		return HOP_CPU_UNDECIDED;
+	case CALL_WAIT:
+		return HOP_CPU_UNDECIDED;
+	}
+	return HOP_CPU_NOTHING;
+}
+
+/* A process of 32 bits numbers its system calls otherwise. */
+static __always_inline bool foreign_numbers(void)
+{
+#if defined(__TARGET_ARCH_x86)
+	return field_of(current_task(), struct task_struct, thread_info.status) & TS_COMPAT;
+#else
+	return false;
+#endif
+}
+
+static __always_inline void call_begins(struct cpu_now *cpu, u32 part, bool counts_messages)
+{
+	u32 group = task_group();
+
+	charge(cpu);
+	forget_undecided(cpu);
+	cpu->task.group = group;
+	cpu->task.counts_messages = counts_messages;
+	cpu->task.part = part;
+	resume(cpu);
+}
+
+struct messages {
+	const struct user_message *first;
+	u64 number; /* that the call moved */
+	u64 read;
+	u64 sum_bytes;
+};
+
+/* Add the lengths of the next seven messages. To read costs some 70 ns, whether it is one length or seven and what is
+ * between them. Returns whether to stop.
+ */
+static long lengths_add(u64 turn, struct messages *messages)
+{
+	u64 some = messages->number - messages->read, size;
+	u32 words[(LENGTHS - 1) * MESSAGE_WORDS + 1] = {};
+
+	if (some > LENGTHS)
+		some = LENGTHS;
+	size = (some - 1) * sizeof(*messages->first) + sizeof(u32);
+	barrier_var(size);
+	if (size > sizeof(words) || bpf_probe_read_user(words, size, &messages->first[messages->read].len_bytes))
+		return 1;
+	for (u32 place = 0; place < LENGTHS; place++)
+		messages->sum_bytes += words[place * MESSAGE_WORDS];
+	messages->read += some;
+	return 0;
+}
+
+/* Bytes of a call for several messages. It says how many there were, and leaves the length of each with its caller, where
+ * the kernel has just written it. Kernels before 5.17 (e6f2dd0f8067) have no such loop, and leave all of them unread.
+ */
+static __noinline u64 messages_bytes(const struct user_message *first, u64 number)
+{
+	struct messages messages = {.first = first, .number = number};
+	struct hop_cpu_counters *counter;
+
+	if (bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_loop))
+		bpf_loop((number + LENGTHS - 1) / LENGTHS, lengths_add, &messages, 0);
+	counter = messages.read < number ? count() : NULL;
+	if (counter)
+		counter->unread += number - messages.read;
+	return messages.sum_bytes;
+}
+
+/* A call has returned, with what it returned; a call for several messages had them where `messages` says. */
+static __always_inline void call_ends(struct cpu_now *cpu, s64 result, const struct user_message *messages)
+{
+	u32 part = cpu->task.part;
+	struct hop_cpu_row *row;
+
+	charge(cpu);
+	if (part != HOP_CPU_UNDECIDED) {
+		row = row_of(cpu->task.group);
+		if (row) {
+			row->runs[bounded(part)]++;
+			if (result > 0 && cpu->task.counts_messages)
+				result = messages_bytes(messages, result);
+			if (result > 0)
+				row->bytes[bounded(part)] += result;
+		}
+	}
+	forget_undecided(cpu);
+	cpu->task.part = HOP_CPU_NOTHING;
+	resume(cpu);
+}
+
+/* The undecided time was of this part. */
+static __always_inline void decide(struct cpu_now *cpu, u32 part, u32 group)
+{
+	add_ns(part, group, cpu->task.undecided_ns);
+	if (cfg_pmu)
+		add_counted_to(part, group, cpu->task.undecided_counted);
+	forget_undecided(cpu);
+}
+
+static __always_inline int system_call_begins(struct pt_regs *regs, u64 number)
+{
+	u32 kind, part;
+
+	if (number >= CALLS)
+		return 0;
+	barrier_var(number);
+	kind = call_kinds[number & (CALLS - 1)];
+	if (likely(!kind) || foreign_numbers())
+		return 0;
+	part = call_part(kind, regs);
+	if (part)
+		call_begins(cpu_with_thread(), part, kind == CALL_SEND_MESSAGES || kind == CALL_RECEIVE_MESSAGES);
+	return 0;
+}
+
+static __always_inline int system_call_ends(struct pt_regs *regs, s64 result)
+{
+	struct cpu_now *cpu = cpu_with_thread();
+
+	if (cpu->task.part)
+		call_ends(cpu, result, (void *)PT_REGS_PARM2(regs));
+	return 0;
+}
+
+/* A function of the sockets begins; of calls that nest the outermost counts. */
+static __always_inline int function_begins(u32 part)
+{
+	struct cpu_now *cpu = cpu_with_thread();
+
+	if (cpu->irq || cpu->softirq || cpu->task.calls++)
+		return 0;
+	call_begins(cpu, cpu->kind == KIND_IO_WORKER ? HOP_CPU_IO_URING : part, false);
+	return 0;
+}
+
+static __always_inline int function_ends(s64 result)
+{
+	struct cpu_now *cpu = cpu_with_thread();
+
+	/* A call that began before we were attached is not known. */
+	if (cpu->irq || cpu->softirq || !cpu->task.calls || --cpu->task.calls)
+		return 0;
+	call_ends(cpu, result, NULL);
+	return 0;
+}
+
+/* A system call begins or ends to poll a device busily. */
+static __always_inline int polling(bool begins)
+{
+	struct cpu_now *cpu = cpu_with_thread();
+
+	if (cpu->irq || cpu->softirq || (cpu->task.part == HOP_CPU_BUSY_POLL) == begins)
+		return 0;
+	charge(cpu);
+	if (begins) {
+		cpu->task.outer = cpu->task.part;
+		if (!cpu->task.part)
+			cpu->task.group = task_group();
+		cpu->task.part = HOP_CPU_BUSY_POLL;
+		count_run(HOP_CPU_BUSY_POLL, cpu->task.group);
+	} else {
+		cpu->task.part = cpu->task.outer;
+	}
+	resume(cpu);
+	return 0;
+}

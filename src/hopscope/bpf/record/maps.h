@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* Recording: the maps, the arrays with a section of their own, and what is in them. */
+#pragma once
+
+#include "common/events.h"
+#include "common/ring.h"
+
+/* A section of its own, so that user space has the array and nothing else. */
+struct hop_record_counters record_counters[HOP_CPUS] SEC(".bss.counts");
+
+/* ---- numbers that user space knows the meaning of ---- */
+
+/* PID_MAX_LIMIT of 64-bit kernels (include/linux/threads.h). */
+#define THREADS (4 << 20)
+
+struct thread_set {
+	u64 words[THREADS / 64];
+};
+
+struct thread_set known_threads SEC(".bss.threads");
+/* Threads that use sockets: the scheduler's events are recorded of these alone. */
+struct thread_set socket_threads SEC(".bss.users");
+
+/* A power of two. */
+#define FLOWS 65536
+
+struct flow_table {
+	u64 flows[FLOWS];
+};
+
+struct flow_table known_flows SEC(".bss.flows");
+
+/* ---- flows that are wanted ---- */
+
+/* A flow that is forgotten here is missing in the recording, so each has several places: a line of the cache. */
+#define WAYS 8
+
+struct flow_line {
+	u64 flows[WAYS];
+} __attribute__((aligned(64)));
+
+struct flow_lines {
+	struct flow_line lines[FLOWS / WAYS];
+};
+
+/* Of sockets of the processes that are asked for, or seen at the devices that are. */
+struct flow_lines wanted_flows SEC(".bss.wanted");
+
+/* ---- drops and captures ---- */
+
+struct {
+	__uint(type, BPF_MAP_TYPE_STACK_TRACE);
+	__uint(max_entries, 1); /* set before load */
+	__uint(key_size, 4);
+	__uint(value_size, 8 * HOP_DROP_FRAMES);
+} stacks SEC(".maps");
+
+/* The first bytes of packets. */
+RINGS(captures);

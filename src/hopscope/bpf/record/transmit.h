@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* Recording: packets on their way to a device and through its driver. */
+#pragma once
+
+#include "record/passes.h"
+
+/* TCP also sends while another process runs; of its sockets the calls tell before. */
+static __always_inline bool sends_datagram(const struct sk_buff *skb)
+{
+	struct sock *sk = skb->sk;
+
+	if (!sk || BPF_CORE_READ(sk, sk_protocol) == IPPROTO_TCP || !process_wanted())
+		return false;
+	return !cfg_cgroups || cgroup_wanted(socket_cgroup(sk));
+}
+
+static __always_inline int device_takes(struct sk_buff *skb)
+{
+	struct passing passing = {};
+
+	passing_of(&passing, skb, HOP_POINT_TX_QUEUE);
+	if (skb->dev)
+		passing_at_device(&passing, skb->dev);
+	passing.named = true;
+	passing.sent = cfg_by_process && sends_datagram(skb);
+	record_here(&passing);
+	return 0;
+}
+
+/* Several at once hang together by their pointers. */
+#define MOST_AT_ONCE 64
+
+/* No static function: so the verifier looks at it once, rather than at each turn of the loop. It takes a number, for one
+ * that takes a pointer to an object came with 6.8 only.
+ */
+__noinline int record_dequeued(u64 number)
+{
+	struct sk_buff *skb = (void *)number;
+	struct net_device *dev = BPF_CORE_READ(skb, dev);
+	struct passing passing = {
+		.skb = number,
+		.head = (u64)BPF_CORE_READ(skb, head),
+		.data = (u64)BPF_CORE_READ(skb, data),
+		.len_bytes = BPF_CORE_READ(skb, len),
+		.ifindex = BPF_CORE_READ(dev, ifindex),
+		.point = HOP_POINT_TX_DEQUEUE,
+	};
+	struct net *net = BPF_CORE_READ(dev, nd_net.net);
+
+	passing.netns = BPF_CORE_READ(net, ns.inum);
+	passing.network = passing.head + BPF_CORE_READ(skb, network_header);
+	know_device(dev, passing.ifindex, passing.netns);
+	record_here(&passing);
+	return 0;
+}
+
+static __always_inline int queue_gives(s32 packets, u64 skb)
+{
+	u64 number = 0;
+
+	/* What was read is a number to the verifier. */
+	bpf_probe_read_kernel(&number, sizeof(number), &skb);
+	for (u32 i = 0; i < MOST_AT_ONCE && i < packets && number; i++) {
+		record_dequeued(number);
+		number = (u64)BPF_CORE_READ((struct sk_buff *)number, next);
+	}
+	return 0;
+}
+
+/* The wanted packets that drivers' functions of this CPU have in hand: of stacked devices, the same packet at each. */
+#define MOST_IN_HAND 8
+
+struct started {
+	u64 skb[MOST_IN_HAND];
+	u64 dev[MOST_IN_HAND];
+} __attribute__((aligned(128)));
+
+struct started starts[HOP_CPUS];
+
+static __always_inline struct started *starts_here(void)
+{
+	u32 cpu = bpf_get_smp_processor_id();
+
+	barrier_var(cpu);
+	return &starts[cpu & (HOP_CPUS - 1)];
+}
+
+static __always_inline void start_add(u64 skb, u64 dev)
+{
+	struct started *started = starts_here();
+	u32 place = 0;
+
+	for (u32 i = 0; i < MOST_IN_HAND; i++)
+		if (!started->skb[i])
+			place = i;
+	started->skb[place] = skb;
+	started->dev[place] = dev;
+}
+
+static __always_inline bool start_take(u64 skb, u64 dev)
+{
+	struct started *started = starts_here();
+
+	for (u32 i = 0; i < MOST_IN_HAND; i++)
+		if (started->skb[i] == skb && started->dev[i] == dev) {
+			started->skb[i] = 0;
+			return true;
+		}
+	return false;
+}
+
+static __always_inline int driver_begins(struct sk_buff *skb, struct net_device *dev)
+{
+	struct passing passing = {};
+
+	passing_of(&passing, skb, HOP_POINT_TX_START);
+	passing_at_device(&passing, dev);
+	if (!record_here(&passing))
+		return 0;
+	if (LOOKED_AT)
+		start_add(passing.skb, (u64)dev);
+	if (cfg_snap)
+		capture(skb, &passing, passing.data);
+	return 0;
+}
+
+/* Above it the driver did not take the packet (include/linux/netdevice.h). */
+#define NET_XMIT_MASK 0x0f
+
+/* The packet may be gone: nothing of it can be looked at but its address. */
+static __always_inline int driver_returns(u64 skb, s32 result, struct net_device *dev, u32 len_bytes)
+{
+	struct passing passing = {
+		.skb = skb,
+		.len_bytes = len_bytes,
+		.ifindex = dev->ifindex,
+		.netns = dev->nd_net.net->ns.inum,
+		.point = HOP_POINT_TX_DRIVER,
+	};
+
+	if (LOOKED_AT && !start_take(passing.skb, (u64)dev))
+		return 0;
+	if (result > NET_XMIT_MASK)
+		return 0;
+	passing.judged = true;
+	record_here(&passing);
+	return 0;
+}

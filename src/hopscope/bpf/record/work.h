@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* Recording: the hooks of sockets and calls, of interrupts, softirqs, polls and the scheduler, and of XDP. */
+#pragma once
+
+#include "record/socket.h"
+
+/* ---- calls ---- */
+
+static const u8 socket_calls[512] = {
+	[NR_sendto] = 1, [NR_sendmsg] = 1, [NR_sendmmsg] = 1, [NR_recvfrom] = 1, [NR_recvmsg] = 1, [NR_recvmmsg] = 1,
+	[NR_write] = 2,  [NR_writev] = 2,  [NR_pwritev2] = 2, [NR_read] = 2,     [NR_readv] = 2,   [NR_preadv2] = 2,
+};
+
+/* Calls that any file may be the object of are recorded of threads that use sockets: nothing else is known of them yet. */
+static __always_inline int system_call(u64 number)
+{
+	struct hop_socket *record;
+	u32 tid;
+
+	if (number >= 512 || !socket_calls[number])
+		return 0;
+	tid = current_tid();
+	if (socket_calls[number] == 2 && !thread_in(&socket_threads, tid))
+		return 0;
+	if ((cfg_by_process && !process_wanted()) || (cfg_by_headers && !thread_in(&socket_threads, tid)))
+		return 0;
+	tid = this_thread();
+	record = reserve();
+	if (!record)
+		return 0;
+	*record = (struct hop_socket){
+		.time_ns = bpf_ktime_get_ns(),
+		.point = HOP_POINT_CALL_ENTER,
+		.tid = tid,
+		.value = number,
+	};
+	submit(record);
+	return 0;
+}
+
+/* ---- sockets ---- */
+
+static __always_inline int socket_event(struct sock *sk, u32 point, bool receives, bool in_call, s32 len_bytes,
+					s64 value)
+{
+	struct socket_event event = {
+		.point = point,
+		.receives = receives,
+		.in_call = in_call,
+		.len_bytes = len_bytes,
+		.value = value,
+	};
+
+	return record_socket(sk, &event);
+}
+
+static __always_inline int send_call(struct sock *sk, struct msghdr *msg)
+{
+	u64 left = 0;
+
+	if (!first_look(sk, msg, &left))
+		return 0;
+	return socket_event(sk, HOP_POINT_TX_SEND, false, true, left, 0);
+}
+
+/* Into these states calls bring it, connect(2) and listen(2); into others packets and timers, too. */
+#define TCP_SYN_SENT 2
+#define TCP_LISTEN 10
+
+static __always_inline int state_changes(struct sock *sk, u32 from, u32 to)
+{
+	return socket_event(sk, HOP_POINT_TCP_STATE, false, to == TCP_SYN_SENT || to == TCP_LISTEN, 0, from << 8 | to);
+}
+
+const volatile u32 cfg_retransmit_arguments =
+	2; /* that this kernel's tracepoint has: a third is an error (since 6.16) */
+
+/* The packet waits in the socket and has no headers yet: its flow is the socket's. */
+static __always_inline int retransmitted(struct sock *sk, struct sk_buff *skb, s32 error)
+{
+	struct tcp_skb_cb *cb = (void *)skb->cb;
+	struct hop_packet *record;
+	struct flow_key key = {};
+	u64 flow = socket_flow(sk, false, &key);
+	u32 netns = socket_netns(sk), tid;
+
+	if (error)
+		return 0;
+	if (!socket_wanted(sk, flow, &key, false, false))
+		return 0;
+	know_flow(flow, &key);
+	tid = this_thread();
+	record = reserve();
+	if (!record)
+		return 0;
+	*record = (struct hop_packet){
+		.time_ns = bpf_ktime_get_ns(),
+		.point = HOP_POINT_TCP_RETRANSMIT,
+		.tid = tid,
+		.skb = (u64)skb,
+		.head = address(skb->head),
+		.flow = flow,
+		.len_bytes = skb->len,
+		.seq = BPF_CORE_READ(cb, seq),
+		.netns = netns,
+	};
+	submit(record);
+	return 0;
+}
+
+/* ---- what CPUs do ---- */
+
+static __always_inline int record_work(struct hop_work *event)
+{
+	struct hop_work *record;
+
+	event->tid = this_thread();
+	record = reserve();
+	if (!record)
+		return 0;
+	event->time_ns = bpf_ktime_get_ns();
+	*record = *event;
+	submit(record);
+	return 0;
+}
+
+static __always_inline int work(u32 point, u64 subject, s64 value)
+{
+	struct hop_work event = {.point = point, .subject = subject, .value = value};
+
+	return record_work(&event);
+}
+
+static __always_inline void work_at_device(struct hop_work *event, struct net_device *dev)
+{
+	event->ifindex = dev->ifindex;
+	event->netns = dev->nd_net.net->ns.inum;
+	know_device(dev, event->ifindex, event->netns);
+}
+
+/* The backlog queue, which lo and veth use, is an instance with no device. */
+static __always_inline int polled(struct napi_struct *napi, s32 packets, s32 budget)
+{
+	struct hop_work event = {
+		.point = HOP_POINT_NAPI_POLL,
+		.subject = (u64)napi,
+		.value = packets,
+		.extra = budget,
+	};
+
+	if (napi->dev) {
+		work_at_device(&event, napi->dev);
+		if (!interface_wanted(event.ifindex, event.netns) || !namespace_wanted(event.netns))
+			return 0;
+	}
+	return record_work(&event);
+}
+
+/* The state of the thread that leaves: 0 where it would like to go on. */
+static __always_inline int thread_switches(bool preempted, struct task_struct *from, struct task_struct *to)
+{
+	u32 from_tid = from->pid, to_tid = to->pid;
+
+	if (!thread_in(&socket_threads, from_tid) && !thread_in(&socket_threads, to_tid))
+		return 0;
+	return work(HOP_POINT_SCHED_SWITCH, to_tid, preempted ? 0 : task_state(from));
+}
+
+static __always_inline int thread_wakes(struct task_struct *task)
+{
+	u32 tid = task->pid;
+
+	if (!thread_in(&socket_threads, tid))
+		return 0;
+	return work(HOP_POINT_SCHED_WAKE, tid, 0);
+}
+
+/* A number is another's from here on. The end of the first one is no good: after its tracepoint the thread closes its
+ * sockets, and is made known once more.
+ */
+static __always_inline int thread_begins(struct task_struct *task)
+{
+	u32 tid = task->pid;
+
+	thread_remove(&known_threads, tid);
+	thread_remove(&socket_threads, tid);
+	return 0;
+}
+
+static __always_inline int thread_renamed(struct task_struct *task)
+{
+	thread_remove(&known_threads, task->pid);
+	return 0;
+}
+
+/* ---- XDP ---- */
+
+static __always_inline int xdp(struct net_device *dev, u32 point, u64 program, u32 action, s32 error)
+{
+	struct hop_work event = {.point = point, .subject = program, .value = action, .extra = error};
+
+	work_at_device(&event, dev);
+	if (!interface_wanted(event.ifindex, event.netns) || !namespace_wanted(event.netns))
+		return 0;
+	return record_work(&event);
+}
+
+#define XDP_REDIRECT 4
+
+static __always_inline int xdp_failed(struct net_device *dev, const struct bpf_prog *program, u32 action)
+{
+	return xdp(dev, HOP_POINT_XDP_EXCEPTION, program->aux->id, action, 0);
+}
+
+static __always_inline int xdp_redirected(struct net_device *dev, const struct bpf_prog *program, s32 error)
+{
+	return xdp(dev, HOP_POINT_XDP_REDIRECT, program->aux->id, XDP_REDIRECT, error);
+}
+
+/* ---- netfilter ---- */
+
+static __always_inline bool verdict_wanted(struct sk_buff *skb, const struct hop_work *event, bool leaves)
+{
+	struct passing passing = {};
+	struct headers found = {};
+
+	passing_of(&passing, skb, leaves ? HOP_POINT_TX_QUEUE : HOP_POINT_RX_IP);
+	passing.ifindex = event->ifindex;
+	passing.netns = event->netns;
+	parse(&found, passing.network);
+	return headers_wanted(&passing, &found);
+}
+
+/* What all of a hook's functions together made of a packet: 1 goes on, 0 taken by one of them, below 0 dropped. */
+static __always_inline int verdict(struct sk_buff *skb, const struct nf_hook_state *state, s32 result)
+{
+	struct hop_work event = {
+		.point = HOP_POINT_NF_VERDICT,
+		.subject = (u64)skb,
+		.value = result,
+		.extra = state->pf << 8 | state->hook,
+	};
+
+	if (state->out)
+		work_at_device(&event, state->out);
+	else if (state->in)
+		work_at_device(&event, state->in);
+	if (LOOKED_AT && !verdict_wanted(skb, &event, state->out != NULL))
+		return 0;
+	return record_work(&event);
+}

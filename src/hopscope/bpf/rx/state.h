@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* Receive latency: settings, and what is remembered of a CPU and of a packet. */
+#pragma once
+
+#include "common/events.h"
+
+#define SERIES_HOPS HOP_RX_HOPS
+#define SERIES_DISCARDS HOP_RX_DISCARDS
+#define SERIES_BACKWARDS HOP_RX_BACKWARDS
+#define COUNTERS hop_rx_counters
+/* The wait for order ends in a softirq or in the reader. */
+#define SERIES_SHARED(hop) (cfg_programs_nest || (hop) == HOP_RX_TCP_ORDER)
+
+/* ---- settings: constants to the verifier, which drops the code of what is off ---- */
+
+const volatile enum hop_rx_order cfg_order = 0;
+const volatile u32 cfg_sample = 1;         /* follow 1 packet in N */
+const volatile u32 cfg_min_queue = 0;      /* packets in the socket's queue */
+const volatile u32 cfg_stages = 0;         /* bit per enum hop_rx_stage that is attached */
+const volatile bool cfg_since_entry = 0;   /* hops count from the entry instead of from the hop before */
+const volatile bool cfg_defer = 0;         /* a fact that only the socket knows is asked for: record once it is known */
+const volatile bool cfg_programs_nest = 1; /* the kernel lets a program interrupt itself */
+const volatile bool cfg_nic_stamps = 0;    /* some NIC stamps what it receives */
+/* What a program records that may be attached for another's sake alone. */
+const volatile bool cfg_cgroup_records_tcp = 1;
+const volatile bool cfg_cgroup_records_udp = 1;
+const volatile bool cfg_ready_records_tcp = 1;
+const volatile bool cfg_ready_records_udp = 1;
+const volatile bool cfg_socket_storage = 1; /* 0: the kernel has no socket storage for tracing; hash by address */
+
+const volatile u32 cfg_interfaces = 0;
+const volatile struct hop_interface cfg_interface[HOP_FILTERS] = {};
+
+#include "common/series.h"
+#include "common/headers.h"
+#include "rx/maps.h"
+
+EXPORT_ENUM(hop_rx_hop);
+EXPORT_ENUM(hop_rx_discard);
+EXPORT_ENUM(hop_rx_stage);
+EXPORT_ENUM(hop_limits);
+EXPORT_ENUM(hop_protocol_group);
+
+/* ---- a CPU ---- */
+
+struct cpu_state {
+	u64 switched_in_ns; /* the running task came on the CPU */
+	u64 raised_ns;      /* NET_RX raised and not yet entered */
+	u64 poll_ns;        /* start of the softirq's poll: its entry, or the end of the poll before */
+	u64 socket;         /* the UDP socket that the datagram ... */
+	u64 datagram;       /* ... with this head, and these headers in it, is on its way to */
+	u16 network;
+	u16 transport;
+	u32 pad;
+	u64 group_id; /* the last group that was looked up */
+	u64 group_netns;
+	u32 group;
+	u32 skip;          /* packets to leave out before the next one is followed */
+	u64 cgroup;        /* the last cgroup that the filter was asked about ... */
+	u64 cgroup_wanted; /* ... and the answer */
+	u64 busy;          /* the NAPI instance that a reader polls busily */
+	u64 packet;        /* the skb that the core took last ... */
+	u64 head;          /* ... and its data */
+} __attribute__((aligned(128)));
+
+struct cpu_state cpu_states[HOP_CPUS];
+
+static __always_inline struct cpu_state *this_cpu(void)
+{
+	u32 cpu = bpf_get_smp_processor_id();
+
+	barrier_var(cpu);
+	return &cpu_states[cpu & (HOP_CPUS - 1)];
+}
+
+/* ---- a packet ---- */
+
+/* The first choice keeps neighbours in memory, as allocators hand them out, on one page of the table: a mixing hash would
+ * cost each packet a TLB miss, 25 to 40 ns. But where two slabs meet, many packets meet: the second choice mixes.
+ */
+static __always_inline struct stamp *stamp_choice(u64 head, bool second)
+{
+	u64 index = second ? (head * 0x9e3779b97f4a7c15ULL) >> 48 : (head >> 9) ^ (head >> 25);
+
+	barrier_var(index);
+	return &stamps[index & (HOP_STAMPS - 1)];
+}
+
+/* The stamp with this address, or one with another. */
+static __always_inline struct stamp *stamp_slot(u64 head)
+{
+	struct stamp *stamp = stamp_choice(head, false);
+
+	return likely(stamp->head == head) ? stamp : stamp_choice(head, true);
+}
+
+static __always_inline bool stamp_is_free(const struct stamp *stamp)
+{
+	return stamp->done || stamp->stage <= HOP_STAGE_UNWANTED;
+}
+
+/* The slot for a packet that enters. */
+static __always_inline struct stamp *stamp_take(u64 head)
+{
+	struct stamp *first = stamp_choice(head, false), *second, *other;
+
+	if (likely(first->head == head || stamp_is_free(first)))
+		return first;
+	second = stamp_choice(head, true);
+	if (second->head == head || stamp_is_free(second) || second->first_ns < first->first_ns)
+		return second;
+	/* Who is turned out must not be taken for one that had the same address before. */
+	other = stamp_choice(first->head, true);
+	if (other->head == first->head)
+		other->head = 0;
+	return first;
+}
+
+/* A packet's data has a new address: its stamp goes along, and one that an older packet left there is no more. */
+static __noinline void stamp_move(u64 from_head, u64 head)
+{
+	struct stamp *from = stamp_slot(from_head), *stamp = stamp_slot(head);
+
+	if (stamp->head == head)
+		stamp->head = 0;
+	if (from->head != from_head)
+		return;
+	stamp = stamp_take(head);
+	stamp->head = 0;
+	barrier();
+	for (u32 i = 1; i < sizeof(*stamp) / sizeof(u64); i++)
+		((volatile u64 *)stamp)[i] = ((u64 *)from)[i];
+	from->head = 0;
+	barrier();
+	stamp->head = head;
+}
+
+/* Where a packet still has the pages of its sender (MSG_ZEROCOPY to a socket of the same host), the kernel copies it before
+ * TCP and UDP have it (skb_orphan_frags_rx): the skb stays, its data moves. Up to there a packet stays on its CPU.
+ */
+static __always_inline void stamp_follow(const void *skb, u64 head, bool last)
+{
+	struct cpu_state *cpu = this_cpu();
+
+	if (unlikely(cpu->packet == (u64)skb && cpu->head != head)) {
+		stamp_move(cpu->head, head);
+		cpu->head = head;
+	}
+	if (last)
+		cpu->packet = 0;
+}
+
+/* The stamp of a packet that is wanted, or NULL (and counted, if it should have been there). */
+static __always_inline struct stamp *stamp_find(u64 head, u32 hop)
+{
+	struct stamp *stamp = stamp_slot(head);
+
+	if (unlikely(stamp->head != head)) {
+		discard(hop, HOP_RX_NO_STAMP);
+		return NULL;
+	}
+	return stamp->stage == HOP_STAGE_UNWANTED ? NULL : stamp;
+}
+
+/* The packet reaches a stage: record the hop that ends there. */
+static __always_inline void stamp_pass(struct stamp *stamp, u32 hop, u32 stage, u64 now_ns)
+{
+	u64 from_ns = cfg_since_entry ? stamp->first_ns : stamp->last_ns;
+	u32 expected = stage - 1;
+
+	if (unlikely(stamp->stage >= stage)) {
+		discard(hop, HOP_RX_AGAIN);
+		return;
+	}
+	if (unlikely(stamp->stage != expected && cfg_stages & (1 << expected)))
+		discard(hop, HOP_RX_SKIPPED_STAGE);
+	/* In this order: a reader on another CPU that sees the stage sees its time (udp_set_next). */
+	stamp->last_ns = now_ns;
+	barrier();
+	stamp->stage = stage;
+	if (cfg_defer && stage <= HOP_STAGE_L4 && now_ns >= from_ns) {
+		stamp->spent_ns[stage - HOP_STAGE_CORE] = now_ns - from_ns;
+		stamp->spent |= 1 << (stage - HOP_STAGE_CORE);
+	} else {
+		record(hop, stamp->group, from_ns, now_ns);
+	}
+}
+
+/* The socket is known now: record what was put off. */
+static __always_inline void stamp_settle(struct stamp *stamp, u32 l4_hop)
+{
+	if (cfg_nic_stamps && stamp->spent & SPENT_NIC)
+		record(HOP_RX_NIC, stamp->group, 0, stamp->nic_spent_ns);
+	if (stamp->spent & (1 << 0))
+		record(HOP_RX_CORE, stamp->group, 0, stamp->spent_ns[0]);
+	if (stamp->spent & (1 << 1))
+		record(HOP_RX_IP, stamp->group, 0, stamp->spent_ns[1]);
+	if (stamp->spent & (1 << 2))
+		record(l4_hop, stamp->group, 0, stamp->spent_ns[2]);
+	stamp->spent = 0;
+}

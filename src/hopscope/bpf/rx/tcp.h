@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* Receive latency: the TCP segments that wait in a socket.
+ *
+ * TCP merges skbs as it queues them, so that a packet cannot be followed to its read. Bytes can: each segment that
+ * arrives leaves the end of its sequence range here, and a read takes all those that lie before tp->copied_seq.
+ * recvmsg, splice, sendfile and zero-copy receive all move it; MSG_PEEK does not.
+ *
+ * The kernel calls both ends with the socket's lock held: nothing here is shared.
+ */
+#pragma once
+
+#include "rx/select.h"
+
+static __noinline struct tcp_state *tcp_state_by_address(struct sock *sk, bool create)
+{
+	struct socket_key key = {
+		.sk = (u64)sk,
+		.hash = BPF_CORE_READ(sk, __sk_common.skc_hash),
+		.port = BPF_CORE_READ(sk, __sk_common.skc_num),
+		.peer_port = BPF_CORE_READ(sk, __sk_common.skc_dport),
+	};
+	struct tcp_state *state = bpf_map_lookup_elem(&tcp_states_by_address, &key);
+	u32 zero = 0;
+	void *empty;
+
+	if (state || !create)
+		return state;
+	empty = bpf_map_lookup_elem(&tcp_state_empty, &zero);
+	if (empty)
+		bpf_map_update_elem(&tcp_states_by_address, &key, empty, BPF_NOEXIST);
+	return bpf_map_lookup_elem(&tcp_states_by_address, &key);
+}
+
+/* `trusted`: the verifier knows the pointer for a socket. */
+static __always_inline struct tcp_state *tcp_state_of(struct sock *sk, bool create, bool trusted)
+{
+	if (trusted && cfg_socket_storage)
+		return bpf_sk_storage_get(&tcp_states, sk, NULL, create ? BPF_LOCAL_STORAGE_GET_F_CREATE : 0);
+	return tcp_state_by_address(sk, create);
+}
+
+/* What the hooks know of a segment, however they were attached. */
+struct arrival {
+	u64 head;
+	u32 seq;
+	u32 end_seq;
+	u32 rcv_nxt;
+	u16 network;
+	u16 transport;
+	u8 tcp_flags;
+	s32 joins; /* see socket_wanted() */
+};
+
+#define TCP_FIN 0x01
+
+static __always_inline bool before(u32 a, u32 b)
+{
+	return (s32)(a - b) < 0;
+}
+
+static __always_inline struct segment *segment_at(struct tcp_state *state, u32 index)
+{
+	barrier_var(index);
+	return &state->segments[index & (HOP_SEGMENTS - 1)];
+}
+
+/* Holes that rcv_nxt has passed were filled by the last segment in order. */
+static __noinline void tcp_fill_holes(struct tcp_state *state, u32 rcv_nxt)
+{
+	u32 waiting = state->produced - state->consumed;
+
+	for (u32 i = 0; i < HOP_SEGMENTS && i < waiting; i++) {
+		struct segment *segment = segment_at(state, state->consumed + i);
+
+		if (!(segment->flags & SEGMENT_HOLE) || before(rcv_nxt, segment->end_seq))
+			continue;
+		segment->flags &= ~SEGMENT_HOLE;
+		state->holes--;
+		if (before(state->seen_seq, segment->end_seq))
+			state->seen_seq = segment->end_seq;
+		if (cfg_order == HOP_ORDER_APART) {
+			record(HOP_RX_TCP_ORDER, segment->group, segment->queued_ns, state->filled_ns);
+			segment->queued_ns = state->filled_ns;
+		}
+	}
+}
+
+/* Has a segment with this end arrived out of order already? */
+static __always_inline bool tcp_repeats_hole(struct tcp_state *state, u32 end_seq)
+{
+	u32 waiting = state->produced - state->consumed;
+
+	for (u32 i = 0; i < HOP_SEGMENTS && i < waiting; i++) {
+		struct segment *segment = segment_at(state, state->consumed + i);
+
+		if (segment->flags & SEGMENT_HOLE && segment->end_seq == end_seq)
+			return true;
+	}
+	return false;
+}
+
+/* The youngest takes the bytes over, and its sample speaks for both. */
+static __always_inline void tcp_merge(struct tcp_state *state, u32 end_seq)
+{
+	struct segment *youngest = segment_at(state, state->produced - 1);
+
+	if (state->produced == state->consumed || cfg_sample > 1)
+		return;
+	discard(HOP_RX_TCP_READ, HOP_RX_MERGED);
+	youngest->end_seq = state->seen_seq = end_seq;
+}
+
+static __always_inline void tcp_push(struct tcp_state *state, struct stamp *stamp, u32 end_seq, bool late, u64 now_ns)
+{
+	struct segment *segment;
+
+	if (state->produced - state->consumed >= HOP_SEGMENTS) {
+		/* Full: the youngest takes the bytes over, and its sample speaks for both. */
+		segment = segment_at(state, state->produced - 1);
+		discard(HOP_RX_TCP_READ, HOP_RX_MERGED);
+		if (before(segment->end_seq, end_seq))
+			segment->end_seq = end_seq;
+		return;
+	}
+	segment = segment_at(state, state->produced);
+	segment->first_ns = stamp->first_ns;
+	segment->queued_ns = now_ns;
+	segment->end_seq = end_seq;
+	segment->group = stamp->group;
+	segment->flags = late ? SEGMENT_HOLE | SEGMENT_WAS_LATE : 0;
+	state->produced++;
+	state->holes += late;
+	state->reordered |= late;
+}
+
+/* A segment that was next in order, and yet did not move rcv_nxt, found no room. Its bytes come again. */
+static __noinline void tcp_forget_refused(struct tcp_state *state, u32 rcv_nxt)
+{
+	for (u32 i = 0; i < HOP_SEGMENTS && state->produced != state->consumed; i++) {
+		struct segment *segment = segment_at(state, state->produced - 1);
+
+		if (segment->flags & SEGMENT_HOLE || !before(rcv_nxt, segment->end_seq))
+			break;
+		discard(HOP_RX_TCP_READ, HOP_RX_DUPLICATE);
+		state->produced--;
+	}
+	state->seen_seq = rcv_nxt;
+}
+
+static __noinline void tcp_arrive(struct tcp_state *state, struct stamp *stamp, const struct arrival *arrival,
+				  u32 end_seq)
+{
+	bool late = before(arrival->rcv_nxt, arrival->seq);
+	u64 now_ns = stamp->last_ns;
+
+	if (state->holes) {
+		tcp_fill_holes(state, arrival->rcv_nxt);
+		if (late && tcp_repeats_hole(state, end_seq)) {
+			discard(HOP_RX_TCP_READ, HOP_RX_DUPLICATE);
+			return;
+		}
+	}
+	if (before(arrival->rcv_nxt, state->seen_seq))
+		tcp_forget_refused(state, arrival->rcv_nxt);
+	if (!late) {
+		state->filled_ns = now_ns;
+		state->seen_seq = end_seq;
+	}
+	tcp_push(state, stamp, end_seq, late, now_ns);
+}
+
+/* One segment is read: the wait for the reader and the wait of the reader, which add up to the wait in the queue. */
+__noinline int tcp_deliver(u64 first_ns, u64 queued_ns, u32 group, u64 switched_in_ns, u64 now_ns)
+{
+	u64 from_ns = cfg_since_entry ? first_ns : queued_ns;
+
+	if (switched_in_ns > queued_ns) {
+		record(HOP_RX_TCP_WAKE, group, from_ns, switched_in_ns);
+		if (!cfg_since_entry)
+			from_ns = switched_in_ns;
+	}
+	record(HOP_RX_TCP_READ, group, from_ns, now_ns);
+	return record(HOP_RX_TCP_TOTAL, group, first_ns, now_ns);
+}
+
+static __always_inline void tcp_take(struct segment *segment, bool wanted, u64 switched_in_ns, u64 now_ns)
+{
+	if (cfg_order == HOP_ORDER_EXCLUDE && segment->flags & SEGMENT_WAS_LATE)
+		discard(HOP_RX_TCP_READ, HOP_RX_OUT_OF_ORDER);
+	else if (wanted)
+		tcp_deliver(segment->first_ns, segment->queued_ns, reader_group(segment->group), switched_in_ns,
+			    now_ns);
+}
+
+/* After reordering the ring is not sorted: look at all of it, then let go of what is read at its start. */
+static __noinline void tcp_take_reordered(struct tcp_state *state, u32 copied_seq, bool wanted, u64 switched_in_ns,
+					  u64 now_ns)
+{
+	u32 waiting = state->produced - state->consumed;
+
+	for (u32 i = 0; i < HOP_SEGMENTS && i < waiting; i++) {
+		struct segment *segment = segment_at(state, state->consumed + i);
+
+		if (segment->flags & SEGMENT_DONE || before(copied_seq, segment->end_seq))
+			continue;
+		tcp_take(segment, wanted, switched_in_ns, now_ns);
+		segment->flags |= SEGMENT_DONE;
+	}
+	for (u32 i = 0; i < HOP_SEGMENTS; i++) {
+		if (state->consumed == state->produced || !(segment_at(state, state->consumed)->flags & SEGMENT_DONE))
+			break;
+		state->consumed++;
+	}
+	if (state->consumed == state->produced)
+		state->reordered = 0;
+}
+
+/* All segments that end before copied_seq are read. */
+static __noinline void tcp_take_segments(struct tcp_state *state, u32 copied_seq, bool wanted)
+{
+	u64 switched_in_ns, now_ns;
+
+	/* A part of a segment is no sample, and needs no look at the clock. */
+	if (state->consumed == state->produced ||
+	    (!state->reordered && before(copied_seq, segment_at(state, state->consumed)->end_seq)))
+		return;
+	switched_in_ns = this_cpu()->switched_in_ns;
+	now_ns = bpf_ktime_get_ns();
+	if (state->reordered) {
+		tcp_take_reordered(state, copied_seq, wanted, switched_in_ns, now_ns);
+		return;
+	}
+	for (u32 i = 0; i < HOP_SEGMENTS && state->consumed != state->produced; i++) {
+		struct segment *segment = segment_at(state, state->consumed);
+
+		if (before(copied_seq, segment->end_seq))
+			break;
+		tcp_take(segment, wanted, switched_in_ns, now_ns);
+		state->consumed++;
+	}
+}
+
+#define RCV_SHUTDOWN 1
+
+/* Were bytes before copied_seq not seen arriving? The peer's FIN has a number, too, and tcp_read_sock, which splice uses,
+ * comes by without having read anything.
+ */
+static __noinline bool tcp_unseen(struct sock *sk, const struct tcp_state *state, u32 copied_seq, u32 rcv_nxt)
+{
+	bool fin = copied_seq == rcv_nxt && BPF_CORE_READ(sk, sk_shutdown) & RCV_SHUTDOWN;
+
+	if (state)
+		return before(state->seen_seq, copied_seq - fin);
+	return BPF_CORE_READ((struct tcp_sock *)sk, bytes_received) > fin;
+}
+
+static __always_inline void tcp_read(struct sock *sk, bool trusted, u32 copied_seq, u32 rcv_nxt)
+{
+	struct tcp_state *state = tcp_state_of(sk, false, trusted);
+	bool wanted = process_wanted();
+
+	if (state) {
+		if (state->holes)
+			tcp_fill_holes(state, rcv_nxt);
+		tcp_take_segments(state, copied_seq, wanted);
+		if (likely(!before(state->seen_seq, copied_seq)))
+			return;
+	}
+	if (wanted && tcp_unseen(sk, state, copied_seq, rcv_nxt) && unseen_wanted(sk)) {
+		discard(HOP_RX_TCP_READ, HOP_RX_UNSEEN);
+		if (!state)
+			state = tcp_state_of(sk, true, trusted);
+	}
+	if (state)
+		state->seen_seq = copied_seq;
+}

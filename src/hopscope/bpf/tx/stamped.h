@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* Transmit latency of TCP by the kernel's BPF time stamps (6.15 and later): callbacks that only sockets with a flag make,
+ * for packets that carry a message that was chosen. No other socket runs any of this.
+ */
+#pragma once
+
+#include "tx/sockets.h"
+#include "tx/tcp.h"
+
+/* ---- callbacks ---- */
+
+/* Read in place: a kernel that stamps allows the cast. */
+static __always_inline u32 skb_key(struct sk_buff *skb)
+{
+	struct skb_shared_info *info = (void *)(address(skb->head) + skb->end);
+
+	info = bpf_rdonly_cast(info, bpf_core_type_id_kernel(struct skb_shared_info));
+	return info->tskey;
+}
+
+/* What a packet is known by on its way down; `sk` is a number, with which the verifier allows arithmetic. */
+static __always_inline u64 stamped_id(u64 sk, u32 key)
+{
+	return sk ^ (u64)key << 32 ^ key;
+}
+
+u64 sockets_followed; /* that have a state, some 8 KiB each */
+
+/* `sk` is a socket, however the program knows it. */
+static __always_inline struct tx_state *stamped_create(void *sk)
+{
+	struct tx_state *state = bpf_sk_storage_get(&tx_states, sk, NULL, 0);
+
+	if (state || sockets_followed >= cfg_sockets)
+		return state;
+	state = bpf_sk_storage_get(&tx_states, sk, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (state) {
+		atomic_add(&sockets_followed, 1);
+		state->counted = 1;
+	}
+	return state;
+}
+
+static __always_inline struct tx_state *stamped_state(struct bpf_sock_ops *ctx)
+{
+	struct bpf_sock *sk = ctx->sk;
+
+	return sk ? bpf_sk_storage_get(&tx_states, sk, NULL, 0) : NULL;
+}
+
+/* The first that is seen of a socket. */
+static __noinline void stamped_know(struct tx_state *state, struct sock *sk, u64 cookie, u32 write_seq)
+{
+	state->known = 1;
+	/* Another run's choice brings us here, too: the flag belongs to the socket. */
+	state->wanted = socket_wanted(sk);
+	state->cookie = cookie;
+	state->write_seq = write_seq;
+	if (cfg_events && state->wanted)
+		flow_remember(cookie, sk);
+}
+
+/* What the call took, and how. */
+static __noinline void stamped_call(struct message *message, struct call *call)
+{
+	if (!call->entry_ns) {
+		if (cfg_send)
+			discard(HOP_TX_TCP, HOP_TX_NO_SEND);
+		return;
+	}
+	message->entry_ns = call->entry_ns;
+	if (BPF_CORE_READ(current_task(), nvcsw) != call->sleeps)
+		message->flags |= HOP_TX_SLEPT;
+	record(HOP_TX_TCP, message->group, message->entry_ns, message->handed_ns);
+	if (message->flags & HOP_TX_SLEPT)
+		record(HOP_TX_TCP_SNDBUF, message->group, message->entry_ns, message->handed_ns);
+}
+
+static __noinline void stamped_message(struct tx_state *state, struct message *message, struct sock *sk, u32 len_bytes)
+{
+	message->handed_ns = state->followed_ns;
+	message->end_byte = state->end_byte;
+	message->len_bytes = len_bytes;
+	message->pid = current_pid();
+	message->group = sender_group(sk);
+	message->cause = tcp_cause(sk, 0, message->handed_ns);
+	message->rwnd_ticks = rwnd_ticks(sk);
+}
+
+/* Did the call before this one say that more would follow (MSG_MORE)? Then its end was not pushed. */
+static __always_inline void stamped_corked(struct tx_state *state, struct sock *sk)
+{
+	struct message *message = message_at(state, state->produced - 1);
+
+	if (state->next_sched == state->produced || message->cause)
+		return;
+	if (before(tcp_field(sk, pushed_seq), message->end_seq))
+		message->cause = HOP_CAUSE_NAGLE;
+}
+
+static __always_inline void stamped_sampled(struct tx_state *state, struct bpf_sock_ops_kern *kern, struct call *call,
+					    u32 len_bytes)
+{
+	struct sock *sk = kern->sk;
+	struct message *message;
+
+	bpf_sock_ops_enable_tx_tstamp(kern, 0);
+	stamped_corked(state, sk);
+	message = message_new(state, state->write_seq);
+	if (!message)
+		return;
+	stamped_message(state, message, sk, len_bytes);
+	if (!message->cause && tcp_autocorks(sk, kern->skb))
+		message->cause = HOP_CAUSE_TSQ;
+	stamped_call(message, call);
+	state->produced++;
+}
+
+/* A send call has handed its bytes to TCP. They are behind those of the call before. */
+static __always_inline void stamped_handed(struct bpf_sock_ops *ctx, struct bpf_sock_ops_kern *kern)
+{
+	struct sock *sk = kern->sk;
+	struct bpf_sock *storage = ctx->sk;
+	struct tx_state *state = storage ? stamped_create(storage) : NULL;
+	struct hop_tx_counters *counter = count();
+	u32 len_bytes, write_seq = tcp_field(sk, write_seq);
+	u64 thread = bpf_get_current_pid_tgid();
+	struct begin *begin;
+	struct call *call;
+
+	if (!counter || !storage)
+		return;
+	if (!state) {
+		if (socket_wanted(sk) && message_wanted(sk)) {
+			atomic_add(&counter->messages, 1);
+			atomic_add(&counter->sampled, 1);
+			missed_all(HOP_TX_NO_MEMORY);
+		}
+		return;
+	}
+	if (!state->known) {
+		begin = bpf_sk_storage_get(&tx_begins, storage, NULL, 0);
+		stamped_know(state, sk, bpf_get_socket_cookie(ctx), begin ? begin->write_seq : tcp_field(sk, snd_nxt));
+	}
+	call = call_of(state, thread);
+	if (call->thread != thread)
+		call->entry_ns = 0;
+	len_bytes = write_seq - state->write_seq;
+	state->write_seq = write_seq;
+	state->end_byte += len_bytes;
+	if (state->wanted && message_wanted(sk)) {
+		atomic_add(&counter->messages, 1);
+		if (message_sampled(state)) {
+			atomic_add(&counter->sampled, 1);
+			stamped_sampled(state, kern, call, len_bytes);
+		}
+	}
+	call->entry_ns = 0;
+}
+
+/* Bytes that a call handed over, and that had all left at its end: then there is nothing to stamp. */
+static __always_inline void stamped_unstamped(struct tx_state *state, struct sock *sk, u32 write_seq)
+{
+	u32 len_bytes = write_seq - state->write_seq;
+	struct hop_tx_counters *counter = count();
+
+	if (!len_bytes)
+		return;
+	state->write_seq = write_seq;
+	state->end_byte += len_bytes;
+	if (!counter || !state->wanted || !message_wanted(sk))
+		return;
+	atomic_add(&counter->messages, 1);
+	if (!message_sampled(state))
+		return;
+	atomic_add(&counter->sampled, 1);
+	missed_all(HOP_TX_UNSTAMPED);
+}
+
+/* The entry of a send call is only noted: TCP's own callback makes it a message. */
+static __always_inline void stamped_enter(struct sock *sk, struct msghdr *msg, bool once)
+{
+	struct tx_state *state;
+	struct begin *begin;
+	struct call *call;
+	bool ended;
+
+	if (!(sk->sk_bpf_cb_flags & SK_BPF_CB_TX_TIMESTAMPING))
+		return;
+	state = stamped_create(sk);
+	if (!state)
+		return;
+	if (!state->known) {
+		begin = bpf_sk_storage_get(&tx_begins, sk, NULL, 0);
+		stamped_know(state, sk, bpf_get_socket_cookie(sk), begin ? begin->write_seq : tcp_field(sk, write_seq));
+	}
+	call = call_of(state, bpf_get_current_pid_tgid());
+	ended = call->entry_ns && call->thread == bpf_get_current_pid_tgid();
+	call = call_new(state, sk, msg, once);
+	if (call && ended)
+		stamped_unstamped(state, sk, call->write_seq);
+}
+
+static __always_inline void stamped_leaves(struct bpf_sock_ops *ctx, struct bpf_sock_ops_kern *kern)
+{
+	struct sk_buff *skb = kern->skb;
+	struct tx_state *state = stamped_state(ctx);
+	u64 now_ns = bpf_ktime_get_ns(), head;
+	u32 key, first_seq = 0, ifindex;
+	struct pass *pass;
+
+	if (!state)
+		return;
+	head = address(skb->head);
+	key = skb_key(skb);
+	ifindex = skb->dev->ifindex;
+	/* A device that leads out of the socket's namespace (a container's macvlan): the number of the one below means nothing
+	 * here.
+	 */
+	if (BPF_CORE_READ(skb->dev, nd_net.net) != BPF_CORE_READ(kern->sk, __sk_common.skc_net.net))
+		ifindex = 0;
+	if (state->next_sched != state->produced && !before(key + 1, message_at(state, state->next_sched)->end_seq)) {
+		bpf_probe_read_kernel(&first_seq, 4, (void *)(head + skb->transport_header + 4));
+		pass = pass_new(stamped_id((u64)BPF_CORE_READ(kern, sk), key), ifindex, now_ns);
+		pass->first_seq = bpf_ntohl(first_seq);
+		pass->key = key;
+		tcp_leave(state, kern->sk, pass);
+		return;
+	}
+	if (tcp_leaves_again(state, key, ifindex)) {
+		tcp_lost_below(state, key, key);
+		/* What the queueing discipline refused does not count as sent with TCP, nor the next try as a retransmission. */
+		if (before(tcp_field(kern->sk, snd_nxt), key + 1))
+			tcp_sent_again(state, key, key + 1);
+		return;
+	}
+	pass = pass_find(stamped_id((u64)BPF_CORE_READ(kern, sk), key));
+	if (pass)
+		pass_next(pass, ifindex, now_ns);
+}
+
+static __always_inline void stamped_driver(struct bpf_sock_ops *ctx, struct bpf_sock_ops_kern *kern)
+{
+	struct tx_state *state = stamped_state(ctx);
+	u32 key = skb_key(kern->skb);
+
+	if (state)
+		tcp_driver(state, pass_find(stamped_id((u64)BPF_CORE_READ(kern, sk), key)), 0, key, bpf_ktime_get_ns());
+}
+
+/* Where a packet ends that begins at `seq` and waits for its ACK; there if there is none. */
+static __noinline u32 unacked_end(struct sock *sk, u32 seq)
+{
+	struct rb_node *node = BPF_CORE_READ(sk, tcp_rtx_queue.rb_node);
+
+	for (u32 i = 0; i < 32 && node; i++) {
+		struct sk_buff *skb = (void *)node; /* its first member */
+		struct tcp_skb_cb *cb = (void *)skb->cb;
+		u32 first_seq = BPF_CORE_READ(cb, seq);
+
+		if (first_seq == seq)
+			return BPF_CORE_READ(cb, end_seq);
+		node = before(seq, first_seq) ? BPF_CORE_READ(node, rb_left) : BPF_CORE_READ(node, rb_right);
+	}
+	return seq;
+}
+
+static __always_inline void stamped_again(struct bpf_sock_ops *ctx, struct sock *sk)
+{
+	struct tx_state *state = ctx->args[2] ? NULL : stamped_state(ctx);
+
+	if (state)
+		tcp_sent_again(state, ctx->args[0], unacked_end(sk, ctx->args[0]));
+}
+
+static __always_inline void stamped_closes(struct bpf_sock_ops *ctx, struct sock *sk)
+{
+	struct tx_state *state = ctx->args[1] == TCP_CLOSE ? stamped_state(ctx) : NULL;
+
+	if (!state)
+		return;
+	tcp_closed(state, tcp_field(sk, snd_una));
+	if (state->counted) {
+		state->counted = 0;
+		atomic_add(&sockets_followed, -1);
+	}
+}
+
+static __always_inline void stamped_event(struct bpf_sock_ops *ctx)
+{
+	struct bpf_sock_ops_kern *kern = bpf_cast_to_kern_ctx(ctx);
+	struct tx_state *state;
+
+	switch (ctx->op) {
+	case BPF_SOCK_OPS_TCP_CONNECT_CB:
+	case BPF_SOCK_OPS_TCP_LISTEN_CB:
+		stamped_opens(ctx);
+		return;
+	case BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB:
+	case BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB:
+		stamped_connected(ctx, kern->sk);
+		return;
+	case BPF_SOCK_OPS_STATE_CB:
+		stamped_closes(ctx, kern->sk);
+		return;
+	case BPF_SOCK_OPS_RETRANS_CB:
+		stamped_again(ctx, kern->sk);
+		return;
+	case BPF_SOCK_OPS_TSTAMP_SENDMSG_CB:
+		stamped_handed(ctx, kern);
+		return;
+	case BPF_SOCK_OPS_TSTAMP_SCHED_CB:
+		stamped_leaves(ctx, kern);
+		return;
+	case BPF_SOCK_OPS_TSTAMP_SND_SW_CB:
+		stamped_driver(ctx, kern);
+		return;
+	case BPF_SOCK_OPS_TSTAMP_SND_HW_CB:
+		state = stamped_state(ctx);
+		if (state)
+			tcp_nic(state, skb_key(kern->skb), bpf_ktime_get_ns());
+		return;
+	case BPF_SOCK_OPS_TSTAMP_ACK_CB:
+		state = stamped_state(ctx);
+		if (state)
+			tcp_acked(state, skb_key(kern->skb) + 1, bpf_ktime_get_ns());
+		return;
+	}
+}

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What measuring costs: the kernel's statistics of our programs, switched on for a small part of the time."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hopscope.errors import LoadError
+from hopscope.libbpf import enable_stats
+from hopscope.model.snapshot import Overhead, ProgramCost
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+    from hopscope.libbpf import Program
+
+
+@dataclass(frozen=True, slots=True)
+class CostReading:
+    """Cumulative figures at one instant; arrays have an element a program.
+
+    Attributes
+    ----------
+    hits, time_ns
+        Runs and their time while the statistics were on.
+    missed
+        Runs that the kernel suppressed because of recursion, all the time.
+    window_s
+        How long the statistics were on.
+    reader_s
+        CPU time of this process.
+    at_s
+        CLOCK_MONOTONIC.
+    """
+
+    hits: NDArray[np.int64]
+    time_ns: NDArray[np.int64]
+    missed: NDArray[np.int64]
+    window_s: float
+    reader_s: float
+    at_s: float
+
+
+class CostMeter:
+    """Samples the cost of programs.
+
+    The statistics cost two looks at the clock a run themselves, which are part of what they say. They are on only
+    during :meth:`sample`; hits of the whole time are scaled up from that.
+    """
+
+    def __init__(self, programs: Iterable[Program]) -> None:
+        self._programs = list(programs)
+        self._hits = np.zeros(len(self._programs), np.int64)
+        self._time_ns = np.zeros(len(self._programs), np.int64)
+        self._window_s = 0.0
+        self._refused = False
+
+    def sample(self, window_s: float) -> None:
+        """Wait for `window_s` with the statistics switched on, or without where the kernel has none (before 5.8)."""
+        if not self._refused:
+            try:
+                with enable_stats():
+                    self._watch(window_s)
+            except LoadError:
+                self._refused = True
+        if self._refused:
+            time.sleep(window_s)
+
+    def read(self) -> CostReading:
+        """Return the cumulative figures."""
+        missed = np.array([program.info().recursion_misses for program in self._programs], np.int64)
+        return CostReading(
+            self._hits.copy(), self._time_ns.copy(), missed, self._window_s, time.process_time(), time.monotonic()
+        )
+
+    def overhead(self, before: CostReading, after: CostReading) -> Overhead:
+        """Return the cost between two readings."""
+        duration_s = max(after.at_s - before.at_s, 1e-9)
+        window_s = after.window_s - before.window_s
+        scale = duration_s / window_s if window_s else 0.0
+        hits, time_ns = after.hits - before.hits, after.time_ns - before.time_ns
+        missed = after.missed - before.missed
+        return Overhead(
+            hits=round(int(hits.sum()) * scale),
+            ns_per_hit=_mean(int(time_ns.sum()), int(hits.sum())),
+            bpf_cpu_percent=int(time_ns.sum()) / (window_s * 1e9) * 100 if window_s else None,
+            reader_cpu_percent=(after.reader_s - before.reader_s) / duration_s * 100,
+            missed=int(missed.sum()),
+            by_program=[
+                ProgramCost(
+                    program.name,
+                    hits=round(int(hits[i]) * scale),
+                    ns_per_hit=_mean(int(time_ns[i]), int(hits[i])),
+                    missed=int(missed[i]),
+                )
+                for i, program in enumerate(self._programs)
+            ],
+        )
+
+    def _watch(self, window_s: float) -> None:
+        started_s = time.monotonic()
+        before = self._run_figures()
+        time.sleep(window_s)
+        after = self._run_figures()
+        self._window_s += time.monotonic() - started_s
+        self._hits += after[0] - before[0]
+        self._time_ns += after[1] - before[1]
+
+    def _run_figures(self) -> NDArray[np.int64]:
+        infos = [program.info() for program in self._programs]
+        return np.array([[info.run_count for info in infos], [info.run_time_ns for info in infos]], np.int64)
+
+
+def _mean(total: int, count: int) -> float | None:
+    return total / count if count else None

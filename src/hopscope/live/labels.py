@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names for the groups that the kernel side knows by number."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from hopscope.errors import KernelError
+from hopscope.kernel import netns
+from hopscope.probes.attach import cgroup_root
+
+if TYPE_CHECKING:
+    import numpy as np
+
+OTHER: Final = "other"
+# For hops at which nobody knows the group yet.
+NOT_KNOWN: Final = "-"
+_CONTAINER: Final = re.compile(r"([0-9a-f]{64})")
+
+
+class NamespaceNames:
+    """Names of network namespaces; what it has learned stays, also when the namespace is gone."""
+
+    def __init__(self) -> None:
+        self._names: dict[int, str] = {}
+
+    def name(self, inode: int) -> str:
+        """Return the name of a namespace by its inode, or what it is called where nobody knows it."""
+        if inode not in self._names:
+            self._names |= {each.inode: each.name for each in netns.namespaces().values()}
+        return self._names.setdefault(inode, f"netns {inode}")
+
+
+class CgroupNames:
+    """Names of cgroups; what it has learned stays, also when the cgroup is gone."""
+
+    def __init__(self) -> None:
+        self._names: dict[int, str] = {}
+
+    def name(self, number: int) -> str:
+        """Return the path of a cgroup below the root by its number, or what it is called where there is none."""
+        if number not in self._names:
+            self._names |= _cgroup_names()
+        return self._names.setdefault(number, f"cgroup {number} (gone)")
+
+
+class Labels:
+    """Turns group keys into names; what it has learned stays, also when the thing itself is gone.
+
+    Parameters
+    ----------
+    group_by
+        Key of the grouping, such as ``interface``.
+    """
+
+    def __init__(self, group_by: str) -> None:
+        self._group_by = group_by
+        self._namespaces = NamespaceNames()
+        self._cgroups = CgroupNames()
+
+    def name(self, group: np.void) -> str:
+        """Return the name of a group.
+
+        Parameters
+        ----------
+        group
+            A record of ``struct hop_group``.
+        """
+        key = group["key"]
+        label = bytes(group["name"]).split(b"\0")[0].decode(errors="replace")
+        if self._group_by == "interface":
+            if not key["netns"]:
+                return label  # the backlog, which all namespaces share
+            namespace = self._namespaces.name(int(key["netns"]))
+            return label if namespace == "host" else f"{label}@{namespace}"
+        if self._group_by == "netns":
+            return self._namespaces.name(int(key["netns"]))
+        if self._group_by == "cgroup":
+            return self._cgroups.name(int(key["id"]))
+        return f"{label} ({int(key['id'])})"
+
+
+def _cgroup_names() -> dict[int, str]:
+    """Return path below the root by id, which is the inode of the directory."""
+    try:
+        root = cgroup_root()
+    except KernelError:
+        return {}
+    found = {}
+    for directory, _, _ in os.walk(root):
+        try:
+            inode = Path(directory).stat().st_ino
+        except OSError:
+            continue  # removed meanwhile
+        found[inode] = shorten(directory.removeprefix(str(root)) or "/")
+    return found
+
+
+def shorten(path: str) -> str:
+    """Return a cgroup's path, for a container its id's first twelve digits as its tools show them."""
+    container = _CONTAINER.search(path)
+    return f"container {container[1][:12]}" if container else path

@@ -1,0 +1,301 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Record what passes the probe points: records out of the rings, into the tables of a trace.
+
+The kernel side makes a record at each hook and keeps nothing in mind (``bpf/record/``): what belongs together is
+found in analysis. All times are CLOCK_MONOTONIC, taken in the kernel.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from hopscope import __version__
+from hopscope.bpf.layout import HOP_INTERFACE_DTYPE, HOP_PACKET_DTYPE
+from hopscope.clock.domain import boot_id
+from hopscope.clock.wall_clock import wall_offset_ns
+from hopscope.errors import FormatError, KernelError
+from hopscope.kernel import pcap
+from hopscope.kernel.tracepoint_columns import CALLER
+from hopscope.kernel.tracepoints import Tracepoints
+from hopscope.libbpf import Btf, RingReader, possible_cpus
+from hopscope.live.attached import Attached
+from hopscope.live.filters import set_list
+from hopscope.live.own_flows import SelfTrafficFilter
+from hopscope.live.recorder.captures import Captures
+from hopscope.live.recorder.options import PREFIX, RecordOptions
+from hopscope.live.recorder.symbols import STACKS, DropPlaces
+from hopscope.live.recorder.tables import Tables, point_names, since
+from hopscope.live.session import Session
+from hopscope.probes.catalogue import POINTS
+from hopscope.probes.resolve import Plan, Resolver
+from hopscope.store.meta import Metadata
+
+if TYPE_CHECKING:
+    import contextlib
+    from collections.abc import Iterator, Sequence
+
+    from hopscope.libbpf import BpfObject
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+_REASON: Final = "SKB_DROP_REASON_"
+CAPTURE: Final = "capture"
+
+
+class Taken(NamedTuple):
+    """What was in the rings.
+
+    Attributes
+    ----------
+    records
+        CPU and records of each ring that had any: arrays of ``struct hop_packet``, or another of its size.
+    others
+        Tables' names and columns, besides those that come of the records.
+    """
+
+    records: list[tuple[int, Array]]
+    others: list[tuple[str, dict[str, Array]]]
+
+    @property
+    def size_bytes(self) -> int:
+        """What it takes of memory."""
+        columns = (column for _, each in self.others for column in each.values())
+        return sum(records.nbytes for _, records in self.records) + sum(column.nbytes for column in columns)
+
+
+class Recorder(SelfTrafficFilter, Attached):
+    """Runs the recording programs and reads what they say.
+
+    Parameters
+    ----------
+    options
+        What is asked for.
+
+    Attributes
+    ----------
+    lost : int
+        Records for which a ring had no room.
+
+    Raises
+    ------
+    UsageError
+        A point is not known.
+    """
+
+    def __init__(self, options: RecordOptions) -> None:
+        self._options = options
+        self._forced = {f"{PREFIX}{name}": way for name, way in options.ways.items()}
+        self._plan = Plan(Resolver(), [POINTS[name] for name in options.names()], self._forced)
+        self.lost = 0
+
+    def _configure(self, bpf: BpfObject) -> None:
+        options = self._options
+        options.configure(bpf)
+        set_list(bpf, "interface", np.array(list(options.interfaces), HOP_INTERFACE_DTYPE))
+        by_process = bool(options.pids or options.comms or options.cgroups)
+        bpf.set_const("cfg_by_process", int(by_process))
+        by_headers = options.selects or options.sample > 1 or bool(options.interfaces or options.pcap)
+        bpf.set_const("cfg_by_headers", int(by_headers))
+        self._configure_own(bpf)
+        bpf.set_const("cfg_sample", options.sample)
+        bpf.set_const("cfg_pcap", int(bool(options.pcap)))
+        bpf.set_const("cfg_drop_arguments", Btf.kernel().tracepoint_arguments("kfree_skb"))
+        bpf.set_const("cfg_retransmit_arguments", Btf.kernel().tracepoint_arguments("tcp_retransmit_skb"))
+        bpf.set_const("cfg_drop_stacks", int(options.stacks))
+        bpf.maps["stacks"].set_max_entries(STACKS if options.stacks else 1)
+        bpf.set_const("cfg_snap", options.snap_bytes)
+        bpf.maps["rings"].set_max_entries(possible_cpus())
+        bpf.maps["captures"].set_max_entries(possible_cpus())
+
+    def _open(self, stack: contextlib.ExitStack) -> None:
+        options = self._options
+        functions = pcap.functions(options.pcap) if options.pcap else None
+        self._session = stack.enter_context(Session("record", self._plan, self._configure, functions=functions))
+        bpf = self._session.bpf
+        self._note_plan(bpf, self._forced)
+        for name in options.points:
+            if name in self.not_granted():
+                raise KernelError(f"This kernel supports no way to attach {name}", "`hopscope probes` says why")
+        counters = bpf.data(".bss.counts")["record_counters"]
+        self._counters, self._captures_lost = counters["lost"], counters["captures_lost"]
+        self._lost = np.zeros(len(self._counters), np.uint64)
+        self._start_own(bpf)
+        # What takes time comes before the rings, which fill from their first moment on.
+        self._places = DropPlaces(bpf.maps["stacks"])
+        stack.callback(self._places.close)
+        self._reasons = drop_reasons()
+        self._tracepoints = Tracepoints(options.tracepoints)
+        if options.tracepoints:
+            stack.enter_context(self._tracepoints)
+        self._captures = Captures(bpf, options.snap_bytes, options.ring_bytes) if options.snap_bytes else None
+        if self._captures:
+            stack.callback(self._captures.close)
+        self._reader = RingReader.per_cpu(bpf.maps["rings"], HOP_PACKET_DTYPE, options.ring_bytes)
+        stack.callback(self._reader.close)
+        if options.tracepoints:
+            self._tracepoints.start()
+        if self._captures:
+            self._captures.read()  # they may be full of what came before
+        # From here on all are there: CPUs' rings come one after the other, some 10 ms each, as do those of what is
+        # captured. What was seen before is not kept: the rest of it is missing. It is no loss, and nobody asked for it.
+        self.started_ns = self._read_ns = time.monotonic_ns()
+        self._is_first_take = True
+        self._lost[:] = self._counters
+        self._captures_lost_before = self._captures_lost.copy()
+        self._tables = Tables()
+
+    def not_granted(self) -> list[str]:
+        """Return the points that were asked for and that this kernel grants no way to attach."""
+        return [point.name.removeprefix(PREFIX) for point in self._plan.points if not self._plan.chosen(point)]
+
+    @property
+    def namespaces(self) -> Sequence[int] | None:
+        """Inodes of the network namespaces that are recorded; None: all."""
+        return self._options.namespaces or None
+
+    def metadata(self) -> Metadata:
+        """Return what a trace says of itself, at its start."""
+        return Metadata(
+            hopscope=__version__,
+            started_ns=self.started_ns,
+            realtime_ns=self.started_ns + wall_offset_ns(),
+            points=point_names(),
+            reasons=self._reasons,
+            host={
+                "name": platform.node(),
+                "release": platform.release(),
+                "machine": platform.machine(),
+                "boot": boot_id(),
+                "cpus": str(os.cpu_count()),
+            },
+            plan=[
+                {name: str(value) for name, value in asdict(row).items()} | {"point": row.point.removeprefix(PREFIX)}
+                for row in self._plan.rows()
+            ],
+            tables=list(self._tracepoints.tables),
+            options={
+                "profiles": list(self._options.profiles),
+                "points": list(self._options.points),
+                "tracepoints": list(self._options.tracepoints),
+                "filters": dict(self._options.shown),
+                "sampling_1_in": self._options.sample,
+            },
+        )
+
+    def read(self) -> Iterator[tuple[str, dict[str, Array]]]:
+        """Yield the rows that came since the last call, as :meth:`rows` makes them of what :meth:`take` takes."""
+        return self.rows(self.take())
+
+    def take(self) -> Taken:
+        """Take what is in the rings, as it is: quick, so that they do not fill up.
+
+        A ring that holds bytes that are no record is skipped there and counted as lost.
+        """
+        records = []
+        for cpu in self._reader.cpus:
+            try:
+                found = self._reader.read_cpu(cpu)
+            except FormatError:
+                self.lost += 1
+                continue
+            if self._is_first_take:
+                found = since(found, self.started_ns)
+            if len(found):
+                records.append((cpu, found))
+        # After the records, which have the names of devices.
+        others: list[tuple[str, dict[str, Array]]] = []
+        if self._captures and (captured := self._captures.read()):
+            others.append((CAPTURE, captured._asdict()))
+        if self._options.tracepoints:
+            before = self._tracepoints.lost
+            others += self._tracepoints.read().items()
+            self.lost += self._tracepoints.lost - before
+        if self._is_first_take:
+            late = ((table, _since(columns, self.started_ns)) for table, columns in others)
+            others = [(table, columns) for table, columns in late if len(next(iter(columns.values())))]
+        self._is_first_take = False
+        return Taken(records, [*others, *self._losses()])
+
+    def lost_by_now(self) -> int:
+        """Return :attr:`lost` and what has been lost since the rings were read; from any thread."""
+        return self.lost + int((self._counters - self._lost).sum())
+
+    def fullness(self) -> float:
+        """Return how full the fullest ring of records is, 0 to 1: a look at it is not worth mentioning."""
+        return self._reader.fullness()
+
+    @property
+    def has_other_rings(self) -> bool:
+        """Whether there are more rings than those, of which :meth:`fullness` says nothing."""
+        return bool(self._captures or self._options.tracepoints)
+
+    def rows(self, taken: Taken) -> Iterator[tuple[str, dict[str, Array]]]:
+        """Yield what was taken as rows: a table's name and its columns. To be called in the order of taking.
+
+        What is captured comes as :data:`CAPTURE` and the columns of :class:`~hopscope.store.capture.Captured`.
+        """
+        for cpu, records in taken.records:
+            for table, columns in self._tables.rows(records, cpu):
+                yield table, columns
+                if table == "drops":
+                    yield from self._places.rows(columns)
+        for table, columns in taken.others:
+            yield table, columns
+            if table in self._tracepoints.with_callers:
+                yield from self._places.symbols(columns[CALLER.name])
+
+    def stop(self) -> None:
+        """Record no more tracepoints; the next :meth:`read` gives their rest, and all losses."""
+        if self._options.tracepoints:
+            self._tracepoints.stop()
+
+    @property
+    def captures(self) -> bool:
+        """Whether bytes of packets are captured."""
+        return bool(self._options.snap_bytes)
+
+    def missed(self) -> int:
+        """Return how many runs of the programs the kernel suppressed since they were loaded."""
+        return int(self._cost.read().missed.sum())
+
+    def captures_lost(self) -> int:
+        """Return how many packets could not be captured, because a ring had no room."""
+        return int((self._captures_lost - self._captures_lost_before).sum())
+
+    def _losses(self) -> Iterator[tuple[str, dict[str, Array]]]:
+        now_ns, lost = time.monotonic_ns(), self._counters.copy()
+        more = lost - self._lost
+        cpus = np.flatnonzero(more)
+        if len(cpus):
+            self.lost += int(more.sum())
+            yield (
+                "losses",
+                {
+                    "from_ns": np.full(len(cpus), self._read_ns, np.int64),
+                    "until_ns": np.full(len(cpus), now_ns, np.int64),
+                    "cpu": cpus.astype(np.int16),
+                    "lost": more[cpus].astype(np.int64),
+                },
+            )
+        self._lost, self._read_ns = lost, now_ns
+
+
+def _since(columns: dict[str, Array], started_ns: int) -> dict[str, Array]:
+    """Return the rows that are of no time before; of what was lost, those that reach beyond."""
+    late = columns["time_ns" if "time_ns" in columns else "until_ns"] >= started_ns
+    return {name: column[late] for name, column in columns.items()}
+
+
+def drop_reasons() -> dict[int, str]:
+    """Return this kernel's reasons: the numbers are another kernel's own."""
+    try:
+        names = Btf.kernel().enum_values("skb_drop_reason")
+    except FormatError:
+        return {}  # before 5.17
+    return {number: name.removeprefix(_REASON) for name, number in names.items() if name.startswith(_REASON)}

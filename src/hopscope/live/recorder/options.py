@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the user asks of ``record``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from hopscope.errors import UsageError
+from hopscope.live.filters import Selection
+from hopscope.probes.catalogue import POINTS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+PREFIX: Final = "record."
+
+_CORE: Final = ("skb.free", "skb.drop")
+_RX: Final = (
+    "rx.driver",
+    "rx.core",
+    "rx.l4",
+    "rx.tcp_queue",
+    "rx.ready",
+    "rx.copy",
+    "rx.read",
+    "rx.received",
+    "rx.full",
+)
+_TX: Final = ("tx.send", "tx.sent", "tx.queue", "tx.enqueue", "tx.dequeue", "tx.start", "tx.driver", "tcp.retransmit")
+_CPU: Final = ("irq.enter", "irq.exit", "softirq.raise", "softirq.enter", "softirq.exit", "napi.poll")
+_SCHED: Final = ("sched.switch", "sched.wake")
+# A profile is a set of points that answers a question.
+PROFILES: Final[Mapping[str, tuple[str, ...]]] = {
+    "messages": (*_RX, *_TX, *_CORE, *_SCHED, "tcp.state"),
+    "packets": (
+        *("rx.driver", "rx.core", "rx.copy"),
+        *("tx.queue", "tx.enqueue", "tx.dequeue", "tx.start", "tx.driver"),
+        *_CORE,
+        "napi.poll",
+    ),
+    "rx": (*_RX, *_CORE, "napi.poll", *_SCHED),
+    "tx": (*_TX, *_CORE),
+    "cpu": (*_CPU, *_SCHED),
+    "drops": ("skb.drop", "rx.full", "tcp.retransmit", "xdp.exception"),
+    "all": tuple(name.removeprefix(PREFIX) for name in POINTS if name.startswith(PREFIX)),
+}
+# With records come the names of threads.
+_ALWAYS: Final = "threads"
+# Where whose socket it is shows: packets of a process are known by them.
+_OF_PROCESS: Final = ("tx.send", "tx.sent", "rx.received", "tcp.state")
+RING_BYTES: Final = 1 << 24
+
+
+@dataclass(frozen=True, slots=True)
+class RecordOptions(Selection):
+    """Everything that ``record`` can be asked for.
+
+    Attributes
+    ----------
+    profiles
+        Keys of :data:`PROFILES`.
+    points
+        Points besides those of the profiles.
+    tracepoints
+        Tracepoints and functions of the kernel, as :class:`~hopscope.kernel.tracepoints.Spec` reads them.
+    interfaces
+        (ifindex, namespace inode).
+    pcap
+        Only packets that this expression of pcap's language wants, and what their sockets do; empty: all.
+    stacks
+        Take the kernel's stack at each drop.
+    sample
+        Follow one flow in so many, both of its directions, at every point.
+    snap_bytes
+        Keep so many bytes of each frame, as a device has it; 0: none.
+    ring_bytes
+        Of each CPU's ring: a power of two.
+    ways
+        Probe point → the only way to use.
+    """
+
+    profiles: Sequence[str] = ("messages",)
+    points: Sequence[str] = ()
+    tracepoints: Sequence[str] = ()
+    interfaces: Sequence[tuple[int, int]] = ()
+    pcap: str = ""
+    stacks: bool = False
+    sample: int = 1
+    snap_bytes: int = 0
+    ring_bytes: int = RING_BYTES
+    ways: Mapping[str, str] = field(default_factory=dict)
+
+    def names(self) -> list[str]:
+        """Return the points that are wanted, by their names in the catalogue and in its order.
+
+        Raises
+        ------
+        UsageError
+            There is no such point.
+        """
+        wanted = {f"{PREFIX}{name}" for profile in self.profiles for name in PROFILES[profile]}
+        for name in self.points:
+            if f"{PREFIX}{name}" not in POINTS:
+                raise UsageError(f"There is no probe point {name}", f"The points are {', '.join(PROFILES['all'])}")
+            wanted.add(f"{PREFIX}{name}")
+        wanted.add(f"{PREFIX}{_ALWAYS}")
+        if self.pids or self.comms or self.cgroups:
+            wanted.update(f"{PREFIX}{name}" for name in _OF_PROCESS)
+        return [name for name in POINTS if name in wanted]

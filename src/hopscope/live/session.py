@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Load and attach the programs of a plan; what the kernel refuses gives way to the next best."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+from hopscope.bpf import object_path
+from hopscope.errors import KernelError, LoadError
+from hopscope.kernel.capabilities import require_rights
+from hopscope.libbpf import BpfObject
+from hopscope.probes.attach import EveryNamespace, attach, prepare
+from hopscope.probes.grants import refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+    from types import TracebackType
+
+    from hopscope.probes.resolve import Plan
+
+
+class Session:
+    """The loaded and attached programs of a plan.
+
+    Parameters
+    ----------
+    name
+        Of the object.
+    plan
+        Is told of refusals, so that afterwards it says what is really attached.
+    configure
+        Called with each freshly opened object to set constants and sizes of maps.
+    adapt
+        Asked first when the kernel refuses; True if `configure` will do differently now and trying again makes sense.
+    later
+        Programs of the plan that the collector attaches itself.
+    functions
+        As :meth:`~hopscope.libbpf.BpfObject.open` takes them: C functions that get other instructions.
+    """
+
+    def __init__(  # noqa: PLR0913 # what a collector may decide
+        self,
+        name: str,
+        plan: Plan,
+        configure: Callable[[BpfObject], None],
+        adapt: Callable[[LoadError], bool] = lambda _: False,
+        later: Callable[[], Collection[str]] = tuple,
+        *,
+        functions: Mapping[str, Callable[[int], bytes]] | None = None,
+    ) -> None:
+        require_rights()
+        self._name = name
+        self._plan = plan
+        self._configure = configure
+        self._adapt = adapt
+        self._later = later
+        self._functions = functions
+        self._everywhere: list[EveryNamespace] = []
+        self.bpf = self._started()
+
+    def refresh(self) -> None:
+        """Reach what has come into being since: new network namespaces."""
+        for each in self._everywhere:
+            each.refresh()
+
+    def close(self) -> None:
+        """Detach and free everything."""
+        self.bpf.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _started(self) -> BpfObject:
+        while True:
+            bpf = BpfObject.open(object_path(self._name), self._functions)
+            try:
+                self._start(bpf)
+            except LoadError as error:
+                bpf.close()
+                if not self._adapt(error):
+                    self._give_way(error)
+            except BaseException:
+                bpf.close()
+                raise
+            else:
+                return bpf
+
+    def _start(self, bpf: BpfObject) -> None:
+        kinds = self._plan.programs()
+        if not kinds:
+            raise KernelError("This kernel supports none of the probe points", "`hopscope probes` says why")
+        for program in bpf.programs.values():
+            program.autoload = program.name in kinds
+        for name, kind in kinds.items():
+            prepare(bpf.programs[name], kind)
+        self._configure(bpf)
+        bpf.load()
+        self._everywhere = []
+        later = self._later()
+        for name, kind in kinds.items():
+            if name in later:
+                continue
+            if kind == "netfilter":
+                self._everywhere.append(EveryNamespace(bpf.programs[name]))
+            elif kind not in {"iter", "perf_event"}:  # those are run, or attached at a rate, by the collector
+                attach(bpf.programs[name], kind)
+        self.refresh()
+
+    def _give_way(self, error: LoadError) -> None:
+        if error.program is None or not self._plan.refuse(error.program, refusal(error)):
+            raise error

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The catalogue's points of recordings: each hook makes a record, and keeps nothing in mind but what it told before."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hopscope.probes.point import HAND_OVER, AttachMethod, Point
+
+_PREFIX: Final = "record."
+
+
+def _tracepoint(hook: str, program: str) -> AttachMethod:
+    return AttachMethod("tp_btf", (hook,), (f"record_{program}",))
+
+
+def _point(name: str, marks: str, *ways: AttachMethod) -> Point:
+    return Point(f"{_PREFIX}{name}", marks, ways)
+
+
+RECORD: Final = (
+    _point(
+        "rx.driver",
+        "the driver hands a packet over, before GRO or the backlog queue",
+        AttachMethod(
+            "tp_btf",
+            HAND_OVER,
+            (
+                "record_netif_rx",
+                "record_gro_receive",
+                "record_gro_frags",
+                "record_receive",
+                "record_receive_list",
+            ),
+        ),
+    ),
+    _point("rx.core", "the core takes the packet (__netif_receive_skb_core)", _tracepoint("netif_receive_skb", "core")),
+    _point(
+        "rx.ip",
+        "IP begins (ip_rcv_core, ip6_rcv_core)",
+        AttachMethod(
+            "fentry", ("ip_rcv_core", "ip6_rcv_core"), ("record_ip_rcv_core_fentry", "record_ip6_rcv_core_fentry")
+        ),
+    ),
+    _point(
+        "rx.l4",
+        "TCP or UDP begins (tcp_v4_rcv, udp_rcv, …)",
+        AttachMethod(
+            "fentry",
+            ("tcp_v4_rcv", "tcp_v6_rcv", "udp_rcv", "udpv6_rcv"),
+            (
+                "record_tcp_v4_rcv_fentry",
+                "record_tcp_v6_rcv_fentry",
+                "record_udp_rcv_fentry",
+                "record_udpv6_rcv_fentry",
+            ),
+        ),
+        AttachMethod(
+            "cgroup_skb",
+            ("ingress",),
+            ("record_l4_cgroup",),
+            kfuncs=("bpf_cast_to_kern_ctx",),
+            differs="after the socket look-up, where the socket filter runs; packets without a full socket "
+            "(handshake, TIME_WAIT, closed port) are not seen",
+        ),
+    ),
+    _point(
+        "rx.tcp_queue",
+        "the socket processes the segment, out of the backlog (tcp_rcv_established)",
+        _tracepoint("tcp_probe", "tcp_queue"),
+    ),
+    _point(
+        "rx.copy",
+        "bytes of the packet are copied to the reader (skb_copy_datagram_iter)",
+        _tracepoint("skb_copy_datagram_iovec", "copy"),
+    ),
+    _point("skb.free", "the kernel is done with the packet (consume_skb)", _tracepoint("consume_skb", "free")),
+    _point("skb.drop", "the packet is dropped, with a reason (kfree_skb)", _tracepoint("kfree_skb", "drop")),
+    _point("tx.queue", "the packet comes to a device (__dev_queue_xmit)", _tracepoint("net_dev_queue", "queue")),
+    _point(
+        "tx.enqueue", "it goes into a queueing discipline (dev_qdisc_enqueue)", _tracepoint("qdisc_enqueue", "enqueue")
+    ),
+    _point("tx.dequeue", "it comes out of it (dequeue_skb)", _tracepoint("qdisc_dequeue", "dequeue")),
+    _point("tx.start", "the driver's function is called (xmit_one)", _tracepoint("net_dev_start_xmit", "start")),
+    _point("tx.driver", "the driver's function has returned, and took it", _tracepoint("net_dev_xmit", "xmit")),
+    _point(
+        "tcp.retransmit",
+        "TCP sends a segment again (tcp_retransmit_skb)",
+        _tracepoint("tcp_retransmit_skb", "retransmit"),
+    ),
+    _point(
+        "call.enter",
+        "a system call that sends or receives is entered; read and write are recorded of threads that use sockets",
+        _tracepoint("sys_enter", "call"),
+    ),
+    _point(
+        "tx.send",
+        "a send call has the TCP socket to itself (tcp_sendmsg_locked)",
+        AttachMethod("fentry", ("tcp_sendmsg_locked",), ("record_send_fentry",)),
+        AttachMethod(
+            "tp_btf",
+            ("tcp_sendmsg_locked",),
+            ("record_send_tp",),
+            differs="at the first look of TCP at the bytes, some ten ns later",
+        ),
+    ),
+    _point(
+        "tx.sent",
+        "a send call is done (sock_sendmsg)",
+        _tracepoint("sock_send_length", "sent_tp"),
+        AttachMethod(
+            "fexit",
+            ("inet_sendmsg", "inet6_sendmsg"),
+            ("record_inet_sendmsg_fexit", "record_inet6_sendmsg_fexit"),
+            differs="sendfile and splice do not come by here",
+        ),
+    ),
+    _point(
+        "rx.ready",
+        "the socket tells its reader that there is something (sk_data_ready)",
+        _tracepoint("sk_data_ready", "ready_tp"),
+        AttachMethod("fentry", ("sock_def_readable",), ("record_ready_fentry",)),
+    ),
+    _point("rx.read", "TCP: bytes were read (tcp_rcv_space_adjust)", _tracepoint("tcp_rcv_space_adjust", "read")),
+    _point(
+        "rx.received",
+        "a receive call is done (sock_recvmsg)",
+        _tracepoint("sock_recv_length", "received_tp"),
+        AttachMethod(
+            "fexit",
+            ("inet_recvmsg", "inet6_recvmsg"),
+            ("record_inet_recvmsg_fexit", "record_inet6_recvmsg_fexit"),
+            differs="splice does not come by here",
+        ),
+    ),
+    _point("tcp.state", "a TCP socket changes its state", _tracepoint("inet_sock_set_state", "state")),
+    _point(
+        "rx.full", "a socket's receive buffer is full (sock_queue_rcv_skb)", _tracepoint("sock_rcvqueue_full", "full")
+    ),
+    _point("irq.enter", "a device's interrupt begins", _tracepoint("irq_handler_entry", "irq_enter")),
+    _point("irq.exit", "a device's interrupt ends", _tracepoint("irq_handler_exit", "irq_exit")),
+    _point("softirq.raise", "a softirq is asked for", _tracepoint("softirq_raise", "softirq_raise")),
+    _point("softirq.enter", "a softirq begins", _tracepoint("softirq_entry", "softirq_enter")),
+    _point("softirq.exit", "a softirq ends", _tracepoint("softirq_exit", "softirq_exit")),
+    _point("napi.poll", "a NAPI poll ends", _tracepoint("napi_poll", "napi")),
+    _point(
+        "sched.switch",
+        "a CPU goes from one thread to another, one of which uses sockets",
+        _tracepoint("sched_switch", "switch"),
+    ),
+    _point("sched.wake", "a thread that uses sockets is woken", _tracepoint("sched_waking", "wake")),
+    _point(
+        "xdp.exception",
+        "an XDP program aborts, or what it wants cannot be done",
+        _tracepoint("xdp_exception", "xdp_exception"),
+    ),
+    _point(
+        "xdp.redirect",
+        "an XDP program sends a packet to another device or CPU",
+        AttachMethod(
+            "tp_btf",
+            ("xdp_redirect", "xdp_redirect_err"),
+            ("record_xdp_redirect", "record_xdp_redirect_err"),
+        ),
+    ),
+    _point(
+        "nf.verdict",
+        "netfilter's functions at a hook have decided on a packet (nf_hook_slow)",
+        AttachMethod("fexit", ("nf_hook_slow",), ("record_verdict",)),
+    ),
+    _point(
+        "threads",
+        "threads begin, or get another name",
+        AttachMethod("tp_btf", ("task_newtask", "task_rename"), ("record_newtask", "record_rename")),
+    ),
+)

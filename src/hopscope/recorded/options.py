@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The options that all reports share, and how a report is printed."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
+
+import click
+
+from hopscope.live.handover import handover
+from hopscope.live.help import OUTPUT, TRAFFIC, option, section, together
+from hopscope.live.options import SHOWN, address_option, json_option, limit_option, port_option, process_options
+from hopscope.recorded.joined import one_trace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from contextlib import AbstractContextManager
+
+    from hopscope.model.report import Report
+    from hopscope.store.trace import Trace
+    from hopscope.term.terminal import Terminal
+    from hopscope.trace.selection import Selection
+
+Decorated = TypeVar("Decorated", bound="Callable[..., Any]")
+Form: TypeAlias = Literal["text", "json", "csv"]
+
+
+@dataclass(frozen=True, slots=True)
+class Common:
+    """What the shared options say.
+
+    Attributes
+    ----------
+    folder
+        The trace.
+    form
+        What to print.
+    given_limit
+        Maximum rows; 0: all; None: not given.
+    chosen
+        The arguments of :class:`~hopscope.trace.selection.Selection`.
+    """
+
+    folder: Path
+    form: Form
+    given_limit: int | None
+    chosen: dict[str, Any]
+
+    @property
+    def limit(self) -> int | None:
+        """Maximum rows, None for all: people get few unless they ask for more."""
+        if self.given_limit is None:
+            return SHOWN if self.form == "text" else None
+        return self.given_limit or None
+
+    @property
+    def selection(self) -> Selection:
+        """The part of the trace that is wanted."""
+        from hopscope.trace.selection import Selection  # noqa: PLC0415 # DuckDB and NumPy when they are needed
+
+        return Selection(**self.chosen)
+
+    def trace(self) -> AbstractContextManager[Trace]:
+        """Open the trace."""
+        return opened(self.folder)
+
+
+@contextmanager
+def opened(folder: Path) -> Iterator[Trace]:
+    """Open a trace, or those of several hosts as one, and say on stderr what is missing from it."""
+    from hopscope.store.trace import Trace  # noqa: PLC0415 # as above
+
+    if (taken := handover()) and folder in taken.traces:
+        yield taken.traces[folder]
+        return
+    with one_trace(folder) as one, Trace(one) as trace:
+        for warning in trace.warnings:
+            click.echo(f"hopscope: {warning}", err=True)
+        yield trace
+
+
+def form_options() -> Callable[[Decorated], Decorated]:
+    """Add in which form to print."""
+    return section(
+        OUTPUT,
+        json_option("row", "docs/report.md"),
+        option("--csv", "as_csv", is_flag=True, help="CSV with a header line."),
+    )
+
+
+def report_options() -> Callable[[Decorated], Decorated]:
+    """Add the shared options; the command's function takes them as one argument, `common`."""
+    options = together(
+        click.argument("folder", type=click.Path(path_type=Path), metavar="TRACE"),
+        section(
+            TRAFFIC,
+            option(
+                "--flow",
+                "flows",
+                multiple=True,
+                metavar="FLOW",
+                help="Only this flow: number or A:PORT>B:PORT.",
+            ),
+        ),
+        port_option(),
+        address_option(),
+        process_options("uses"),
+        section(
+            TRAFFIC,
+            option("--process", "processes", multiple=True, metavar="NAME|PID", hidden=True),
+            option("--interface", "interfaces", multiple=True, metavar="NAME", help="Only this interface."),
+            option("--from", "from_s", type=float, metavar="SECONDS", help="Only from this time after the start on."),
+            option("--until", "until_s", type=float, metavar="SECONDS", help="Only until this time after the start."),
+        ),
+        section(OUTPUT, limit_option()),
+        form_options(),
+    )
+
+    def decorate(function: Decorated) -> Decorated:
+        def gathered(  # noqa: PLR0913 # one parameter an option
+            *,
+            folder: Path,
+            as_json: bool,
+            as_csv: bool,
+            limit: int | None,
+            flows: tuple[str, ...],
+            ports: tuple[int, ...],
+            addresses: tuple[str, ...],
+            pids: tuple[int, ...],
+            comms: tuple[str, ...],
+            processes: tuple[str, ...],
+            interfaces: tuple[str, ...],
+            from_s: float | None,
+            until_s: float | None,
+            **own: Any,  # noqa: ANN401 # the command's own options
+        ) -> object:
+            chosen = {
+                "flows": flows,
+                "ports": ports,
+                "addresses": addresses,
+                "processes": (*map(str, pids), *comms, *processes),
+                "interfaces": interfaces,
+                "from_s": from_s,
+                "until_s": until_s,
+            }
+            form = chosen_form(as_json=as_json, as_csv=as_csv)
+            return function(common=Common(folder, form, limit, chosen), **own)
+
+        gathered.__doc__ = function.__doc__
+        gathered.__name__ = function.__name__
+        gathered.__dict__.update(function.__dict__)  # options that were added below this decorator
+        return options(gathered)  # type: ignore[return-value] # as click's decorators, it changes what is called
+
+    return decorate
+
+
+def chosen_form(*, as_json: bool, as_csv: bool) -> Form:
+    """Return what to print.
+
+    Raises
+    ------
+    click.UsageError
+        Both are wanted.
+    """
+    if as_json and as_csv:
+        raise click.UsageError("--json and --csv cannot be combined")
+    return "json" if as_json else "csv" if as_csv else "text"
+
+
+def show(report: Report, form: Form, render: Callable[[Report, Terminal], str] | None = None) -> None:
+    """Print a report; for people by `render`, where it has a form of its own. Notes of the other forms go to stderr.
+
+    A program that asked for the report gets it, and nothing is printed.
+    """
+    if taken := handover():
+        taken.reports.append(report)
+        return
+    from hopscope.term.format import plural  # noqa: PLC0415
+    from hopscope.term.report_lines import csv_lines, json_lines  # noqa: PLC0415
+    from hopscope.term.report_table import render_report  # noqa: PLC0415
+
+    if form == "text":
+        print_blocks([(render or render_report)(report, terminal())])
+        return
+    print_blocks(json_lines(report) if form == "json" else csv_lines(report))
+    left_out = [f"{plural(report.left_out, 'row')} not shown (--limit)"] if report.left_out else []
+    for note in [*report.notes, *left_out]:
+        click.echo(f"hopscope: {note}", err=True)
+
+
+def print_blocks(blocks: Iterable[str]) -> None:
+    """Print texts, each with a line end after it."""
+    sys.stdout.writelines(f"{block}\n" for block in blocks)
+    sys.stdout.flush()
+
+
+def terminal() -> Terminal:
+    """Return what the standard output can show."""
+    from hopscope.term.terminal import Terminal  # noqa: PLC0415
+
+    return Terminal.of(sys.stdout, os.environ)

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Single messages as JSON objects, and back; ``docs/json/`` has the schemas. What was not seen is null."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from hopscope.model.message import CAUSES, Device, Flow, Message
+from hopscope.model.slowest import Slowest
+from hopscope.term.json_lines import KINDS, iso
+
+if TYPE_CHECKING:
+    from hopscope.model.checked_json import Fields
+    from hopscope.term.json_lines import Json
+
+_VERSION: Final = 1
+_TIMES: Final = ("entry_ns", "handed_ns", "sched_ns", "driver_ns", "nic_ns", "done_ns")
+
+
+def message_to_json(message: Message, offset_ns: int) -> Json:
+    """Return a message as the object that schema ``hopscope.tx.message/1`` describes.
+
+    Parameters
+    ----------
+    message
+        What to show.
+    offset_ns
+        Wall clock minus CLOCK_MONOTONIC.
+    """
+    flow, blame = message.flow, message.blame()
+    return {
+        "schema": f"hopscope.tx.message/{_VERSION}",
+        "time": None if message.start_ns is None else iso(message.start_ns + offset_ns),
+        "clock_offset_ns": offset_ns,
+        "protocol": flow.protocol if flow else None,
+        "pid": message.pid,
+        "comm": message.comm or None,
+        "cookie": message.cookie,
+        "netns": flow.netns if flow else None,
+        "local": flow.local if flow else None,
+        "local_port": flow.local_port if flow else None,
+        "peer": flow.peer if flow else None,
+        "peer_port": flow.peer_port if flow else None,
+        "len_bytes": message.len_bytes,
+        "end_byte": None if message.datagram else message.end_byte,
+        **{name: getattr(message, name) for name in _TIMES},
+        "total_ns": message.total_ns,
+        "hops_ns": message.hops(),
+        "held_by": blame[0] if blame else None,
+        "held_ns": blame[1] if blame else None,
+        "cause": message.cause,
+        "slept": message.slept,
+        "retransmits": message.retransmits,
+        "aborted": message.aborted,
+        "devices": [{"name": device.name, "after_ns": device.after_ns} for device in message.devices],
+    }
+
+
+def message_from_json(document: Fields) -> Message:
+    """Return the message that an object was made from. Its process stands for the one that had the socket first.
+
+    Raises
+    ------
+    FormatError
+        It does not fit the schema.
+    """
+    document.choice("schema", [f"hopscope.tx.message/{_VERSION}"])
+    datagram = document.whole_or_none("end_byte") is None
+    return Message(
+        flow=_flow_from(document),
+        cookie=document.whole("cookie"),
+        pid=document.whole("pid"),
+        len_bytes=document.whole("len_bytes"),
+        end_byte=document.whole_or_none("end_byte") or 0,
+        **{name: document.whole_or_none(name) for name in _TIMES},
+        qdisc_ns=document.part("hops_ns").whole_or_none("tx.udp_qdisc" if datagram else "tx.qdisc"),
+        devices=[Device(device.text("name"), device.whole("after_ns")) for device in document.parts("devices")],
+        retransmits=document.whole("retransmits"),
+        cause=document.choice("cause", CAUSES),
+        slept=document.flag("slept"),
+        datagram=datagram,
+        aborted=document.flag("aborted"),
+    )
+
+
+def _flow_from(document: Fields) -> Flow | None:
+    protocol = document.text_or_none("protocol")
+    if protocol is None:
+        return None
+    return Flow(
+        protocol=protocol,
+        local=document.text("local"),
+        local_port=document.whole("local_port"),
+        peer=document.text("peer"),
+        peer_port=document.whole("peer_port"),
+        netns=document.text("netns"),
+        pid=document.whole("pid"),
+        comm=document.text_or_none("comm") or "",
+    )
+
+
+def slowest_to_json(slowest: Slowest, started_ns: int, duration_s: float, offset_ns: int) -> Json:
+    """Return the slowest messages as the object that schema ``hopscope.tx.slowest/1`` describes.
+
+    Parameters
+    ----------
+    slowest
+        What to show.
+    started_ns, duration_s
+        Of the interval or run, as in its :class:`~hopscope.model.snapshot.Snapshot`.
+    offset_ns
+        Wall clock minus CLOCK_MONOTONIC.
+    """
+    return {
+        "schema": f"hopscope.tx.slowest/{_VERSION}",
+        "kind": slowest.kind,
+        "time": iso(started_ns),
+        "interval_s": duration_s,
+        "asked": slowest.asked,
+        "seen": slowest.seen,
+        "unfinished": slowest.unfinished,
+        "held": slowest.held(),
+        "messages": [message_to_json(message, offset_ns) for message in slowest.messages],
+    }
+
+
+def slowest_from_json(document: Fields) -> Slowest:
+    """Return the slowest messages that an object was made from.
+
+    Raises
+    ------
+    FormatError
+        It does not fit the schema.
+    """
+    document.choice("schema", [f"hopscope.tx.slowest/{_VERSION}"])
+    return Slowest(
+        kind=document.choice("kind", KINDS),
+        asked=document.whole("asked"),
+        seen=document.whole("seen"),
+        unfinished=document.whole("unfinished"),
+        messages=[message_from_json(message) for message in document.parts("messages")],
+    )

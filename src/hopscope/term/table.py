@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table of an interval: one line a hop, in the order in which a packet passes them.
+
+A hop's share is its part of the time of all hops of its protocol; the largest stands out where there is colour.
+Columns have fixed widths, so that nothing moves between intervals; what does not fit is left out, the least
+telling column first. No line is wider than the terminal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from hopscope.model.share import TOTAL_SUFFIX, shares
+from hopscope.term import format as fmt
+from hopscope.term.bar import BAR_WIDTH, Axis
+from hopscope.term.footer import footer
+from hopscope.term.terminal import Terminal, columns, pad
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hopscope.model.share import Share
+    from hopscope.model.snapshot import HopRow, Snapshot
+
+WIDTHS: Final = {
+    "share": 5,
+    "count": 6,
+    "rate/s": 6,
+    "mean": 6,
+    "p50": 6,
+    "p90": 6,
+    "p99": 6,
+    "p99.9": 6,
+    "max": 6,
+}
+PERCENTILES: Final = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "p99.9": 99.9}
+LEFT_OUT_FIRST: Final = ("p90", "rate/s", "bar", "p99.9", "mean", "max", "share", "count")
+
+_HOP_WIDTH = 13
+_WIDEST_BAR = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What fits: the hop column's width, group columns, figures, the bar's width (0: none), blanks between columns."""
+
+    hop_width: int
+    groups: dict[str, int]
+    figures: list[str]
+    bar_width: int
+    gap: int
+
+
+def render_table(snapshot: Snapshot, terminal: Terminal) -> str:
+    """Return heading, table and footer of a snapshot as lines without a line end after the last."""
+    lines = heading(snapshot, terminal)
+    if snapshot.sample_count:
+        lines += _table(snapshot, terminal)
+    else:
+        lines += terminal.fold(nothing_seen(snapshot))
+    return "\n".join(lines + footer(snapshot, terminal))
+
+
+def heading(snapshot: Snapshot, terminal: Terminal) -> list[str]:
+    """Return the lines that say when, what, and of which packets."""
+    start = datetime.fromtimestamp(snapshot.started_ns // 10**9, UTC)
+    length = fmt.time(snapshot.duration_s * 1e9, unicode=terminal.unicode)
+    what = f"total {length}" if snapshot.kind == "total" else length
+    lines = terminal.fold(f"{snapshot.verb}  {start:%Y-%m-%d %H:%M:%S} UTC  {what}")
+    if snapshot.filters:
+        lines += terminal.fold("only " + _filters(snapshot))
+    if snapshot.sampling_1_in > 1:
+        lines += terminal.fold(f"sampled: 1 in {snapshot.sampling_1_in} packets; counts are of the sampled ones")
+    return [terminal.paint(line, "dim") for line in lines]
+
+
+def choose_layout(rows: Sequence[HopRow], terminal: Terminal) -> Layout:
+    """Return the columns that fit a terminal, wide ones with more air and a wider bar."""
+    hop_width = min(max(_HOP_WIDTH, *(len(name) for name in _indented(rows))), terminal.width // 2)
+    keys = list(dict.fromkeys(key for row in rows for key in row.group))
+    least = hop_width + sum(WIDTHS[name] + 1 for name in WIDTHS if name not in LEFT_OUT_FIRST)
+    groups = _group_widths(rows, keys, terminal, terminal.width - least)
+    fixed = hop_width + sum(width + 1 for width in groups.values())
+    figures = list(WIDTHS)
+    bar_width = BAR_WIDTH
+    for name in ("", *LEFT_OUT_FIRST):
+        figures = [figure for figure in figures if figure != name]
+        bar_width = 0 if name == "bar" else bar_width
+        needed = fixed + sum(WIDTHS[figure] + 1 for figure in figures) + (bar_width + 1 if bar_width else 0)
+        if needed <= terminal.width:
+            break
+    spare = terminal.width - needed
+    gaps = len(groups) + len(figures) + bool(bar_width)
+    gap = 2 if spare >= gaps else 1
+    if bar_width:
+        bar_width = min(bar_width + spare - (gap - 1) * gaps, _WIDEST_BAR)
+    return Layout(hop_width, groups, figures, bar_width, gap)
+
+
+def _group_widths(rows: Sequence[HopRow], keys: Sequence[str], terminal: Terminal, room: int) -> dict[str, int]:
+    """Return widths that leave room for the least of the table, taken from the widest column first."""
+    widths = {
+        key: max(columns(terminal.text(text)) for text in (key, *(row.group.get(key, "") for row in rows)))
+        for key in keys
+    }
+    limit = max(terminal.width // 4, 8)
+    widths = {key: min(width, limit) for key, width in widths.items()}
+    while widths and sum(widths.values()) + len(widths) > room and max(widths.values()) > 1:
+        widest = max(widths, key=lambda key: widths[key])
+        widths[widest] -= 1
+    return widths
+
+
+def _table(snapshot: Snapshot, terminal: Terminal) -> list[str]:
+    # A hop that nothing passed is no line: hosts with TCP alone should not look at five lines of nothing for UDP.
+    rows = [row for row in snapshot.hops if row.histogram.count]
+    layout = choose_layout(rows, terminal)
+    axis = Axis.of([row.histogram for row in rows], layout.bar_width) if layout.bar_width else None
+    names = _indented(rows)
+    lines = [terminal.paint(_titles(layout, axis, terminal), "dim")]
+    for row, name, share in zip(rows, names, shares(rows), strict=True):
+        figures = _figures(row, share, snapshot.duration_s, terminal)
+        cells = [pad(terminal.cut(row.group.get(key, ""), width), width) for key, width in layout.groups.items()]
+        cells.append(pad(terminal.cut(name, layout.hop_width), layout.hop_width))
+        cells += [figures[figure].rjust(WIDTHS[figure]) for figure in layout.figures]
+        if axis:
+            cells.append(axis.bar(row.histogram, unicode=terminal.unicode))
+        text = (" " * layout.gap).join(cells).rstrip()
+        lines.append(terminal.paint(text, "bold") if share and share.largest else text)
+    return lines
+
+
+def _titles(layout: Layout, axis: Axis | None, terminal: Terminal) -> str:
+    cells = [pad(terminal.cut(key, width), width) for key, width in layout.groups.items()]
+    cells.append("hop".ljust(layout.hop_width))
+    cells += [figure.rjust(WIDTHS[figure]) for figure in layout.figures]
+    if axis:
+        cells.append(axis.title(unicode=terminal.unicode))
+    return (" " * layout.gap).join(cells).rstrip()
+
+
+def _figures(row: HopRow, share: Share | None, duration_s: float, terminal: Terminal) -> dict[str, str]:
+    histogram = row.histogram
+    count = histogram.count
+    times = {name: histogram.percentile(q) for name, q in PERCENTILES.items()}
+    times |= {"mean": histogram.mean_ns, "max": histogram.max_ns if count else None}
+    texts = {name: fmt.time(value, unicode=terminal.unicode) for name, value in times.items()}
+    return texts | {
+        "share": fmt.part(share.part) if share else "",
+        "count": fmt.count(count),
+        "rate/s": fmt.rate(count / duration_s) if duration_s > 0 else fmt.MISSING,
+    }
+
+
+def _indented(rows: Sequence[HopRow]) -> list[str]:
+    """Return the hops' names; ``rx.tcp_queue`` stands under ``rx.tcp``, totals under nothing."""
+    hops = {row.hop for row in rows}
+    return [
+        f" {row.hop}" if "_" in row.hop and row.hop.partition("_")[0] in hops and not _is_total(row) else row.hop
+        for row in rows
+    ]
+
+
+def _is_total(row: HopRow) -> bool:
+    return row.hop.endswith(TOTAL_SUFFIX)
+
+
+def _filters(snapshot: Snapshot) -> str:
+    return ", ".join(f"{name}={value}" for name, value in snapshot.filters.items())
+
+
+def nothing_seen(snapshot: Snapshot) -> str:
+    """Return the sentence that stands where there is no sample to show."""
+    if snapshot.lost or any(discard.count for discard in snapshot.discarded):
+        return "No sample could be used; the reasons follow."
+    if snapshot.filters:
+        return (
+            f"No packet matched {_filters(snapshot)}: widen the filter, or look without one whether there is traffic."
+        )
+    return "No packets seen: is there traffic? `hopscope demo` makes some of its own."

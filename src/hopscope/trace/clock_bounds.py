@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How far times of a joined trace may be off, and so the difference of two times of different hosts.
+
+Each half second of each host has one bound (`clocks`): the true time on the trace's axis of whatever happened on that
+host in it is no further from the time that the trace has. The axis is the clock of host 0, whose bound is 0.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from hopscope.trace.relation import build, columns, fixed
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from hopscope.store.trace import Trace
+
+SLOT_NS: Final = 500_000_000
+
+fixed(
+    "clock_bounds",
+    "a half second of a host, with how far its times may be off",
+    columns("host slot_ns bound_ns", bound_ns="times of the host may be off by so much in it"),
+    "SELECT host, time_ns AS slot_ns, greatest(offset_ns - low_ns, high_ns - offset_ns) AS bound_ns FROM clocks",
+    kind="view",
+)
+
+
+def slot(time_ns: str) -> str:
+    """Return the expression for the half second that a time is in."""
+    return f"({time_ns} - {time_ns} % {SLOT_NS})"
+
+
+def bound_join(name: str, host: str, time_ns: str) -> str:
+    """Return the join that brings the bound of a time of a host, as ``name.bound_ns``.
+
+    It is NULL in a trace of one host, and where nothing is known.
+    """
+    return f"LEFT JOIN clock_bounds {name} ON {name}.host = {host} AND {name}.slot_ns = {slot(time_ns)}"
+
+
+def difference_bound(first: str, first_host: str, second: str, second_host: str) -> str:
+    """Return the expression for how far the difference of two times may be off; NULL: nothing is known.
+
+    Parameters
+    ----------
+    first, second
+        Names of the two times' :func:`bound_join`.
+    first_host, second_host
+        Expressions for the hosts. Of one host, the difference is as exact as its clock: 0.
+    """
+    return f"CASE WHEN {first_host} = {second_host} THEN 0 ELSE {first}.bound_ns + {second}.bound_ns END"
+
+
+def bounds_ns(trace: Trace, host: int, times_ns: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the bound of each of a host's times, of any order; -1 where nothing is known."""
+    build(trace, "clock_bounds")
+    known = trace.columns(f"SELECT slot_ns, bound_ns FROM clock_bounds WHERE host = {host} ORDER BY slot_ns")
+    slots, bounds = (np.asarray(known[name], np.int64) for name in ("slot_ns", "bound_ns"))
+    if not len(slots):
+        return np.full(len(times_ns), -1, np.int64)
+    wanted = times_ns - times_ns % SLOT_NS
+    place = np.minimum(np.searchsorted(slots, wanted), len(slots) - 1)
+    return np.where(slots[place] == wanted, bounds[place], -1)

@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Durations counted by the engine in the buckets of :mod:`hopscope.model.histogram`."""
+
+from __future__ import annotations
+
+from hopscope.model.histogram import INDEX_TO_SLOT, OVERFLOW_SLOT, ZERO_SLOT, thresholds_ns
+
+
+def slot(duration_ns: str) -> str:
+    """Return the expression in SQL for the slot (0..225) of a duration, an expression of at least 0.
+
+    In binary floating point it is that of :func:`~hopscope.model.histogram.bucket_of`, as no bound but the powers of
+    two is a whole number of nanoseconds, or near one.
+    """
+    most_ns = thresholds_ns()[-1]
+    return (
+        f"CASE WHEN {duration_ns} <= {thresholds_ns()[0]} THEN {ZERO_SLOT}"
+        f" WHEN {duration_ns} > {most_ns} THEN {OVERFLOW_SLOT}"
+        f" ELSE {INDEX_TO_SLOT} + CAST(ceil(8 * log2({duration_ns} / 1e9)) AS INTEGER) END"
+    )

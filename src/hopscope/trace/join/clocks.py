@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One axis for all hosts that are joined: CLOCK_MONOTONIC of the first, and how far the others' clocks were ahead."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from hopscope.clock.change import clock_changes
+from hopscope.clock.network import join
+from hopscope.clock.offline import smooth
+from hopscope.clock.samples import Samples, Way
+from hopscope.errors import UsageError
+from hopscope.trace.clock_bounds import SLOT_NS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from hopscope.clock.change import Change
+    from hopscope.clock.curve import Curve
+    from hopscope.clock.network import Network
+    from hopscope.trace.join.sources import Source
+
+    Ns = NDArray[np.int64]
+    Ends = tuple[int, int]
+    Changes = tuple[list[Change], list[Change]]
+
+# Where in a half second the bound is looked for: between, it changes by less than what is added to it.
+_WITHIN: Final = np.linspace(0, SLOT_NS, 9).astype(np.int64)
+_MORE_NS: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """How a host's times are converted.
+
+    Attributes
+    ----------
+    at_ns
+        int64, ascending by half seconds: times of the axis.
+    offset_ns
+        int64: what the host's clock shows more then. From one to the next, it is a line.
+    bound_ns
+        int64: how far times from one to the next may be off; of the last, as of the one before.
+    """
+
+    at_ns: Ns
+    offset_ns: Ns
+    bound_ns: Ns
+
+    def times_ns(self, host_ns: Ns) -> Ns:
+        """Return times of the axis for times of the host; what is in order stays in order."""
+        if not self.offset_ns.any():
+            return host_ns
+        knots = self.at_ns + self.offset_ns
+        left = np.clip(np.searchsorted(knots, host_ns, side="right") - 1, 0, len(knots) - 2)
+        slope = np.diff(self.offset_ns) / np.diff(knots)
+        more = np.rint((host_ns - knots[left]) * slope[left]).astype(np.int64)
+        return host_ns - self.offset_ns[left] - more
+
+    def rows(self, host: int) -> dict[str, NDArray[Any]]:
+        """Return the rows of the table ``clocks``."""
+        return {
+            "host": np.full(len(self.at_ns), host, np.int16),
+            "time_ns": self.at_ns,
+            "offset_ns": self.offset_ns,
+            "low_ns": self.offset_ns - self.bound_ns,
+            "high_ns": self.offset_ns + self.bound_ns,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """Two hosts whose clocks were compared.
+
+    Attributes
+    ----------
+    first, second
+        Numbers of the hosts.
+    probes, packets
+        From the first to the second, and back: probes, and packets of applications.
+    breaks
+        How often one of them was set, or began to run otherwise, or nobody knows: there, the bound is larger.
+    contradictory
+        Windows that no two clocks could have had, which were left out.
+    refused
+        Packets of applications that the probes contradict, which were left out.
+    residual_ns
+        By how much the pair is off from what all pairs together say: the median and the most. 0 where no other pairs
+        lead from the one to the other.
+    """
+
+    first: int
+    second: int
+    probes: tuple[int, int]
+    packets: tuple[int, int]
+    breaks: int
+    contradictory: int
+    refused: int
+    residual_ns: tuple[float, float] = (0.0, 0.0)
+
+
+def axes(
+    sources: Sequence[Source],
+    probes: Mapping[Ends, Samples],
+    packets: Mapping[Ends, Samples],
+    changes: Mapping[Ends, Changes],
+) -> tuple[list[Axis], list[Compared]]:
+    """Return each host's axis, and how the clocks were compared.
+
+    Parameters
+    ----------
+    sources
+        The hosts.
+    probes, packets
+        Of pairs of their numbers, the lower first: probes, and packets of applications.
+    changes
+        Of pairs: what was done to the clock of the first and of the second, as far as is known.
+
+    Raises
+    ------
+    UsageError
+        Some clocks cannot be compared with the first.
+    """
+    found = {
+        ends: _curve(ends, probes.get(ends), packets.get(ends), changes.get(ends, ([], [])))
+        for ends in sorted(probes.keys() | packets.keys())
+    }
+    pairs = {ends: each for ends, each in found.items() if each is not None}
+    curves = {ends: curve for ends, (curve, _) in pairs.items()}
+    _all_reached(sources, curves)
+    if not curves:
+        return [_still(_grid(sources, None))], []
+    reference = sources[0].domain
+    rough = join(list(curves.values()), reference, _knots(sources, curves)[:1])
+    grid = _grid(sources, rough)
+    network = join(list(curves.values()), reference, grid)
+    residuals = np.abs(network.residuals_ns)
+    compared = [
+        replace(each, residual_ns=(float(np.median(off)), float(off.max())))
+        for (_, each), off in zip(pairs.values(), residuals, strict=True)
+    ]
+    return [
+        _still(grid),
+        *(_axis(network.curves[source.domain], grid, source.name) for source in sources[1:]),
+    ], compared
+
+
+def _curve(
+    ends: Ends, probes: Samples | None, packets: Samples | None, changes: Changes
+) -> tuple[Curve, Compared] | None:
+    """Compare two clocks; None where there are no packets of both directions.
+
+    What is most likely comes from the probes, where there are any: they are alike in both directions, and what an
+    application sends is not. What is possible comes from all.
+    """
+    likely = _smooth(probes, changes) if probes else None
+    refused = 0
+    if likely and packets:
+        packets, refused = _believed(packets, likely)
+    every = Samples.joined([each for each in (probes, packets) if each])
+    curve = _smooth(every, changes)
+    if curve is None:
+        return None
+    if likely:
+        value, _, _ = likely.offsets(curve.at_ns)
+        value += likely.base_ns - curve.base_ns
+        curve = replace(curve, value_ns=np.clip(value, curve.low_ns, curve.high_ns))
+    breaks = int(curve.breaks[:-1].sum())
+    return curve, Compared(*ends, _counts(probes), _counts(packets), breaks, curve.contradictory, refused)
+
+
+def _believed(packets: Samples, likely: Curve) -> tuple[Samples, int]:
+    """Return the packets that can be as the probes say, and how many cannot: they are no such packets."""
+    at_ns, most = packets.upper()
+    there = most - likely.base_ns >= likely.offsets(at_ns)[1]
+    at_ns, least = packets.lower()
+    back = least - likely.base_ns <= likely.offsets(at_ns)[2]
+    kept = replace(packets, there=_some(packets.there, there), back=_some(packets.back, back))
+    return kept, int((~there).sum() + (~back).sum())
+
+
+def _some(way: Way, kept: NDArray[np.bool_]) -> Way:
+    return Way(way.sent_ns[kept], way.received_ns[kept])
+
+
+def _counts(samples: Samples | None) -> tuple[int, int]:
+    return (len(samples.there), len(samples.back)) if samples else (0, 0)
+
+
+def _smooth(samples: Samples, changes: Changes) -> Curve | None:
+    try:
+        return smooth(samples, changes=clock_changes(samples, *changes))
+    except UsageError:  # no packets of both directions
+        return None
+
+
+def _all_reached(sources: Sequence[Source], curves: Mapping[Ends, Curve]) -> None:
+    reached = {0}
+    while more := {end for ends in curves if reached & set(ends) for end in ends} - reached:
+        reached |= more
+    if missing := [source.name for source in sources if source.number not in reached]:
+        raise UsageError(
+            f"The clock of {', '.join(missing)} cannot be compared with that of {sources[0].name}: there are neither"
+            " probes nor packets of both directions that both hosts stamped",
+            f"Record with `hopscope record --host`, or leave it out: `hopscope join --without {missing[0]}`",
+        )
+
+
+def _knots(sources: Sequence[Source], curves: Mapping[Ends, Curve]) -> Ns:
+    """Return times of the first host's clock at which one of its pairs was compared."""
+    for (first, second), curve in curves.items():
+        if first == 0:
+            return curve.at_ns
+        if second == 0:
+            return curve.inverted().at_ns
+    return np.array(sources[0].span_ns, np.int64)
+
+
+def _grid(sources: Sequence[Source], rough: Network | None) -> Ns:
+    """Return the half seconds in which anything was recorded; to know them, it is enough to know about the offsets."""
+    spans = [sources[0].span_ns]
+    for source in sources[1:]:
+        curve = rough.curves[source.domain].inverted() if rough else None
+        if curve:
+            first, last = curve.convert(np.array(source.span_ns, np.int64)).times_ns.tolist()
+            spans.append((first, last))
+    first, last = min(span[0] for span in spans), max(span[1] for span in spans)
+    return np.arange(first // SLOT_NS - 1, last // SLOT_NS + 3, dtype=np.int64) * SLOT_NS
+
+
+def _still(grid: Ns) -> Axis:
+    """Return the axis of the host whose clock it is."""
+    return Axis(grid, np.zeros(len(grid), np.int64), np.zeros(len(grid), np.int64))
+
+
+def _axis(curve: Curve, grid: Ns, name: str) -> Axis:
+    value, _, _ = curve.offsets(grid)
+    offset_ns = curve.base_ns + np.rint(value).astype(np.int64)
+    if not (np.diff(grid + offset_ns) > 0).all():
+        raise UsageError(f"The clock of {name} was set back: its times have two meanings", f"Leave {name} out")
+    within = grid[:-1, None] + _WITHIN[None, :]
+    line = offset_ns[:-1, None] + np.diff(offset_ns)[:, None] * (_WITHIN / SLOT_NS)[None, :] - curve.base_ns
+    _, low, high = (row.reshape(within.shape) for row in curve.offsets(within.ravel()))
+    bound = np.maximum(high - line, line - low).max(axis=1)
+    bound_ns = np.ceil(bound).astype(np.int64) + _MORE_NS
+    return Axis(grid, offset_ns, np.append(bound_ns, bound_ns[-1]))

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Packets that two hosts stamped, of those that are joined: what their clocks are compared by."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hopscope.clock.change import Change
+from hopscope.clock.samples import Samples, Way
+from hopscope.store.hosts import BACK, CHANGES, THERE, UNKNOWN_RATE
+from hopscope.store.probes import read_changes, read_probes
+from hopscope.trace.join.packets import Seen, fewest, matched, one_in, received, sent
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from hopscope.store.trace import Trace
+    from hopscope.trace.join.sources import Probed, Source
+
+    Ends = tuple[int, int]
+
+
+def probes(sources: Sequence[Source], probed: Iterable[Probed]) -> dict[Ends, Samples]:
+    """Return the probes of each pair of hosts that are joined, by their numbers, the lower first."""
+    found: dict[Ends, list[Samples]] = {}
+    for recording in probed:
+        columns = read_probes(recording.folder)
+        for number, (first, second) in recording.pairs.items():
+            ours = columns["pair"] == number
+            way = {each: _way(columns, ours & (columns["way"] == each)) for each in (THERE, BACK)}
+            there, back = (way[THERE], way[BACK]) if first < second else (way[BACK], way[THERE])
+            ends = min(first, second), max(first, second)
+            found.setdefault(ends, []).append(between(sources, ends, there, back))
+    return {ends: Samples.joined(parts) for ends, parts in found.items()}
+
+
+def stamped_by_nics(probed: Iterable[Probed]) -> dict[Ends, int]:
+    """Return how many probes of each pair both NICs stamped, of those pairs of which that is known."""
+    found: dict[Ends, int] = {}
+    unknown = set()
+    for recording in probed:
+        columns = read_probes(recording.folder)
+        for number, (first, second) in recording.pairs.items():
+            ends = min(first, second), max(first, second)
+            kinds = columns["by_nics"][columns["pair"] == number]
+            found[ends] = found.get(ends, 0) + int((kinds > 0).sum())
+            if (kinds < 0).any():
+                unknown.add(ends)
+    return {ends: count for ends, count in found.items() if ends not in unknown}
+
+
+def changes(probed: Iterable[Probed]) -> dict[Ends, tuple[list[Change], list[Change]]]:
+    """Return what was done to the clocks of each pair, the lower number first, each by its own clock."""
+    found: dict[Ends, tuple[list[Change], list[Change]]] = {}
+    for recording in probed:
+        columns = read_changes(recording.folder)
+        for row in zip(*(columns[column.name].tolist() for column in CHANGES.columns), strict=True):
+            number, side, from_ns, until_ns, rate_ppt, step_ns = row
+            if number in recording.pairs:
+                ends = recording.pairs[number]
+                both = found.setdefault((min(ends), max(ends)), ([], []))
+                rate = np.inf if rate_ppt == UNKNOWN_RATE else rate_ppt * 1e-12
+                both[side if ends[0] < ends[1] else 1 - side].append(Change(from_ns, until_ns, rate, step_ns))
+    return found
+
+
+def packets(
+    sources: Sequence[Source], traces: Sequence[Sequence[Trace]], flows: Sequence[Collection[int]]
+) -> dict[Ends, Samples]:
+    """Return the packets of applications that two of the hosts recorded, as :func:`probes` does.
+
+    Parameters
+    ----------
+    sources
+        The hosts.
+    traces
+        Of each, its parts.
+    flows
+        Of each, those that may be between hosts.
+    """
+    shared = [flow for flow, times in Counter(flow for each in flows for flow in each).items() if times > 1]
+    common = [set(shared) & set(each) for each in flows]
+    every = one_in([trace for parts in traces for trace in parts])
+    left, came = (
+        [
+            Seen.joined([look(trace, ours, every=every) for trace in parts])
+            for parts, ours in zip(traces, common, strict=True)
+        ]
+        for look in (sent, received)
+    )
+    found = {}
+    for first, second in combinations(range(len(sources)), 2):
+        there, back = (Way(*fewest(*matched(left[a], came[b]))) for a, b in ((first, second), (second, first)))
+        if len(there) or len(back):
+            found[first, second] = between(sources, (first, second), there, back)
+    return found
+
+
+def between(sources: Sequence[Source], ends: Ends, there: Way, back: Way) -> Samples:
+    """Return the samples of two hosts."""
+    return Samples(sources[ends[0]].domain, sources[ends[1]].domain, there, back)
+
+
+def _way(columns: Mapping[str, NDArray[np.int64]], ours: NDArray[np.bool_]) -> Way:
+    # As if the packet had taken longer by what the stamps may be off: so each has its own bound.
+    return Way(columns["sent_ns"][ours], columns["received_ns"][ours] + columns["bound_ns"][ours])

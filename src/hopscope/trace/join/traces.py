@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several hosts' traces become one, on one time axis, with numbers that are unique: every analysis works on it."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from hopscope.store.hosts import JOINED
+from hopscope.store.schema import TABLES
+from hopscope.store.trace import Trace
+from hopscope.store.writer import TraceWriter
+from hopscope.trace.join.absences import absences
+from hopscope.trace.join.clocks import axes
+from hopscope.trace.join.flows import flows_of, own_numbers
+from hopscope.trace.join.metadata import merged_metadata
+from hopscope.trace.join.samples import changes, packets, probes, stamped_by_nics
+from hopscope.trace.join.sources import sources
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+    from pathlib import Path
+
+    from hopscope.trace.join.clocks import Axis, Compared
+    from hopscope.trace.join.numbers import Numbers
+    from hopscope.trace.join.sources import Source
+
+_ROTATE_NEVER_S: Final = float("inf")
+# Written from what is known of the hosts, not from their traces.
+_MADE: Final = frozenset({"hosts", "clocks", "absences"})
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """What was joined.
+
+    Attributes
+    ----------
+    hosts
+        Names, in the order of their numbers.
+    compared
+        The pairs of clocks.
+    bounds_ns
+        By host: the median and the worst bound of its half seconds.
+    rows
+        So many were written.
+    notes
+        Sentences on what is not there.
+    """
+
+    hosts: list[str]
+    compared: list[Compared]
+    bounds_ns: list[tuple[int, int]]
+    rows: int
+    notes: list[str]
+
+
+def join(folders: Sequence[Path], out: Path, *, without: Collection[str] = ()) -> Joined:
+    """Join traces.
+
+    Parameters
+    ----------
+    folders
+        Traces, and recordings of several hosts. The axis is the clock of the first host.
+    out
+        Where to; made, or empty.
+    without
+        Names of hosts that are left out.
+
+    Raises
+    ------
+    FormatError
+        One cannot be read.
+    UsageError
+        The clocks cannot be compared, or a folder cannot be used.
+    DiskFullError
+        There is no room.
+    """
+    given = sources(folders, without=without)
+    with ExitStack() as stack:
+        traces = [[stack.enter_context(Trace(part.folder)) for part in source.parts] for source in given.hosts]
+        seen = [flows_of(parts) for parts in traces]
+        alone = own_numbers(seen)
+        between = [each.keys.keys() - own.keys() for each, own in zip(seen, alone, strict=True)]
+        found, compared = axes(
+            given.hosts,
+            probes(given.hosts, given.probed),
+            packets(given.hosts, traces, between),
+            changes(given.probed),
+        )
+        by_nics = stamped_by_nics(given.probed)
+        metadata, numbers = merged_metadata(given.hosts, found)
+        notes = [*given.notes, *_warnings(given.hosts, traces)]
+        metadata.joined = {
+            "from": [str(folder) for folder in folders],
+            "files": fingerprint(folders),
+            "pairs": [asdict(pair) | {"by_nics": by_nics.get((pair.first, pair.second))} for pair in compared],
+            "notes": notes,
+            "alone": {host: sorted(own.values()) for host, own in enumerate(alone) if own},
+        }
+        for parts, own in zip(numbers, alone, strict=True):
+            for part in parts:
+                part.flows = own
+        writer = stack.enter_context(TraceWriter(out, metadata, file_s=_ROTATE_NEVER_S))
+        rows = _write(given.hosts, traces, found, numbers, writer)
+        if columns := absences(given.hosts, found, metadata):
+            writer.append("absences", columns)
+        writer.close(ended_ns=metadata.ended_ns)
+    bounds = [(int(np.median(axis.bound_ns)), int(axis.bound_ns.max())) for axis in found]
+    return Joined([source.name for source in given.hosts], compared, bounds, rows, notes)
+
+
+def _warnings(hosts: Sequence[Source], traces: Sequence[Sequence[Trace]]) -> list[str]:
+    return [
+        f"{host.name}: {warning}"
+        for host, parts in zip(hosts, traces, strict=True)
+        for trace in parts
+        for warning in trace.warnings
+    ]
+
+
+def _write(
+    hosts: Sequence[Source],
+    traces: Sequence[Sequence[Trace]],
+    of_hosts: Sequence[Axis],
+    numbers: Sequence[Sequence[Numbers]],
+    writer: TraceWriter,
+) -> int:
+    """Move all rows, and say how many there were."""
+    rows = stacks = 0
+    for host, parts, axis, of_host in zip(hosts, traces, of_hosts, numbers, strict=True):
+        for trace, of_part in zip(parts, of_host, strict=True):
+            of_part.first_stack = stacks
+            stacks += trace.rows("SELECT coalesce(max(stack), -1) + 1 FROM stacks")[0][0]
+            rows += _copy(trace, of_part, writer)
+        writer.append("clocks", axis.rows(host.number))
+    _write_hosts(hosts, writer)
+    return rows
+
+
+def fingerprint(folders: Sequence[Path]) -> str:
+    """Return what tells whether a recording has other files than when it was joined: their names and sizes."""
+    digest = blake2b(digest_size=16)
+    for folder in folders:
+        for path in sorted(folder.rglob("*")):
+            place = path.relative_to(folder)
+            if not any(part.startswith(".") or part == JOINED for part in place.parts) and path.is_file():
+                digest.update(f"{place} {path.stat().st_size}\n".encode(errors="surrogateescape"))
+    return digest.hexdigest()
+
+
+def _copy(trace: Trace, numbers: Numbers, writer: TraceWriter) -> int:
+    """Move a trace's rows, and say how many there were."""
+    count = 0
+    for table in TABLES:
+        if table.name not in _MADE:
+            for columns in trace.by_file(table):
+                writer.append(table.name, numbers.converted(table, columns))
+                count += len(columns[table.columns[0].name])
+    for table in trace.metadata.tables:
+        for columns in trace.by_file(table):
+            writer.append(numbers.tables[table.name], numbers.converted(table, columns))
+            count += len(columns[table.columns[0].name])
+    return count
+
+
+def _write_hosts(hosts: Sequence[Source], writer: TraceWriter) -> None:
+    about = [source.parts[0].metadata.host for source in hosts]
+    columns: dict[str, Any] = {"host": np.arange(len(hosts), dtype=np.int16)}
+    columns["name"] = np.array([source.name for source in hosts], object)
+    for name in ("boot", "release", "machine"):
+        columns[name] = np.array([each.get(name, "") for each in about], object)
+    writer.append("hosts", columns)

@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bytes of TCP flows that packets carried past the probe points.
+
+Sequence numbers start anew every 4 GiB and with every connection of the same addresses and ports. Here a byte has a
+place (64 bits) in its connection that nothing else has: the way from one event to the next is the signed difference of
+their 32-bit numbers. That is right while two events that follow each other are within 2 GiB, and a receive window has
+no more than 1 GiB. The sum is made over slices of time, not over events: a slice is so short that no link carries
+2 GiB in it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from hopscope.store.engine import last_known
+from hopscope.trace.host_numbers import host_of_cpu
+from hopscope.trace.messages.path import BY_COLUMN, PACKET_COLUMNS, SENT
+from hopscope.trace.names import points
+from hopscope.trace.packets.translations import wanted_flow
+from hopscope.trace.relation import SELECTION, columns, fixed, relation
+
+if TYPE_CHECKING:
+    from hopscope.trace.relation import Context
+    from hopscope.trace.selection import Selection
+
+# 17 ms; in 2 GiB a slice that is a terabit a second.
+SLICE_NS: Final = 1 << 24
+WRAP: Final = 1 << 32
+TCP: Final = 6
+_SYN: Final = 2
+# Points where headers are always looked at.
+_LOOKS: Final = ("queue_ns", "driver_ns", "tcp_ns")
+_NEVER_NS: Final = (1 << 63) - 1
+
+
+def flows_of(context: Context) -> Selection:
+    """Return the selection without its processes: whose messages they are is known better than whose sockets."""
+    return replace(context.selection, processes=())
+
+
+@relation(
+    "tcp_connections",
+    "a TCP connection, from its SYN on",
+    columns(
+        "flow from_ns connection until_ns",
+        from_ns="when its SYN was seen first",
+        until_ns="when that of the next one was; 2^63 - 1: there is none",
+    ),
+    needs=("original_packets",),
+    temporary=True,
+)
+def _tcp_connections(context: Context) -> str:
+    return connections(points(context.trace), "original_packets")
+
+
+@relation(
+    "tcp_socket_events",
+    "what a socket says of its stream: a call writes, or reads",
+    columns("flow connection slice time_ns point tid sock seq len_bytes"),
+    needs=("tcp_connections", "original_sockets", "flow_translations"),
+    parameters=(SELECTION,),
+    temporary=True,
+)
+def _tcp_socket_events(context: Context) -> str:
+    return _socket_events(points(context.trace), _wanted(context))
+
+
+@relation(
+    "tcp_packets",
+    "what a packet carried, and when it passed which point",
+    columns(
+        "flow connection slice time_ns seq payload queue_ns enqueue_ns dequeue_ns start_ns driver_ns core_ns",
+        "ip_ns l4_ns tcp_ns",
+        time_ns="when its headers were looked at",
+    ),
+    needs=("tcp_connections", "tcp_socket_events", "original_packets", "flow_translations", "flow_hosts"),
+    parameters=(SELECTION,),
+    temporary=True,
+)
+def _tcp_packets(context: Context) -> str:
+    # Without calls that write, nobody asks what packets carried.
+    sent = context.trace.rows("SELECT 1 FROM tcp_socket_events LIMIT 1")
+    return _carried(points(context.trace), _wanted(context) if sent else "FALSE")
+
+
+def _wanted(context: Context) -> str:
+    return wanted_flow(context.trace, flows_of(context), "e.flow")
+
+
+def place(seq: str, anchor: str = "a") -> str:
+    """Return SQL for the place of the byte with a sequence number, near an anchor."""
+    return f"CAST({anchor}.place + {difference(seq, f'{anchor}.seq')} AS BIGINT)"
+
+
+def difference(later: str, earlier: str) -> str:
+    """Return SQL for the signed difference of two 32-bit numbers."""
+    half = WRAP // 2
+    return f"(({later} - {earlier} + {WRAP + half}) % {WRAP} - {half})"
+
+
+def number(numbers: dict[str, int], name: str) -> int:
+    """Return a point's number in the trace; one that no event has, if the trace does not know the point."""
+    return numbers.get(name, -1)
+
+
+def connections(numbers: dict[str, int], packets: str) -> str:
+    """Return the query for connections: each SYN with another number begins another one between the same ends.
+
+    What came before the first one that was seen is connection 0. Where a packet is freed, something else may be in the
+    place of its headers.
+    """
+    told = ", ".join(str(number(numbers, BY_COLUMN[column].point)) for column in _LOOKS)
+    return f"""
+        SELECT flow, first_ns AS from_ns, row_number() OVER (PARTITION BY flow ORDER BY first_ns) AS connection,
+               coalesce(lead(first_ns) OVER (PARTITION BY flow ORDER BY first_ns), {_NEVER_NS}) AS until_ns
+        FROM (SELECT flow, seq, min(time_ns) AS first_ns FROM {packets}
+              WHERE flow <> 0 AND point IN ({told}) AND tcp_flags % {2 * _SYN} >= {_SYN} GROUP BY flow, seq) syns"""
+
+
+IN_CONNECTION: Final = (
+    "LEFT JOIN tcp_connections c ON c.flow = e.flow AND e.time_ns >= c.from_ns AND e.time_ns < c.until_ns"
+)
+SLICE: Final = f"e.time_ns - e.time_ns % {SLICE_NS}"
+
+
+def _carried(numbers: dict[str, int], wanted: str) -> str:
+    """Return the query for what each packet carried, and when it passed which point.
+
+    Points inside of the stack do not look at the headers, unless a filter made them: there, a packet's flow is that of
+    the last point that always does, with the same skb. A segment that GSO has cut begins with the driver; where that
+    hands it over to the receiver, the flow is found there. Points where a packet cannot be after the one that told its
+    flow belong to another packet, of which that point was not seen.
+    """
+    known = {column: number(numbers, BY_COLUMN[column].point) for column in PACKET_COLUMNS}
+    listed = ", ".join(map(str, known.values()))
+    times = ", ".join(f"min(CASE WHEN point = {each} THEN time_ns END) AS {name}" for name, each in known.items())
+    return f"""
+        SELECT e.flow, coalesce(c.connection, 0) AS connection, {SLICE} AS slice, e.time_ns, e.seq, e.payload,
+               {", ".join(_after(column, known) for column in PACKET_COLUMNS)}
+        FROM (SELECT flow_ns AS time_ns, {_looked_at(known)}, {times}, {host_of_cpu("max(cpu)")} AS host
+              FROM (SELECT *, {_flow_ns(known)} AS flow_ns
+                    FROM (SELECT skb, point, flow, seq, len_bytes - header_bytes AS payload, tcp_flags, time_ns, cpu
+                          FROM original_packets WHERE point IN ({listed})) passed) named
+              GROUP BY skb, flow_ns) e {IN_CONNECTION} LEFT JOIN flow_hosts h ON h.flow = e.flow
+        WHERE e.tcp_flags <> 0 AND e.payload > 0 AND {wanted}"""
+
+
+def _looks(known: dict[str, int]) -> str:
+    """Return SQL for whether an event tells its packet's flow."""
+    return f"flow <> 0 AND point IN ({', '.join(str(known[column]) for column in _LOOKS)})"
+
+
+def _looked_at(known: dict[str, int]) -> str:
+    """Return SQL for what the point that looked at the headers said; there is one of it in each group."""
+    columns = ("flow", "seq", "payload", "tcp_flags", "point")
+    return ", ".join(f"max(CASE WHEN {_looks(known)} THEN {name} END) AS {name}" for name in columns)
+
+
+def _flow_ns(known: dict[str, int]) -> str:
+    """Return SQL for the time of the event that tells an event's flow."""
+    own = "OVER (PARTITION BY skb ORDER BY time_ns)"
+    queued = ", ".join(str(known[name]) for name in ("queue_ns", "enqueue_ns", "dequeue_ns"))
+    cut = (
+        f"point = {known['start_ns']} AND lead(point) {own} = {known['driver_ns']}"
+        f" AND coalesce(lag(point) {own}, 0) NOT IN ({queued})"
+    )
+    before = "OVER (PARTITION BY skb ORDER BY time_ns ROWS UNBOUNDED PRECEDING)"
+    last = f"{last_known(f'CASE WHEN {_looks(known)} THEN time_ns END')} {before}"
+    return f"CASE WHEN {cut} THEN lead(time_ns) {own} ELSE {last} END"
+
+
+def _after(column: str, known: dict[str, int]) -> str:
+    """Return SQL for a packet's time at a point, NULL if it cannot be there after the point that told its flow.
+
+    Of hosts on the way, the sender's is that where packets are sent, and the receiver's that where they come.
+    """
+    end = "h.sender_host" if column in SENT else "coalesce(h.receiver_host, h.sender_host)"
+    at = f"coalesce({end} = e.host, TRUE)"
+    if column == "tcp_ns":
+        told = [known[column]]
+    elif column in {"driver_ns", "core_ns", "ip_ns", "l4_ns"}:
+        told = [known["driver_ns"], known["queue_ns"]]
+    elif column == "start_ns":
+        cut = f"(e.point = {known['driver_ns']} AND e.start_ns < e.time_ns)"
+        return f"CASE WHEN {at} AND (e.point = {known['queue_ns']} OR {cut}) THEN e.start_ns END AS start_ns"
+    else:
+        told = [known["queue_ns"]]
+    return f"CASE WHEN {at} AND e.point IN ({', '.join(map(str, told))}) THEN e.{column} END AS {column}"
+
+
+def _socket_events(numbers: dict[str, int], wanted: str) -> str:
+    """Return the query for what sockets say of the stream: calls that write and read."""
+    listed = ", ".join(str(number(numbers, name)) for name in ("tx.send", "tx.sent", "rx.read"))
+    return f"""
+        SELECT e.flow, coalesce(c.connection, 0) AS connection, {SLICE} AS slice,
+               e.time_ns, e.point, e.tid, e.sock, e.seq, e.len_bytes
+        FROM original_sockets e {IN_CONNECTION}
+        WHERE e.point IN ({listed}) AND e.protocol = {TCP} AND {wanted}"""
+
+
+ANCHORED: Final = "flow, connection, slice, seq, time_ns"
+
+
+def anchors(events: str) -> str:
+    """Return the query for the place of one byte in each slice of each connection; `events` gives :data:`ANCHORED`."""
+    return f"""
+        SELECT flow, connection, slice, seq,
+               sum(step) OVER (PARTITION BY flow, connection ORDER BY slice ROWS UNBOUNDED PRECEDING) AS place
+        FROM (SELECT flow, connection, slice, seq,
+                     coalesce({difference("seq", "lag(seq) OVER (PARTITION BY flow, connection ORDER BY slice)")},
+                              seq + {WRAP}) AS step
+              FROM (SELECT flow, connection, slice, min_by(seq, time_ns) AS seq
+                    FROM ({events}) events GROUP BY flow, connection, slice) firsts) steps"""
+
+
+_SEGMENTS: Final = f"""
+    SELECT e.flow, e.connection, {place("e.seq")} AS start_byte, {place("e.seq")} + e.payload AS end_byte,
+           {", ".join(f"min(e.{column}) AS {column}" for column in PACKET_COLUMNS)}
+    FROM tcp_packets e JOIN tcp_anchors a ON a.flow = e.flow AND a.connection = e.connection AND a.slice = e.slice
+    GROUP BY 1, 2, 3, 4"""
+
+fixed(
+    "tcp_anchors",
+    "a slice of time of a connection, with the place of one byte in it",
+    columns(
+        "flow connection slice seq place",
+        seq="sequence number of the byte",
+        place=("byte", "its place in the connection"),
+    ),
+    anchors(f"SELECT {ANCHORED} FROM tcp_packets UNION ALL SELECT {ANCHORED} FROM tcp_socket_events"),
+    needs=("tcp_packets", "tcp_socket_events"),
+    temporary=True,
+)
+fixed(
+    "tcp_segments",
+    "a range of bytes, with when it was first carried past which point",
+    columns(
+        "flow connection start_byte end_byte queue_ns enqueue_ns dequeue_ns start_ns driver_ns core_ns ip_ns",
+        "l4_ns tcp_ns",
+    ),
+    _SEGMENTS,
+    needs=("tcp_packets", "tcp_anchors"),
+    temporary=True,
+)

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names for what traces have numbers for, as views in SQL, one row a number.
+
+In a joined trace names have the host behind them, a CPU's has it before its number.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from hopscope.trace.host_numbers import CPUS, THREADS, host_of_cpu, host_of_netns, host_of_thread, hosts
+from hopscope.trace.relation import build, columns, fixed
+
+if TYPE_CHECKING:
+    from hopscope.store.trace import Trace
+
+# Names are whatever bytes somebody chose; as lines for people and programs they have no control characters.
+_CONTROLS: Final = "".join(map(chr, (*range(1, 32), 127)))
+CLEAN: Final = f"translate({{}}, '{_CONTROLS}', '{'?' * len(_CONTROLS)}')"
+
+# In a joined trace, what the host it is of is called; else nothing.
+_AT_HOST: Final = "CASE WHEN h.name IS NULL THEN '' ELSE concat('@', h.name) END"
+_OWN: Final = "({number} - coalesce(h.host, 0) * {unit})"
+_OWN_PID: Final = _OWN.format(number="pid", unit=THREADS)
+_OWN_TID: Final = _OWN.format(number="tid", unit=THREADS)
+_OWN_CPU: Final = _OWN.format(number="cpu", unit=CPUS)
+
+# Devices of one name are told apart by their namespace. A device or thread that was renamed goes by its last name;
+# where names clash, by the greatest, so that runs agree.
+fixed(
+    "flow_names",
+    "a flow with its name",
+    columns(
+        "flow source source_port destination destination_port protocol name protocol_name",
+        source="address of the sender",
+        source_port="its port; 0: none",
+        destination="address of the receiver",
+        destination_port="its port; 0: none",
+        name="`SOURCE:PORT > DESTINATION:PORT`",
+        protocol_name="`tcp`, `udp`, `icmp`, `icmp6`, or the number",
+    ),
+    """
+        SELECT flow, source, source_port, destination, destination_port, protocol,
+               concat(CASE WHEN source LIKE '%:%' THEN concat('[', source, ']') ELSE source END,
+                      CASE WHEN source_port > 0 THEN concat(':', source_port) ELSE '' END, ' > ',
+                      CASE WHEN destination LIKE '%:%' THEN concat('[', destination, ']') ELSE destination END,
+                      CASE WHEN destination_port > 0 THEN concat(':', destination_port) ELSE '' END) AS name,
+               CASE protocol WHEN 1 THEN 'icmp' WHEN 6 THEN 'tcp' WHEN 17 THEN 'udp' WHEN 58 THEN 'icmp6'
+                    ELSE CAST(protocol AS STRING) END AS protocol_name
+        FROM flows""",
+    kind="view",
+)
+fixed(
+    "netns_names",
+    "a network namespace whose counters were read, with its name",
+    columns("netns name", name="of the namespace; in a joined trace with `@HOST`"),
+    f"""
+        SELECT n.netns, concat(n.name, {_AT_HOST}) AS name
+        FROM (SELECT netns, max({CLEAN.format("name")}) AS name FROM namespaces GROUP BY netns) n
+        LEFT JOIN hosts h ON h.host = {host_of_netns("n.netns")}""",
+    kind="view",
+)
+fixed(
+    "device_names",
+    "a device with its name",
+    columns(
+        "netns ifindex name label",
+        name="of the device; in a joined trace with `@HOST`",
+        label="the name, with the namespace where it alone is ambiguous",
+    ),
+    f"""
+        SELECT d.netns, d.ifindex, d.name,
+               CASE WHEN count(*) OVER (PARTITION BY d.name) > 1
+                    THEN concat(d.name, '@', coalesce(n.name, CAST(d.netns AS STRING))) ELSE d.name END AS label
+        FROM (SELECT e.netns, e.ifindex, concat(max({CLEAN.format("e.name")}), max({_AT_HOST})) AS name
+              FROM devices e LEFT JOIN hosts h ON h.host = {host_of_netns("e.netns")}
+              GROUP BY e.netns, e.ifindex) d
+        LEFT JOIN netns_names n ON n.netns = d.netns""",
+    kind="view",
+    needs=("netns_names",),
+)
+fixed(
+    "thread_names",
+    "a thread with the last name that it had",
+    columns("tid pid comm name thread", name="`COMM (PID)`", thread="`COMM-TID`"),
+    f"""
+        SELECT tid, pid, comm, concat(comm, ' (', {_OWN_PID}, ')', {_AT_HOST}) AS name,
+               concat(comm, '-', {_OWN_TID}, {_AT_HOST}) AS thread
+        FROM (SELECT tid, pid, {CLEAN.format("comm")} AS comm,
+                     row_number() OVER (PARTITION BY tid ORDER BY time_ns DESC, comm DESC) AS age FROM threads) named
+        LEFT JOIN hosts h ON h.host = {host_of_thread("named.pid")}
+        WHERE age = 1""",
+    kind="view",
+)
+fixed(
+    "cpu_names",
+    "a CPU that has events, with its name",
+    columns("cpu name", name="its number; in a joined trace `HOST:NUMBER`"),
+    f"""
+        SELECT cpu, CASE WHEN h.name IS NULL THEN CAST(cpu AS STRING) ELSE concat(h.name, ':', {_OWN_CPU}) END AS name
+        FROM (SELECT cpu FROM packets UNION SELECT cpu FROM sockets UNION SELECT cpu FROM cpu
+              UNION SELECT cpu FROM losses) c
+        LEFT JOIN hosts h ON h.host = {host_of_cpu("c.cpu")}""",
+    kind="view",
+)
+
+
+def cpu_names(trace: Trace) -> dict[int, str]:
+    """Return the CPUs' numbers → names of a trace of several hosts; of one host, nothing."""
+    if not hosts(trace):
+        return {}
+    build(trace, "cpu_names")
+    return dict(trace.rows("SELECT cpu, name FROM cpu_names"))
+
+
+def points(trace: Trace) -> dict[str, int]:
+    """Return probe point's name → its number in this trace."""
+    return {name: number for number, name in trace.metadata.points.items()}

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which processes a flow's ends belong to: those whose socket calls sent and received its data.
+
+A packet in a softirq has the thread that happened to be interrupted; its socket knows better.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from hopscope.trace.packets.open_ends import MEANT
+from hopscope.trace.packets.reverse_flows import reverses
+from hopscope.trace.relation import columns, relation
+
+if TYPE_CHECKING:
+    from hopscope.trace.relation import Context
+
+# Points that run in the caller's thread; others of a socket may be in whatever thread a softirq interrupted.
+_CALLS: Final = "('tx.send', 'tx.sent', 'rx.read', 'rx.received')"
+
+# Who sends a flow receives the reverse one. Of several processes that share a socket, the one that did most has it; one
+# whose socket has just that flow goes before those that leave the peer open.
+_OWNERS: Final = f"""
+    WITH calls AS (
+        SELECT s.flow, p.name LIKE 'tx.%' AS sends, t.pid, min(t.comm) AS comm, min(t.name) AS name, count(*) AS calls
+        FROM sockets s JOIN points p ON p.point = s.point AND p.name IN {_CALLS}
+        JOIN thread_names t ON t.tid = s.tid
+        WHERE s.flow <> 0 GROUP BY s.flow, p.name LIKE 'tx.%', t.pid),
+    own AS (
+        SELECT m.meant AS flow, c.sends, c.pid, c.comm, c.name, c.calls, CASE WHEN m.exact THEN 1 ELSE 0 END AS exact
+        FROM calls c JOIN ({MEANT}) m ON m.flow = c.flow),
+    reverses AS ({{reverses}}),
+    ends AS (
+        SELECT flow, sends, pid, comm, name, calls, exact FROM own
+        UNION ALL
+        SELECT r.back, NOT c.sends, c.pid, c.comm, c.name, c.calls, c.exact
+        FROM own c JOIN reverses r ON r.flow = c.flow),
+    summed AS (
+        SELECT flow, sends, pid, min(comm) AS comm, min(name) AS name, max(exact) AS exact, sum(calls) AS calls
+        FROM ends GROUP BY flow, sends, pid),
+    ranked AS (
+        SELECT *, row_number() OVER (PARTITION BY flow, sends ORDER BY exact DESC, calls DESC, pid) AS place
+        FROM summed)
+    SELECT flow, sends, pid, comm, name FROM ranked WHERE place = 1"""
+
+
+@relation(
+    "flow_owners",
+    "one end of a flow, with the process whose socket it is",
+    columns(
+        "flow sends pid comm name",
+        sends="whether it is the sender's end; else the receiver's",
+        name="of the process: `COMM (PID)`",
+    ),
+    needs=("thread_names",),
+)
+def _owners(context: Context) -> str:
+    return _OWNERS.format(reverses=reverses(context.trace))

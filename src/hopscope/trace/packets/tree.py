@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is known of a single packet: its events, what ran around it, its clones and segments."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from hopscope.trace.packets.continues import BEGINNINGS, ENDS
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened to a packet, or around it.
+
+    Attributes
+    ----------
+    time_ns, cpu, tid
+        When, where, in which thread.
+    point
+        The probe point's name.
+    depth
+        How many devices deep: a stacked device's transmission is within that of the one above.
+    device, thread
+        Names; empty where there is none.
+    says
+        The rest, in words.
+    of_packet
+        Whether it is an event of the packet itself.
+    """
+
+    time_ns: int
+    cpu: int
+    tid: int
+    point: str
+    depth: int = 0
+    device: str = ""
+    thread: str = ""
+    says: str = ""
+    of_packet: bool = True
+
+
+@dataclass(slots=True, eq=False)
+class PacketTree:
+    """A packet.
+
+    Attributes
+    ----------
+    packet, skb
+        Its number in the trace, and its address.
+    flow
+        Names of its flows, several if its headers were changed on the way.
+    len_bytes
+        The longest that it was.
+    kind
+        ``packet``; of one below another, ``clone`` or ``segment``.
+    events
+        In order of time.
+    kin
+        Clones that share its data, and segments that it was cut into.
+    """
+
+    packet: int
+    skb: int
+    flow: tuple[str, ...]
+    len_bytes: int
+    events: list[Event]
+    kind: str = "packet"
+    kin: list[PacketTree] = field(default_factory=list)
+
+    @property
+    def own(self) -> list[Event]:
+        """Its own events, without what ran around it."""
+        return [event for event in self.events if event.of_packet]
+
+    @property
+    def begins_ns(self) -> int:
+        """When it was seen first."""
+        return self.own[0].time_ns
+
+    @property
+    def ends_ns(self) -> int:
+        """When it was seen last."""
+        return self.own[-1].time_ns
+
+    @property
+    def remarks(self) -> list[str]:
+        """What was not seen of it, and why that may be."""
+        names = [event.point for event in self.own]
+        remarks = []
+        if names[0] not in BEGINNINGS and self.kind != "segment":
+            remarks.append("its beginning was not seen: lost, before the recording, not attached, or cut from another")
+        if names[-1] == "rx.tcp_queue":
+            remarks.append("its data were not seen read: merged into an earlier packet, not read yet, or lost")
+        elif names[-1] != "rx.copy" and not set(names) & set(ENDS):  # TCP frees what was read without an event
+            remarks.append("its end was not seen: merged into another, still waiting, lost, or not attached")
+        return remarks

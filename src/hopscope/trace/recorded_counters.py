@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Readings of counters as rows of a trace, and back: each reading has what is another than in the one before."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from hopscope.errors import UsageError
+from hopscope.model.counters.readings import Key, Readings, Unread, signed
+from hopscope.model.counters.sources import kind_of
+from hopscope.store.schema import BY_NAME
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from hopscope.store.trace import Trace
+
+Columns = dict[str, "NDArray[Any]"]
+
+_NONE: Final = Readings(0, 0, {})
+_READ_AGAIN: Final = ""
+# Their text columns hold references, which say nothing of what they need.
+ROW_BYTES: Final = 400
+
+
+def rows(before: Readings | None, now: Readings) -> Iterator[tuple[str, Columns]]:
+    """Yield each table's rows of a reading.
+
+    Parameters
+    ----------
+    before
+        The reading that was written before, None at the first.
+    now
+        The reading.
+    """
+    old = before or _NONE
+    yield "readings", _columns("readings", [(now.time_ns, now.until_ns, 0)])
+    yield from _changes("counters", old.numbers, now.numbers, now.time_ns, 0)
+    yield from _changes("settings", old.words, now.words, now.time_ns, "")
+    fresh = [(netns, name) for netns, name in now.namespaces.items() if old.namespaces.get(netns) != name]
+    if fresh:
+        yield "namespaces", _columns("namespaces", fresh)
+    reasons, known = _reasons(now), _reasons(old)
+    news = [(now.time_ns, *place, reason) for place, reason in reasons.items() if known.get(place) != reason]
+    news += [(now.time_ns, *place, _READ_AGAIN) for place in known.keys() - reasons.keys()]
+    if news:
+        yield "unread", _columns("unread", news)
+
+
+def with_settings_of(before: Readings, now: Readings) -> Readings:
+    """Return a reading without settings completed by those of one before it, as far as they are not in it."""
+    settings = {key: value for key, value in before.numbers.items() if kind_of(key) == "setting"}
+    return replace(now, numbers={**settings, **now.numbers}, words={**before.words, **now.words})
+
+
+def times(trace: Trace) -> list[tuple[int, int]]:
+    """Return when each reading began and ended, CLOCK_MONOTONIC in ns, in order."""
+    return [
+        (int(began), int(ended)) for began, ended in trace.rows("SELECT time_ns, until_ns FROM readings ORDER BY 1")
+    ]
+
+
+def reading_at(trace: Trace, time_ns: int) -> Readings:
+    """Return the reading that began at a time, of those in the trace.
+
+    Raises
+    ------
+    UsageError
+        None did.
+    """
+    found = dict(times(trace))
+    if time_ns not in found:
+        raise UsageError("the trace has no counters of that time", "`hopscope record` reads them unless --counters 0")
+    return Readings(
+        time_ns,
+        found[time_ns],
+        {Key(*key): int(value) for *key, value in trace.rows(_last("counters", time_ns))},
+        {Key(*key): str(value) for *key, value in trace.rows(_last("settings", time_ns))},
+        {int(netns): str(name) for netns, name in trace.rows("SELECT netns, max(name) FROM namespaces GROUP BY netns")},
+        [Unread(int(netns), source, reason) for netns, source, reason in trace.rows(_unread(time_ns))],
+    )
+
+
+def first_and_last(trace: Trace) -> tuple[Readings, Readings]:
+    """Return the first and the last reading of a trace.
+
+    Raises
+    ------
+    UsageError
+        It has not two.
+    """
+    found = times(trace)
+    if len(found) < 2:
+        raise UsageError(
+            f"{trace.folder} has {'one reading' if found else 'no readings'} of counters, where two are needed",
+            "`hopscope record` reads them each second, unless --counters says otherwise",
+        )
+    return reading_at(trace, found[0][0]), reading_at(trace, found[-1][0])
+
+
+def _last(table: str, time_ns: int) -> str:
+    """Return the query for the last value of each key up to a time, where that is not that it went away."""
+    return f"""
+        SELECT netns, source, subject, name, value FROM (
+            SELECT *, row_number() OVER (PARTITION BY netns, source, subject, name ORDER BY time_ns DESC) AS age
+            FROM {table} WHERE time_ns <= {time_ns}) found
+        WHERE age = 1 AND present = 1 ORDER BY netns, source, subject, name"""
+
+
+def _unread(time_ns: int) -> str:
+    return f"""
+        SELECT netns, source, reason FROM (
+            SELECT *, row_number() OVER (PARTITION BY netns, source ORDER BY time_ns DESC) AS age
+            FROM unread WHERE time_ns <= {time_ns}) found
+        WHERE age = 1 AND reason <> '{_READ_AGAIN}' ORDER BY netns, source"""
+
+
+def _reasons(readings: Readings) -> dict[tuple[int, str], str]:
+    return {(each.netns, each.source): each.reason for each in readings.unread}
+
+
+def _changes(
+    table: str, old: Mapping[Key, Any], now: Mapping[Key, Any], time_ns: int, nothing: int | str
+) -> Iterator[tuple[str, Columns]]:
+    fresh = [(time_ns, *key, value, 1) for key, value in now.items() if old.get(key) != value]
+    gone = [(time_ns, *key, nothing, 0) for key in old.keys() - now.keys()]
+    if fresh or gone:
+        yield table, _columns(table, [*fresh, *gone])
+
+
+def _columns(table: str, found: Sequence[tuple[Any, ...]]) -> Columns:
+    # A counter of 64 bits without a sign may be beyond what a signed integer holds: it keeps its bits.
+    return {
+        column.name: np.array([signed(each) if isinstance(each, int) else each for each in values], column.dtype)
+        for column, values in zip(BY_NAME[table].columns, zip(*found, strict=True), strict=True)
+    }

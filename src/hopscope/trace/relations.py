@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The modules that declare relations over a recording: importing this one declares all of them.
+
+Those of a single report, which depend on its options, are declared beside the report.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hopscope.trace import clock_bounds, names, owners
+from hopscope.trace.messages import calls, exchanges, hosts, segments, table, tcp, udp
+from hopscope.trace.packets import crossings, journeys, skb_lifetimes, translations
+
+MODULES: Final = (
+    names, owners, clock_bounds, skb_lifetimes, journeys, crossings, translations, segments, calls, hosts, tcp, udp,
+    table, exchanges,
+)  # fmt: skip

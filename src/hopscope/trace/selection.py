@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which part of a trace an analysis is about, as conditions in SQL.
+
+Values of one kind are alternatives; of different kinds, all must hold.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from hopscope.errors import UsageError
+from hopscope.trace.host_numbers import own_thread
+from hopscope.trace.packets.open_ends import MEANT
+from hopscope.trace.packets.reverse_flows import reverses
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from hopscope.store.trace import Trace
+
+_NS_PER_S: Final = 1e9
+_FLOW: Final = re.compile(r"(?P<source>\S+?)\s*(?P<way>->|>|→|<->|=)\s*(?P<destination>\S+)")
+_BOTH_WAYS: Final = ("<->", "=")
+_EVERYTHING: Final = "TRUE"
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What is wanted; nothing given: everything.
+
+    Parameters
+    ----------
+    flows
+        A flow's number, or ``ADDRESS:PORT>ADDRESS:PORT`` (``=`` instead of ``>``: both directions).
+    ports, addresses
+        Of either end; an address may be a network, ``10.0.0.0/8``.
+    processes
+        Names of threads, or numbers of processes, whose sockets' packets are wanted.
+    interfaces
+        Names of devices.
+    from_s, until_s
+        Since the start of the recording.
+    """
+
+    flows: Sequence[str] = ()
+    ports: Sequence[int] = ()
+    addresses: Sequence[str] = ()
+    processes: Sequence[str] = ()
+    interfaces: Sequence[str] = ()
+    from_s: float | None = None
+    until_s: float | None = None
+
+    def __bool__(self) -> bool:
+        """Whether it leaves anything out."""
+        return any((self.flows, self.ports, self.addresses, self.processes, self.interfaces)) or self.has_window
+
+    @property
+    def has_window(self) -> bool:
+        """Whether it is limited in time."""
+        return self.from_s is not None or self.until_s is not None
+
+    def window(self, trace: Trace, column: str = "time_ns") -> str:
+        """Return the condition that a time is within the wanted part of the run."""
+        started_ns = trace.metadata.started_ns
+        parts = []
+        if self.from_s is not None:
+            parts.append(f"{column} >= {started_ns + round(self.from_s * _NS_PER_S)}")
+        if self.until_s is not None:
+            parts.append(f"{column} < {started_ns + round(self.until_s * _NS_PER_S)}")
+        return _all(parts)
+
+    def flow(self, trace: Trace, column: str = "flow") -> str:
+        """Return the condition that a flow is wanted, by itself or by the process that has its socket.
+
+        Raises
+        ------
+        UsageError
+            A value cannot be understood, or the trace has no such process.
+        """
+        parts = [_any(map(_flow, self.flows)), _any(map(_port, self.ports)), _any(self._networks(trace))]
+        wanted = _all([part for part in parts if part != _EVERYTHING])
+        conditions = []
+        if wanted != _EVERYTHING:
+            conditions.append(f"{column} IN (SELECT flow FROM flows WHERE {wanted})")
+        if self.processes:
+            conditions.append(f"{column} IN ({self._flows_of_processes(trace)})")
+        return _all(conditions)
+
+    def device(self, trace: Trace, prefix: str = "") -> str:
+        """Return the condition that columns ``ifindex`` and ``netns``, so prefixed, are of a wanted one.
+
+        Raises
+        ------
+        UsageError
+            The trace has no such device.
+        """
+        if not self.interfaces:
+            return _EVERYTHING
+        names = _texts(self.interfaces)
+        found = {name for (name,) in trace.rows(f"SELECT DISTINCT name FROM devices WHERE name IN ({names})")}
+        for name in self.interfaces:
+            if name not in found:
+                has = ", ".join(sorted(each for (each,) in trace.rows("SELECT DISTINCT name FROM devices"))) or "none"
+                raise UsageError(f"{trace.folder} has no packet on an interface {name}", f"It has {has}")
+        return f"({prefix}netns, {prefix}ifindex) IN (SELECT netns, ifindex FROM devices WHERE name IN ({names}))"
+
+    def threads(self, trace: Trace) -> str:
+        """Return the query for the wanted threads' numbers.
+
+        Raises
+        ------
+        UsageError
+            The trace has no such process.
+        """
+        for each in self.processes:
+            if not trace.rows(f"SELECT 1 FROM threads WHERE {_process(each)} LIMIT 1"):
+                raise UsageError(f"{trace.folder} has no process {each}", "`hopscope report summary` lists them")
+        return f"SELECT tid FROM threads WHERE {_any(map(_process, self.processes))}"
+
+    def _networks(self, trace: Trace) -> list[str]:
+        return [_ends_in(network, trace) for network in map(_network, self.addresses)]
+
+    def _flows_of_processes(self, trace: Trace) -> str:
+        """Return the query for the flows of the processes' sockets, in both directions."""
+        calls = f"SELECT flow FROM sockets WHERE tid IN ({self.threads(trace)}) AND flow <> 0 AND {_BY_CALLER}"
+        own = f"SELECT meant FROM ({MEANT}) m WHERE m.flow IN ({calls})"
+        return f"{own} UNION ALL SELECT back FROM ({reverses(trace)}) r WHERE flow IN ({own})"
+
+
+# Other events of a socket may happen in whatever thread a softirq interrupted.
+_BY_CALLER: Final = "point IN (SELECT point FROM points WHERE name IN ('tx.send', 'tx.sent', 'rx.read', 'rx.received'))"
+
+
+def _flow(text: str) -> str:
+    if re.fullmatch(r"-?\d+", text):
+        return f"flow = {text}"
+    found = _FLOW.fullmatch(text)
+    if not found:
+        raise UsageError(
+            f"--flow {text} cannot be read", "Give its number, or ADDRESS:PORT>ADDRESS:PORT (= for both directions)"
+        )
+    source, destination = (_end(found[side]) for side in ("source", "destination"))
+    forth = _between(source, destination)
+    return _any([forth, _between(destination, source)]) if found["way"] in _BOTH_WAYS else forth
+
+
+def _end(text: str) -> tuple[str, str]:
+    """Return an end's address and port, as written in SQL."""
+    address, _, port = text.rpartition(":")
+    if not port.isdecimal():
+        raise UsageError(f"{text} is no end of a flow", "Give ADDRESS:PORT, of IPv6 [ADDRESS]:PORT")
+    return _texts([_address(address.strip("[]"))]), port
+
+
+def _between(source: tuple[str, str], destination: tuple[str, str]) -> str:
+    return (
+        f"(source = {source[0]} AND source_port = {source[1]}"
+        f" AND destination = {destination[0]} AND destination_port = {destination[1]})"
+    )
+
+
+def _port(port: int) -> str:
+    return f"(source_port = {port} OR destination_port = {port})"
+
+
+def _address(text: str) -> str:
+    try:
+        return str(ipaddress.ip_address(text))
+    except ValueError:
+        raise UsageError(f"{text} is no IP address", "Give it in numbers") from None
+
+
+def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+    try:
+        return ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        raise UsageError(
+            f"--address {text} is no IP address", "Give it in numbers, with /LENGTH for a network"
+        ) from None
+
+
+def _ends_in(network: ipaddress.IPv4Network | ipaddress.IPv6Network, trace: Trace) -> str:
+    if network.num_addresses == 1:
+        members = [str(network.network_address)]
+    else:
+        known = trace.rows("SELECT DISTINCT source FROM flows UNION SELECT DISTINCT destination FROM flows")
+        members = [text for (text,) in known if ipaddress.ip_address(text) in network]
+    listed = _texts(members) if members else "NULL"
+    return f"(source IN ({listed}) OR destination IN ({listed}))"
+
+
+def _process(text: str) -> str:
+    return f"{own_thread('pid')} = {text}" if text.isdecimal() else f"comm = {_texts([text])}"
+
+
+def _texts(values: Iterable[str]) -> str:
+    return ", ".join("'" + value.replace("'", "''") + "'" for value in values)
+
+
+def _all(parts: Sequence[str]) -> str:
+    return " AND ".join(parts) if parts else _EVERYTHING
+
+
+def _any(parts: Iterable[str]) -> str:
+    listed = list(parts)
+    return f"({' OR '.join(listed)})" if listed else _EVERYTHING

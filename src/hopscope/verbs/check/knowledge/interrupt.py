@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is known of the interrupts of network cards, and which CPUs take them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+from hopscope.model.counters.readings import HOST
+from hopscope.verbs.check.conditions import Figure, Hit, Judged, counted, standing
+from hopscope.verbs.check.findings import Entry
+from hopscope.verbs.check.knowledge.refs import Ref, optional
+from hopscope.verbs.check.scene import Place
+
+if TYPE_CHECKING:
+    from hopscope.verbs.check.scene import Scene
+
+_INTERFACE: Final = Ref("interrupt_setting", ("interface",), since="interrupts of network cards")
+_NODE: Final = Ref("interrupt_setting", ("numa_node",), optional=True)
+_COUNTS: Final = Ref("interrupt", ("cpu *",))
+_CPUS: Final = Ref("softnet", ("processed",))
+# Below it, one CPU has time enough.
+_BUSY_PER_S: Final = 5000
+
+
+def _cards(scene: Scene) -> list[Place]:
+    words = {scene.word(_INTERFACE, place) or "" for place in scene.places(_INTERFACE)}
+    return [Place(HOST, interface) for interface in sorted(words) if interface]
+
+
+def _interrupts(scene: Scene, card: Place) -> list[Place]:
+    """Return the interrupts of a card that came in between."""
+    ours = [place for place in scene.places(_INTERFACE) if scene.word(_INTERFACE, place) == card.subject]
+    return [place for place in ours if scene.by(_COUNTS, place)]
+
+
+def _by_cpu(scene: Scene, places: list[Place]) -> Counter[str]:
+    by: Counter[str] = Counter()
+    for place in places:
+        for move in scene.moves(_COUNTS, place):
+            by[move.key.name] += move.by
+    return by
+
+
+def _on_one_cpu(scene: Scene, card: Place) -> Hit | None:
+    places = _interrupts(scene, card)
+    by = _by_cpu(scene, places)
+    total = by.total()
+    if len(places) < 2 or len(scene.places(_CPUS)) < 2 or total < _BUSY_PER_S * scene.seconds:
+        return None
+    cpu, most = by.most_common(1)[0]
+    if most < 0.95 * total:
+        return None
+    rows = [row for place in places for row in counted(_COUNTS, scene, place, total)]
+    figures = {
+        "cpu": Figure(cpu, "text", "first"),
+        "interrupts": Figure(len(places)),
+        "share": Figure(most / total, "share", "max"),
+        "per_s": Figure(total / scene.seconds, "per_s"),
+    }  # fmt: skip
+    return Hit(tuple(rows), figures)
+
+
+def _on_other_node(scene: Scene, card: Place) -> Hit | None:
+    places = _interrupts(scene, card)
+    own = {node for place in places if (node := scene.value(_NODE, place)) is not None}
+    by = _by_cpu(scene, places)
+    far = {cpu for cpu in by if (node := scene.value(_NODE, Place(HOST, cpu))) is not None and node not in own}
+    total, there = by.total(), sum(by[cpu] for cpu in far)
+    if not own or total < _BUSY_PER_S * scene.seconds or there < 0.5 * total:
+        return None
+    rows = [row for place in places for row in counted(_COUNTS, scene, place, total) if row.key.name in far]
+    figures = {
+        "share": Figure(there / total, "share", "max"),
+        "node": Figure(min(own), "number", "first"),
+        "cpus": Figure(", ".join(sorted(far)), "text", "first"),
+    }  # fmt: skip
+    return Hit((*rows, *(row for place in places for row in standing(_NODE, scene, place))), figures)
+
+
+ENTRIES: Final = (
+    Entry(
+        "interrupt-one-cpu",
+        "warning",
+        "interrupt",
+        Judged((_INTERFACE, Ref("interrupt", ("cpu *",), subjects="*"), Ref("softnet", ("processed",), subjects="*")),
+               _on_one_cpu, _cards),
+        "{share} of the {per_s} interrupts a second of {where} go to {cpu}: all {interrupts} that it has",
+        "One CPU takes all packets of the card while the others could help; it saturates first.",
+        (
+            "systemctl status irqbalance  # is it running, and does it leave this card alone?",
+            "grep -i {device} /proc/interrupts",
+            "echo CPU > /proc/irq/NUMBER/smp_affinity_list  # one after the other, for each of them",
+        ),
+        "Documentation/core-api/irq/irq-affinity.rst; Documentation/networking/scaling.rst RSS IRQ Configuration",
+        "A card with little to do may stay on one CPU: from 5,000 interrupts a second, 95% of them on one.",
+    ),
+    Entry(
+        "interrupt-far-node",
+        "warning",
+        "interrupt",
+        Judged((_INTERFACE, Ref("interrupt", ("cpu *",), subjects="*"),
+                optional(Ref("interrupt_setting", ("numa_node",), subjects="*"))), _on_other_node, _cards),
+        "{share} of the interrupts of {where} go to CPUs of another NUMA node than the card's (node {node}): {cpus}",
+        "Each packet crosses the link between the processors, in the worst case twice.",
+        (
+            "lscpu | grep NUMA  # which CPUs are of that node?",
+            "echo CPUS > /proc/irq/NUMBER/smp_affinity_list  # of the card's node",
+            "numactl --cpunodebind={node} COMMAND  # and the application there, too",
+        ),
+        "Documentation/networking/scaling.rst RSS IRQ Configuration; Documentation/core-api/irq/irq-affinity.rst",
+        "From 5,000 interrupts a second, half of them on the wrong side.",
+    ),
+)  # fmt: skip

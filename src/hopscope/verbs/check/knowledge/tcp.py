@@ -1,0 +1,258 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is known of TCP connections: how they begin and end."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hopscope.verbs.check.conditions import Any, Fill, Rises, Share, Shown
+from hopscope.verbs.check.figures import Times
+from hopscope.verbs.check.findings import Entry
+from hopscope.verbs.check.knowledge.beyond import beyond
+from hopscope.verbs.check.knowledge.refs import Ref, nstat, sysctl
+
+# Connections that this host itself ended with a reset, by why.
+_OWN_ENDS: Final = ("Data", "Close", "Timeout", "Memory", "Linger")
+_OPENED: Final = (nstat("TcpActiveOpens"), nstat("TcpPassiveOpens"))
+_QUEUES: Final = Ref("socket", ("queue",), subjects="* tcp listener")
+_SYN_BACKLOG: Final = {
+    "syns": Times(sysctl("net.ipv4.tcp_max_syn_backlog"), 2, 4096),
+    "backlog": Times(sysctl("net.core.somaxconn"), 2, 4096),
+}  # fmt: skip
+
+ENTRIES: Final = (
+    Entry(
+        "tcp-listen-overflow",
+        "critical",
+        "tcp",
+        Shown(Rises(nstat("TcpExtListenOverflows"), at_least=3), (_QUEUES,)),
+        "{by} TCP connections were dropped because a listener's queue of accepted connections was full",
+        "The client sees a connection that hangs for a second or more, or fails. The application does not call "
+        "accept() fast enough, or its backlog is too small.",
+        (
+            "ss -ltn  # Recv-Q above Send-Q: which listener?",
+            "sysctl -w net.core.somaxconn={larger}  # and raise the backlog that the application gives to listen()",
+        ),
+        "net/ipv4/tcp_ipv4.c tcp_v4_syn_recv_sock; Documentation/networking/snmp_counter.rst",
+        "A listener that keeps up never overflows; each is a client that waits. One or two may be one burst.",
+        advice={"larger": Times(sysctl("net.core.somaxconn"), 2, 4096)},
+    ),
+    Entry(
+        "tcp-listen-drop",
+        "warning",
+        "tcp",
+        beyond(nstat("TcpExtListenDrops"), nstat("TcpExtListenOverflows"), nstat("TcpExtTCPReqQFullDrop"), at_least=5),
+        "{by} TCP connections were dropped by listeners for other reasons than a full queue",
+        "There was no memory or no route for the answer, or the first packet made no sense.",
+        ("hopscope drops -g reason -g location",),
+        "Documentation/networking/snmp_counter.rst TcpExtListenDrops",
+        "A healthy listener drops none; a few may be scans.",
+    ),
+    Entry(
+        "tcp-syn-queue-full",
+        "critical",
+        "tcp",
+        Rises(nstat("TcpExtTCPReqQFullDrop"), at_least=3),
+        "{by} TCP connections were dropped because a listener's queue of half-open connections was full",
+        "SYN cookies are off, so that a flood of SYNs, or many slow clients at once, keeps others out.",
+        (
+            "sysctl -w net.ipv4.tcp_syncookies=1",
+            "sysctl -w net.ipv4.tcp_max_syn_backlog={syns}",
+            "sysctl -w net.core.somaxconn={backlog}  # and the backlog that the application gives to listen()",
+        ),
+        "net/ipv4/tcp_input.c tcp_syn_flood_action; Documentation/networking/ip-sysctl.rst tcp_max_syn_backlog",
+        "A queue that is large enough never overflows.",
+        advice=_SYN_BACKLOG,
+    ),
+    Entry(
+        "tcp-syn-cookies",
+        "warning",
+        "tcp",
+        Rises(nstat("TcpExtSyncookiesSent"), at_least=10),
+        "{by} SYN cookies were sent because a listener's queue of half-open connections was full",
+        "Connections still open, but without window scaling and SACK where the client sends no timestamps. A flood of "
+        "SYNs, or a backlog that is too small for the load.",
+        (
+            "ss -tn state syn-recv | wc -l  # how many, from where?",
+            "sysctl -w net.core.somaxconn={backlog}  # and the backlog that the application gives to listen()",
+            "sysctl -w net.ipv4.tcp_max_syn_backlog={syns}",
+        ),
+        "net/ipv4/tcp_input.c tcp_syn_flood_action; Documentation/networking/ip-sysctl.rst tcp_syncookies",
+        "A queue that is large enough needs none; a handful may be one burst.",
+        advice=_SYN_BACKLOG,
+    ),
+    Entry(
+        "tcp-syn-cookies-failed",
+        "notice",
+        "tcp",
+        Rises(nstat("TcpExtSyncookiesFailed"), at_least=10),
+        "{by} packets that claimed to answer a SYN cookie were wrong",
+        "Stray or forged acknowledgements, or answers to cookies that came too late.",
+        ("tcpdump -ni any 'tcp[tcpflags] == tcp-ack'  # from whom?",),
+        "net/ipv4/syncookies.c cookie_v4_check; Documentation/networking/snmp_counter.rst TcpExtSyncookiesFailed",
+        "Packets of connections that ended long ago make a few.",
+    ),
+    Entry(
+        "tcp-syn-retransmission",
+        "warning",
+        "tcp",
+        Share(nstat("TcpExtTCPSynRetrans"), (*_OPENED, nstat("TcpExtTCPSynRetrans")), above=0.2, at_least=25),
+        "{by} SYNs had to be sent again ({share} of those sent or answered)",
+        "Connections take one, three, seven seconds to open, or do not open: a peer is down, a firewall is silent, or "
+        "packets are lost.",
+        ("ss -tn state syn-sent  # to whom?", "ss -tn state syn-recv  # from whom?"),
+        "net/ipv4/tcp_output.c __tcp_retransmit_skb; Documentation/networking/snmp_counter.rst TCPSynRetrans",
+        "Scans that never finish make some on any public server: from 5 a second, and one in five.",
+    ),
+    Entry(
+        "tcp-attempts-failed",
+        "warning",
+        "tcp",
+        Share(nstat("TcpAttemptFails"), _OPENED, above=0.3, at_least=25),
+        "{by} TCP connections could not be opened ({share} of the attempts)",
+        "A peer refuses (nobody listens there) or does not answer, or clients give up before we accept them.",
+        ("ss -tn state syn-sent  # to whom?", "hopscope drops -g reason -g flow"),
+        "net/ipv4/tcp.c tcp_done; RFC 4022 tcpAttemptFails",
+        "Health checks of dead backends fail now and then: from 5 a second, and three in ten.",
+    ),
+    Entry(
+        "tcp-resets-sent",
+        "notice",
+        "tcp",
+        Share(nstat("TcpOutRsts"), _OPENED, above=0.9, at_least=100),
+        "{by} TCP resets were sent, while {of} connections were opened",
+        "Somebody connects to ports where nobody listens, or applications close connections that still have data.",
+        (
+            "hopscope drops -g reason -g flow  # NO_SOCKET: which ports?",
+            "nstat TcpExtTCPAbortOnData TcpExtTCPAbortOnClose",
+        ),
+        "net/ipv4/tcp_ipv4.c tcp_v4_send_reset; RFC 4022 tcpOutRsts",
+        "Many clients end connections by reset. Told from 100, and one for each connection that was opened.",
+    ),
+    Entry(
+        "tcp-connections-reset",
+        "notice",
+        "tcp",
+        beyond(nstat("TcpEstabResets"), *(nstat(f"TcpExtTCPAbortOn{why}") for why in _OWN_ENDS), at_least=50,
+               above=0.5, of=_OPENED),
+        "{by} established TCP connections were reset by their peers, while {of} were opened",
+        "The other side, or a firewall or load balancer between, ended them without a proper close.",
+        ("tcpdump -ni any 'tcp[tcpflags] & tcp-rst != 0'  # by whom?",),
+        "net/ipv4/tcp_input.c tcp_reset; RFC 4022 tcpEstabResets",
+        "What this host ends itself is counted elsewhere too, and left out. Browsers and health checks reset: from 50, "
+        "and half as many as connections were opened.",
+    ),
+    Entry(
+        "tcp-abort-timeout",
+        "warning",
+        "tcp",
+        Rises(nstat("TcpExtTCPAbortOnTimeout"), at_least=5),
+        "{by} TCP connections were given up because the peer did not answer any more",
+        "The peer died, or the network to it did: data that was sent was never acknowledged, for minutes.",
+        ("ss -tno  # timer:(on,...): which peers?", "dmesg | tail"),
+        "net/ipv4/tcp_timer.c tcp_write_err; Documentation/networking/snmp_counter.rst TcpExtTCPAbortOnTimeout",
+        "Mobile clients vanish now and then: below 5 in a few seconds.",
+    ),
+    Entry(
+        "tcp-abort-data",
+        "notice",
+        "tcp",
+        Rises(nstat("TcpExtTCPAbortOnData"), at_least=100, per_s=20),
+        "{by} TCP connections ({per_s} a second) were reset by this host: data came after the application had closed "
+        "them, or it closes them so on purpose (SO_LINGER of 0)",
+        "The peer gets a reset instead of an end, and what it has sent is lost.",
+        ("hopscope drops -g reason -g process  # whose?",),
+        "net/ipv4/tcp.c tcp_close, tcp_disconnect; Documentation/networking/snmp_counter.rst TcpExtTCPAbortOnData",
+        "Clients of busy servers leave so now and then: a notice, from 20 a second.",
+    ),
+    Entry(
+        "tcp-abort-close",
+        "notice",
+        "tcp",
+        Rises(nstat("TcpExtTCPAbortOnClose"), at_least=100, per_s=20),
+        "Applications closed {by} TCP connections ({per_s} a second) before they had read all data",
+        "The peer gets a reset instead of an end, and may lose what it has not read yet.",
+        ("hopscope drops -g reason -g process  # QUEUE_PURGE: whose?",),
+        "net/ipv4/tcp.c __tcp_close; Documentation/networking/snmp_counter.rst TcpExtTCPAbortOnClose",
+        "Some applications do so when they have seen enough: a notice, from 20 a second.",
+    ),
+    Entry(
+        "tcp-abort-failed",
+        "warning",
+        "tcp",
+        Rises(nstat("TcpExtTCPAbortFailed")),
+        "{by} TCP [reset|resets] could not be sent: there was no memory, or the interface's queue was full",
+        "Peers keep connections open that are gone here.",
+        ("free -m", "tc -s qdisc  # dropped"),
+        "net/ipv4/tcp_output.c tcp_send_active_reset; Documentation/networking/snmp_counter.rst TcpExtTCPAbortFailed",
+        "A host with memory and room in its queues never fails here.",
+    ),
+    Entry(
+        "tcp-time-wait-overflow",
+        "warning",
+        "tcp",
+        Rises(nstat("TcpExtTCPTimeWaitOverflow")),
+        "{by} closed TCP [connection|connections] skipped TIME_WAIT because there were too many",
+        "Old packets may then be taken for those of a new connection. Many short connections: keep them open, or let "
+        "the other side close first.",
+        ("sysctl -w net.ipv4.tcp_max_tw_buckets={larger}",),
+        "net/ipv4/tcp_minisocks.c tcp_time_wait; Documentation/networking/ip-sysctl.rst tcp_max_tw_buckets",
+        "Below the limit there are none.",
+        advice={"larger": Times(sysctl("net.ipv4.tcp_max_tw_buckets"), 2, 262144)},
+    ),
+    Entry(
+        "tcp-time-wait-filling",
+        "warning",
+        "tcp",
+        Fill(Ref("sockstat", ("TCP.tw",)), sysctl("net.ipv4.tcp_max_tw_buckets"), above=0.8),
+        "{now} of {limit} sockets that TIME_WAIT may have are in use ({share})",
+        "Many short connections: keep them open, or let the other side close first. Ports to one destination may run "
+        "out before: a client has 28,000 for each.",
+        (
+            "sysctl -w net.ipv4.tcp_max_tw_buckets={larger}",
+            "ss -tan state time-wait | awk '{print $4}' | sort | uniq -c",
+        ),
+        "net/ipv4/tcp_minisocks.c tcp_time_wait; Documentation/networking/ip-sysctl.rst tcp_max_tw_buckets",
+        "At four fifths there is time to act.",
+        advice={"larger": Times(sysctl("net.ipv4.tcp_max_tw_buckets"), 2, 262144)},
+    ),
+    Entry(
+        "tcp-orphans",
+        "warning",
+        "tcp",
+        Fill(Ref("sockstat", ("TCP.orphan",)), sysctl("net.ipv4.tcp_max_orphans"), above=0.5),
+        "{now} TCP connections that no process has open any more are still being closed, {share} of those allowed",
+        "Peers do not acknowledge the last data. From a quarter to the whole of the limit on, the kernel resets them.",
+        (
+            "ss -tano state fin-wait-1 state last-ack state closing  # to whom?",
+            "sysctl -w net.ipv4.tcp_orphan_retries=3",
+        ),
+        "net/ipv4/tcp.c tcp_check_oom; Documentation/networking/ip-sysctl.rst tcp_max_orphans",
+        "Connections to clients that vanish make a few; half of the limit is an attack or a broken client.",
+    ),
+    Entry(
+        "tcp-fast-open-overflow",
+        "warning",
+        "tcp",
+        Rises(nstat("TcpExtTCPFastOpenListenOverflow"), at_least=10),
+        "{by} TCP Fast Open requests were refused because a listener's queue for them was full",
+        "The connections open in the ordinary way, a round trip later.",
+        ("ss -ltn  # Recv-Q against Send-Q", " # the application gives a longer queue to TCP_FASTOPEN"),
+        "net/ipv4/tcp_fastopen.c tcp_fastopen_queue_check; snmp_counter.rst TcpExtTCPFastOpenListenOverflow",
+        "A queue that suits the load never overflows; a handful may be one burst.",
+    ),
+    Entry(
+        "tcp-authentication",
+        "warning",
+        "tcp",
+        Any((Rises(nstat("TcpExtTCPMD5NotFound"), at_least=3), Rises(nstat("TcpExtTCPMD5Unexpected"), at_least=3),
+             Rises(nstat("TcpExtTCPMD5Failure"), at_least=3), Rises(nstat("TcpExtTCPAOBad", "Linux 6.7"), at_least=3),
+             Rises(nstat("TcpExtTCPAOKeyNotFound", "Linux 6.7"), at_least=3),
+             Rises(nstat("TcpExtTCPAORequired", "Linux 6.7"), at_least=3))),
+        "{by} TCP segments were dropped because their signature (MD5 or AO) was missing or wrong",
+        "Mostly a BGP session whose two ends do not have the same key.",
+        ("dmesg | grep -i -e md5 -e 'TCP: AO'",),
+        "net/ipv4/tcp_ipv4.c tcp_inbound_hash; RFC 2385, RFC 5925",
+        "Only sessions with keys count, and with the same key none fails.",
+    ),
+)  # fmt: skip

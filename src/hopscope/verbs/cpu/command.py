@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``hopscope cpu``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TextIO
+
+import click
+
+from hopscope.live.help import MEASURE, OUTPUT, CommandBeside, option, section
+from hopscope.live.host_options import several_hosts
+from hopscope.live.options import (
+    attach_options,
+    form_options,
+    group_option,
+    limit_option,
+    max_groups_option,
+    rows_shown,
+    timing_options,
+)
+
+if TYPE_CHECKING:
+    from hopscope.live.interval import Drained
+    from hopscope.verbs.cpu.collector import CpuCollector
+
+_GROUPS = ("cpu", "process", "cgroup", "interface")
+_DEFAULT_HZ = 999
+_MOST_HZ = 20_000
+# Opened at once, so that a wrong name is reported before the run.
+_FILE = click.File("w", encoding="utf-8", lazy=False)
+
+
+# What follows the first word that is no option is not parsed: it is the command, which has options of its own.
+@click.command(
+    "cpu",
+    cls=CommandBeside,
+    context_settings={"allow_interspersed_args": False},
+    short_help="CPU time: what networking takes, and which part of the stack.",
+    examples=(
+        ("Which processes cause the network work?", "hopscope cpu --group-by process -d 10"),
+        (
+            "A flame graph of the network stack while a command runs",
+            "hopscope cpu --flame net.svg -- iperf3 -c 10.0.0.2",
+        ),
+    ),
+)
+@timing_options()
+@section(
+    MEASURE,
+    option("--breakdown", is_flag=True, help="Categories of work in each part, by sampling."),
+    option(
+        "--counters",
+        is_flag=True,
+        help="Cycles, instructions, cache misses of each part.",
+    ),
+    option(
+        "-F",
+        "--frequency",
+        "hz",
+        type=click.IntRange(1, _MOST_HZ),
+        metavar="HZ",
+        help="Sampling frequency in Hz.",
+        default_text=str(_DEFAULT_HZ),
+    ),
+)
+@group_option(_GROUPS, default="cpu")
+@max_groups_option(256, "-")
+@section(
+    OUTPUT,
+    limit_option(),
+    option("--folded", type=_FILE, metavar="FILE", help="Write folded stacks at the end."),
+    option("--flame", type=_FILE, metavar="FILE", help="Write a flame graph (SVG) at the end."),
+    option("--speedscope", type=_FILE, metavar="FILE", help="Write a speedscope profile at the end."),
+)
+@form_options("docs/cpu.md")
+@several_hosts()
+@attach_options()
+def command(  # noqa: PLR0913 # one parameter an option
+    *,
+    as_json: bool,
+    limit: int | None,
+    breakdown: bool,
+    folded: TextIO | None,
+    flame: TextIO | None,
+    speedscope: TextIO | None,
+    **given: Any,  # noqa: ANN401 # see `collector` and `run_verb`
+) -> int:
+    """Show how much CPU time networking takes, and which part of the stack takes it.
+
+    Without options, all CPUs are measured, and a table is printed every second until Ctrl-C. With a COMMAND, the
+    measurement lasts as long as the command runs; the exit code is the command's, and with --json its standard output
+    goes to stderr. Times are exact and exclusive: a CPU is in one part at a time.
+
+    \b
+    irq          hard interrupts of network devices
+    net_rx       NET_RX softirq: driver, GRO, IP, TCP, UDP, up to the socket
+    net_tx       NET_TX softirq: transmission that was deferred
+    ksoftirqd    both softirqs, run by ksoftirqd
+    napi_thread  threaded NAPI
+    busy_poll    system calls that poll a device
+    send         socket calls that send, down to the driver
+    receive      socket calls that receive
+    io_uring     socket calls of io_uring's workers
+    """  # noqa: D301 # the backspace tells click to leave the lines as they are
+    from hopscope.live.verb import run_verb, style_of  # noqa: PLC0415
+    from hopscope.verbs.cpu.output import CpuOutput, Files  # noqa: PLC0415 # numpy and libbpf only when they are needed
+
+    style = style_of(as_json=as_json)
+    files = Files(folded, flame, speedscope)
+    if breakdown or files:
+        given["hz"] = given["hz"] or _DEFAULT_HZ
+
+    def output(found: Drained, host: str) -> CpuOutput:
+        return CpuOutput(
+            style, given["show_plan"], host, collector=found, limit=rows_shown(limit), breakdown=breakdown, files=files
+        )
+
+    return run_verb(collector, output, style, given)
+
+
+def collector(*, group_by: str, max_groups: int, counters: bool, hz: int | None, ways: tuple[str, ...]) -> CpuCollector:
+    """Return the collector that options ask for; these are the options that another host may give."""
+    from hopscope.kernel.capabilities import require_rights  # noqa: PLC0415
+    from hopscope.live import lookup as selection  # noqa: PLC0415
+    from hopscope.verbs.cpu.collector import CpuCollector  # noqa: PLC0415
+    from hopscope.verbs.cpu.options import CpuOptions  # noqa: PLC0415
+    from hopscope.verbs.cpu.pmu import HARDWARE  # noqa: PLC0415
+
+    require_rights()
+    return CpuCollector(
+        CpuOptions(
+            group_by=group_by,
+            max_groups=max_groups,
+            hz=hz or 0,
+            counters=HARDWARE if counters else {},
+            ways=selection.ways(ways),
+        )
+    )

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the user asks of ``cpu``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from hopscope.bpf.layout import HopGroupBy
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hopscope.libbpf.perf_event import CounterEvent
+
+GROUP_BY: Final = {
+    # Every CPU has its own rows anyway.
+    "cpu": HopGroupBy.HOP_GROUP_NONE,
+    "process": HopGroupBy.HOP_GROUP_PROCESS,
+    "cgroup": HopGroupBy.HOP_GROUP_CGROUP,
+    "interface": HopGroupBy.HOP_GROUP_INTERFACE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CpuOptions:
+    """Everything that ``cpu`` can be asked for.
+
+    Attributes
+    ----------
+    group_by
+        A key of :data:`GROUP_BY`.
+    max_groups
+        Groups that get a row of their own.
+    hz
+        How often a second the stack of each CPU is looked at; 0: never.
+    counters
+        Counters that are read at each change of part: name (of :data:`~hopscope.verbs.cpu.pmu.NAMES`) → what it
+        counts.
+    ways
+        Probe point → the only way to use.
+    """
+
+    group_by: str = "cpu"
+    max_groups: int = 256
+    hz: int = 0
+    counters: Mapping[str, CounterEvent] = field(default_factory=dict)
+    ways: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> int:
+        """Rows that a CPU has, "other" included."""
+        return 1 if self.group_by == "cpu" else self.max_groups + 1

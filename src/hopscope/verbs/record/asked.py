@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a recording is asked for: as the user's options say it, here or on another host."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from hopscope.errors import UsageError
+from hopscope.live.lookup import record_options
+from hopscope.verbs.record.flight import Trigger
+from hopscope.verbs.record.pipeline import Flight
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hopscope.live.recorder.options import RecordOptions
+
+_DEFAULT: Final = ("messages",)
+_MIB: Final = 1 << 20
+# Options of the command that another host may be asked for: they say what to record there, and nothing else.
+SENT: Final = frozenset(
+    {
+        *("profiles", "points", "events", "pcap", "stacks", "sample", "snap", "counters", "interfaces", "protocol"),
+        *(
+            "pids",
+            "comms",
+            "cgroups",
+            "namespaces",
+            "addresses",
+            "ports",
+            "buffer",
+            "flight",
+            "triggers",
+            "flight_memory",
+        ),
+        "ways",
+    }
+)
+
+
+class Asked(NamedTuple):
+    """What a recording is asked for.
+
+    Attributes
+    ----------
+    options
+        Of the recorder.
+    flight
+        Keep the last seconds only.
+    counters_s
+        Read the kernel's counters so often; None: never.
+    """
+
+    options: RecordOptions
+    flight: Flight | None
+    counters_s: float | None
+
+
+def asked(values: Mapping[str, Any]) -> Asked:
+    """Return what the values of the options in :data:`SENT` ask for.
+
+    Raises
+    ------
+    UsageError
+        Something of it does not exist on this host, or two options do not go together.
+    """
+    given = dict(values)
+    snap, buffer, counters = given.pop("snap"), given.pop("buffer"), given.pop("counters")
+    last_s, triggers, memory = given.pop("flight"), given.pop("triggers"), given.pop("flight_memory")
+    if triggers and not last_s:
+        raise UsageError("--trigger needs --flight", "Say how many seconds to keep: --flight 10")
+    events = given.pop("events")
+    given["profiles"] = given["profiles"] or (() if given["points"] or events else _DEFAULT)
+    options = record_options(**given, tracepoints=events, snap_bytes=snap or 0, ring_bytes=int(buffer) * _MIB)
+    flight = Flight(last_s, memory * _MIB, [Trigger.parse(text) for text in triggers]) if last_s else None
+    return Asked(options, flight, counters or None)

@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``hopscope record``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hopscope.live.help import FLIGHT, RECORD, TRAFFIC, CommandBeside, option, section
+from hopscope.live.host_options import host_options
+from hopscope.live.options import (
+    attach_options,
+    duration_option,
+    interface_option,
+    protocol_option,
+    socket_options,
+)
+from hopscope.live.seconds import Seconds
+
+if TYPE_CHECKING:
+    from hopscope.agent.tls import Tls
+
+_PROFILES = ("messages", "packets", "rx", "tx", "cpu", "drops", "all")
+_DAY_S = 86_400
+_MIB = 1 << 20
+
+
+# What follows the first word that is no option is not parsed: it is the command, which has options of its own.
+@click.command(
+    "record",
+    cls=CommandBeside,
+    context_settings={"allow_interspersed_args": False},
+    short_help="Record every packet and message into a trace, for `report`.",
+    examples=(
+        (
+            "Record ten seconds of one service, and see what its messages waited for",
+            "hopscope record --port 443 -d 10 -o trace && hopscope report messages trace",
+        ),
+        (
+            "Keep the last 5 s in memory, and write them when a packet is dropped",
+            "hopscope record --flight 5 --trigger drop -o trace",
+        ),
+    ),
+)
+@section(
+    RECORD,
+    option(
+        "-o",
+        "--output",
+        type=click.Path(path_type=Path),
+        metavar="DIR",
+        help="Trace folder, new or empty.",
+        default_text="by date",
+    ),
+    duration_option(),
+    option("--max-size", type=click.IntRange(1), metavar="MIB", help="Stop when the trace has this size."),
+    option(
+        "-P",
+        "--profile",
+        "profiles",
+        type=click.Choice(_PROFILES),
+        metavar="PROFILE",
+        multiple=True,
+        help="Probe points, as above.",
+        default_text="messages",
+    ),
+    option("--point", "points", metavar="POINT", multiple=True, help="Another probe point, such as call.enter."),
+    option(
+        "-e",
+        "--event",
+        "events",
+        metavar="EVENT",
+        multiple=True,
+        help="Tracepoint or function (docs/record-events.md).",
+    ),
+    option("--stacks", is_flag=True, help="Record the kernel's stack at each drop."),
+    option(
+        "--snap",
+        type=click.IntRange(14, 8192),
+        metavar="BYTES",
+        help="Also write each frame's first bytes (pcapng).",
+    ),
+    option(
+        "--counters",
+        type=Seconds(0, _DAY_S),
+        default=1.0,
+        show_default=True,
+        help="Read counters this often, 0: never.",
+    ),
+    option(
+        "--buffer",
+        type=click.Choice(("1", "2", "4", "8", "16", "32", "64", "128", "256")),
+        default="16",
+        show_default=True,
+        metavar="MIB",
+        help="Size of each CPU's ring.",
+    ),
+)
+@section(
+    FLIGHT,
+    option("--flight", type=Seconds(0.1, _DAY_S), help="Keep the last seconds in memory; write at the end."),
+    option(
+        "--trigger",
+        "triggers",
+        metavar="TRIGGER",
+        multiple=True,
+        help="Stop at `drop`, or at a delay: 'rx.tcp_queue>1ms'.",
+    ),
+    option(
+        "--flight-memory",
+        type=click.IntRange(1, 1 << 20),
+        metavar="MIB",
+        default=1024,
+        show_default=True,
+        help="Maximum memory for --flight.",
+    ),
+)
+@socket_options("uses")
+@interface_option()
+@protocol_option()
+@section(
+    TRAFFIC,
+    option("--pcap", metavar="EXPRESSION", default="", help="Only what tcpdump would show for this filter."),
+    option(
+        "--sample",
+        type=click.IntRange(1, 1 << 20),
+        default=1,
+        metavar="N",
+        show_default=True,
+        help="Follow one flow in N, both ways.",
+    ),
+)
+@host_options()
+@attach_options(plan=False, title=RECORD)
+def command(  # noqa: PLR0913 # one parameter an option
+    *,
+    output: Path | None,
+    duration: float | None,
+    max_size: int | None,
+    hosts: tuple[str, ...],
+    ssh: str | None,
+    remote_command: str | None,
+    tls: Tls,
+    command: tuple[str, ...],
+    **what: Any,  # noqa: ANN401 # what to record, here or there
+) -> int:
+    """Record every event of packets, messages and CPUs into a trace.
+
+    Without options, all network namespaces are recorded until Ctrl-C. With a COMMAND, the recording lasts as long as
+    the command runs; the exit code is the command's. `hopscope report` and `hopscope sql` read the trace on any
+    machine. With --host, other hosts are recorded, on one time axis. Options that select traffic can be repeated.
+
+    \b
+    messages  from the send call to the read: packets, sockets, wake-ups
+    packets   packets only: driver, core, queues, copy, free
+    rx, tx    one direction, with its sockets
+    cpu       interrupts, softirqs, NAPI, the scheduler
+    drops     drops with their reasons, full sockets, retransmissions
+    all       every probe point (`hopscope probes` lists them: record.*)
+
+    With --flight, a trigger, Ctrl-\\ or any other end writes what is kept. EVENT is
+    SUBSYSTEM:EVENT[:FILTER], where patterns such as 'tcp:*' are allowed, function:NAME or return:NAME.
+    """  # noqa: D301 # the backspace tells click to leave the lines as they are
+    import time  # noqa: PLC0415 # numpy and libbpf only when they are needed
+
+    from hopscope.verbs.record.pipeline import Limits  # noqa: PLC0415
+
+    limits = Limits(duration, max_size * _MIB if max_size else None)
+    kind = "recording" if hosts else "trace"
+    folder = output or Path(time.strftime(f"hopscope-{kind}-%Y%m%d-%H%M%S"))
+    if hosts:
+        from hopscope.agent.ssh import Ssh  # noqa: PLC0415
+        from hopscope.agent.target import parse_all  # noqa: PLC0415
+        from hopscope.live.words import words_of  # noqa: PLC0415
+        from hopscope.verbs.record.host import Ways  # noqa: PLC0415
+        from hopscope.verbs.record.hosts import record_hosts  # noqa: PLC0415
+
+        words = words_of(click.get_current_context().command, what)
+        ways = Ways(Ssh.of(ssh, remote_command), tls)
+        return record_hosts(parse_all(hosts), ways, words, folder, limits, command=command)
+    from hopscope.kernel.capabilities import require_rights  # noqa: PLC0415
+    from hopscope.live.recorder.collector import Recorder  # noqa: PLC0415
+    from hopscope.verbs.record.asked import asked  # noqa: PLC0415
+    from hopscope.verbs.record.run import record  # noqa: PLC0415
+
+    require_rights()
+    options, flight, counters_s = asked(what)
+    return record(Recorder(options), folder, limits, counters_s=counters_s, flight=flight, command=command)

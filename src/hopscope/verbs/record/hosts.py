@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Record several hosts at once, each by an agent there, with probes of their clocks beside it."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Final
+
+from hopscope.agent.connect_all import connected
+from hopscope.errors import HopscopeError
+from hopscope.live.child import exit_code, running
+from hopscope.live.remote.own import OWN, flows_of
+from hopscope.live.stop import stop_on_signal
+from hopscope.store.destination import make_folder
+from hopscope.store.hosts import FILE, HostsWriter, check_names
+from hopscope.term.recording import render_hosts, render_hosts_end
+from hopscope.verbs.record.clocks import Clocks
+from hopscope.verbs.record.host import HostRecording, begin
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from hopscope.agent.channel import Channel
+    from hopscope.agent.target import Target
+    from hopscope.live.stop import Stop
+    from hopscope.verbs.record.host import Began, Ways
+    from hopscope.verbs.record.pipeline import Limits
+
+_LOOK_S: Final = 0.1
+_PROGRESS_S: Final = 1.0
+
+
+def record_hosts(  # noqa: PLR0913 # one parameter a part
+    targets: Sequence[Target], ways: Ways, words: Sequence[str], folder: Path, limits: Limits, *, command: Sequence[str]
+) -> int:
+    """Record until the command ends, a limit is reached, a trigger is seen on one of them or a signal comes.
+
+    Returns
+    -------
+    int
+        The exit code: that of the command, as a shell gives it, unless the command was ended before its time.
+
+    Raises
+    ------
+    HopscopeError
+        A host cannot be reached, or cannot record: then there is no recording. Or one was missing for a while, or
+        there was no room for more: what was recorded can be read.
+    """
+    check_names(target.name for target in targets)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_new(folder))
+        channels = stack.enter_context(connected(targets, *ways))
+        clocks = stack.enter_context(Clocks(targets, channels))
+        requests = [
+            {"words": list(words), OWN: _own(number, channels, clocks) or None} for number in range(len(targets))
+        ]
+        begun = _begun(channels, requests)
+        writer = stack.enter_context(HostsWriter(folder, [(each.name, each.destination) for each in targets]))
+        hosts = [
+            HostRecording(target, ways, request, writer) for target, request in zip(targets, requests, strict=True)
+        ]
+        stack.callback(_cut, hosts)
+        stack.callback(clocks.end)
+        for host, began in zip(hosts, begun, strict=True):
+            if began.not_granted:
+                sys.stderr.write(f"not granted by the kernel of {host.name}: {', '.join(began.not_granted)}\n")
+            host.start(began)
+        clocks.start(hosts, writer)
+        work = _Work(hosts, clocks)
+        also = (signal.SIGQUIT,) if any(word.startswith("--flight=") for word in words) else ()
+        with stop_on_signal(*also) as stop:
+            with running(command, stop, None) as child:
+                ended = work.run(stop, limits)
+            work.finish()
+    work.report(folder)
+    return 0 if child is None or not ended else exit_code(child)
+
+
+@contextlib.contextmanager
+def _new(folder: Path) -> Iterator[None]:
+    """Make the folder; where nothing comes to be in it, it goes away again."""
+    was_there = folder.exists()
+    make_folder(folder)
+    try:
+        yield
+    finally:
+        if not was_there:
+            with contextlib.suppress(OSError):  # there is something
+                folder.rmdir()
+
+
+def _own(host: int, channels: Iterable[Channel | None], clocks: Clocks) -> list[list[Any]]:
+    """Return what a host is to leave out: its probes, and all of our connections, which may cross any host."""
+    return [*clocks.flows(host), *flows_of(channel.hello.connection for channel in channels if channel)]
+
+
+def _begun(channels: Sequence[Channel], requests: Sequence[dict[str, Any]]) -> list[Began]:
+    """Let all begin at the same time.
+
+    Raises
+    ------
+    HopscopeError
+        One cannot.
+    """
+    with ThreadPoolExecutor(len(channels)) as pool:
+        try:
+            return list(pool.map(begin, channels, requests))
+        except BaseException:  # nobody waits for the others
+            for channel in channels:
+                channel.close()
+            raise
+
+
+def _cut(hosts: Sequence[HostRecording]) -> None:
+    for host in hosts:
+        host.cut()
+
+
+class _Work:
+    """The recordings of all hosts."""
+
+    def __init__(self, hosts: Sequence[HostRecording], clocks: Clocks) -> None:
+        self._hosts = hosts
+        self._clocks = clocks
+        self._known = self._state()
+        self._screen = _Screen(hosts)
+        self._started_s = time.monotonic()
+
+    def run(self, stop: Stop, limits: Limits) -> bool:
+        """Wait; say whether something asked to stop, rather than a limit or one of the hosts.
+
+        Raises
+        ------
+        HopscopeError
+            All must end.
+        """
+        end_s = self._started_s + (limits.duration_s or float("inf"))
+        most_bytes = limits.size_bytes or float("inf")
+        while not stop.wait(min(_LOOK_S, max(end_s - time.monotonic(), 0))):
+            self._look()
+            size_bytes = sum(host.now().size_bytes for host in self._hosts)
+            if any(host.ended for host in self._hosts) or time.monotonic() >= end_s or size_bytes >= most_bytes:
+                return False
+        return True
+
+    def finish(self) -> None:
+        """Have all hosts complete what they recorded, and take it.
+
+        Raises
+        ------
+        HopscopeError
+            That went wrong.
+        """
+        self._clocks.end()
+        for host in self._hosts:
+            host.stop()
+        for host in self._hosts:
+            while not host.join(_LOOK_S) and not host.absent:
+                self._look()
+        self._look()
+        self._screen.clear()
+
+    def report(self, folder: Path) -> None:
+        """Say what there is.
+
+        Raises
+        ------
+        HopscopeError
+            Something is missing.
+        """
+        for host in self._hosts:
+            for remark in host.remarks:
+                sys.stderr.write(f"{host.name}: {remark}\n")
+        sys.stderr.write(
+            render_hosts_end([(host.name, host.now(), host.cpu_s) for host in self._hosts], str(folder)) + "\n"
+        )
+        missing = [
+            f"{host.name} for {seconds:.1f} s ({reason})" for host in self._hosts for seconds, reason in host.missing()
+        ]
+        if missing:
+            raise HopscopeError(
+                f"The recording is incomplete: {'; '.join(missing)}",
+                f"{folder / FILE} shows which times are covered; what was recorded can be read",
+            )
+
+    def _state(self) -> tuple[int, ...]:
+        """Return what is another when there are other connections or probes."""
+        return (self._clocks.generation, *(host.returns for host in self._hosts))
+
+    def _look(self) -> None:
+        for host in self._hosts:
+            if host.error:
+                raise host.error
+        self._clocks.look()
+        while self._clocks.news:
+            self._screen.clear()
+            sys.stderr.write(f"{self._clocks.news.popleft()}\n")
+        if (state := self._state()) != self._known:
+            self._known = state
+            for number, host in enumerate(self._hosts):
+                host.leave_out(_own(number, (each.channel for each in self._hosts), self._clocks))
+        self._screen.show()
+
+
+class _Screen:
+    """A line for each host that is written over, on a terminal."""
+
+    def __init__(self, hosts: Sequence[HostRecording]) -> None:
+        self._hosts = hosts
+        self._live = sys.stderr.isatty()
+        self._lines = 0
+        self._shown_s, self._before = time.monotonic(), [host.now() for host in hosts]
+
+    def show(self) -> None:
+        """Write them, if that is some time ago."""
+        if self._live and time.monotonic() - self._shown_s >= _PROGRESS_S:
+            now = [host.now() for host in self._hosts]
+            states = [f"missing: {host.absent.reason}" if host.absent else "" for host in self._hosts]
+            names = [host.name for host in self._hosts]
+            self.clear()
+            lines = render_hosts(names, now, self._before, states)
+            sys.stderr.write("".join(f"{line}\n" for line in lines))
+            sys.stderr.flush()
+            self._lines = len(lines)
+            self._shown_s, self._before = time.monotonic(), now
+
+    def clear(self) -> None:
+        """Take them away."""
+        if self._lines:
+            sys.stderr.write(f"\x1b[{self._lines}A\x1b[J")
+        self._lines = 0

@@ -1,0 +1,283 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From the rings to a trace: take records in time, and turn them into rows and files in another thread."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Self, TypeAlias
+
+from hopscope.errors import HopscopeError
+from hopscope.kernel.counters.reader import CounterReader
+from hopscope.live.recorder.collector import CAPTURE
+from hopscope.store.capture import Captured, CaptureWriter
+from hopscope.store.tables import FILE_S
+from hopscope.store.writer import TraceWriter
+from hopscope.term.format import plural
+from hopscope.term.recording import Recording
+from hopscope.trace.recorded_counters import ROW_BYTES
+from hopscope.verbs.record.backlog import Backlog
+from hopscope.verbs.record.counters import CounterLog
+from hopscope.verbs.record.flight import Kept, Watch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from types import TracebackType
+
+    from hopscope.live.recorder.collector import Array, Recorder, Taken
+    from hopscope.store.destination import Destination
+    from hopscope.verbs.record.flight import Trigger
+
+Rows: TypeAlias = "list[tuple[str, dict[str, Array]]]"
+# With when it was begun to be taken.
+_Work: TypeAlias = "tuple[int, Taken | Rows]"
+
+_EVENT_TABLES: Final = frozenset({"packets", "sockets", "cpu"})
+# How long to wait between looks at the rings: so long that they fill by a quarter meanwhile, within these limits.
+_MOST_S: Final = 0.08
+_LEAST_S: Final = 0.002
+_FULL: Final = 0.25
+# A ring is emptied when it is so full, or after so long: what a reading costs besides its records is a third of a ms.
+_WORTH: Final = 1 / 8
+_LATEST_S: Final = 0.4
+# As of nice(1).
+_PRIORITY: Final = -15
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When to stop by itself; None: never."""
+
+    duration_s: float | None = None
+    size_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Flight:
+    """Keep the last seconds, and write them when a trigger is seen, or at the end.
+
+    Attributes
+    ----------
+    last_s
+        How far back.
+    most_bytes
+        Of memory.
+    triggers
+        Any of them ends the recording.
+    """
+
+    last_s: float
+    most_bytes: int
+    triggers: Sequence[Trigger] = ()
+
+
+@contextlib.contextmanager
+def prior() -> Iterator[None]:
+    """Let the threads of this process go before those that they watch: they need little, but in time.
+
+    All of them: the one that writes has Python's lock now and then, for which the one that reads would have to wait.
+    """
+    before: dict[int, int] = {}
+    for path in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # it has ended meanwhile; without CAP_SYS_NICE
+            thread = int(path.name)
+            before[thread] = os.getpriority(os.PRIO_PROCESS, thread)
+            os.setpriority(os.PRIO_PROCESS, thread, _PRIORITY)
+    try:
+        yield
+    finally:
+        for thread, priority in before.items():
+            with contextlib.suppress(ProcessLookupError):
+                os.setpriority(os.PRIO_PROCESS, thread, priority)
+
+
+class Pipeline:
+    """One recording; a context manager that closes its trace, however it ends.
+
+    Parameters
+    ----------
+    recorder
+        Attached.
+    destination
+        Where the trace goes.
+    flight
+        Keep the last seconds only.
+    counters_s
+        Read the kernel's counters so often; None: never.
+    backlog_bytes
+        Most memory for records that are taken and not written yet.
+
+    Attributes
+    ----------
+    events
+        Rows of events that were handed to the trace.
+    trigger
+        The one that was seen.
+    """
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        destination: Destination,
+        *,
+        flight: Flight | None,
+        counters_s: float | None,
+        backlog_bytes: int,
+    ) -> None:
+        self._recorder = recorder
+        self._destination = destination
+        self._flight = flight
+        self._counters_s = counters_s
+        self._kept = Kept(round(flight.last_s * 1e9), flight.most_bytes) if flight else None
+        self._watch = Watch(flight.triggers) if flight and flight.triggers else None
+        self._backlog_bytes = backlog_bytes
+        self._capture: CaptureWriter | None = None
+        self._counters: CounterLog | None = None
+        self.events = 0
+        self.trigger: Trigger | None = None
+
+    def __enter__(self) -> Self:
+        with contextlib.ExitStack() as stack:
+            metadata = self._recorder.metadata()
+            self._writer = stack.enter_context(TraceWriter(self._destination, metadata))
+            reader = stack.enter_context(CounterReader(self._recorder.namespaces)) if self._counters_s else None
+            if self._recorder.captures:
+                offset_ns = metadata.realtime_ns - metadata.started_ns
+                self._capture = stack.enter_context(CaptureWriter(self._destination.capture(), offset_ns))
+            self._started_s = self._marked_s = time.monotonic()
+            self._drained_ns = metadata.started_ns
+            self._backlog: Backlog[_Work] = Backlog(self._keep, self._backlog_bytes)
+            stack.callback(self._end_threads)
+            self.drain()
+            if reader and self._counters_s:
+                last_s = self._flight.last_s if self._flight else None
+                self._counters = CounterLog(reader, self._put_rows, self._counters_s, last_s)
+                self._counters.start()
+            self._opened = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._opened.__exit__(kind, error, traceback)
+
+    def run(self, wait: Callable[[float], bool], limits: Limits, each: Callable[[], None]) -> bool:
+        """Record; say whether something asked to stop, rather than a limit or a trigger.
+
+        Parameters
+        ----------
+        wait
+            Waits for so many seconds; returns True, and at once, when it is time to stop.
+        limits
+            When to stop by itself.
+        each
+            Called again and again.
+        """
+        end_s = self._started_s + limits.duration_s if limits.duration_s else float("inf")
+        most_bytes = limits.size_bytes or float("inf")
+        pause_s, left, drained_s = _LEAST_S, 0.0, self._started_s
+        while not wait(min(pause_s, max(end_s - time.monotonic(), 0))):
+            full = self._recorder.fullness()
+            more = max(full - left, _FULL * _LEAST_S / _MOST_S)
+            pause_s, left = min(max(pause_s * _FULL / more, _LEAST_S), _MOST_S), full
+            if full >= _WORTH or time.monotonic() - drained_s >= _LATEST_S or self._recorder.has_other_rings:
+                self.drain()
+                left, drained_s = 0.0, time.monotonic()
+            if self.trigger or time.monotonic() >= end_s or self._writer.bytes_written >= most_bytes:
+                return False
+            each()
+        return True
+
+    def drain(self) -> None:
+        """Take what is in the rings, for another thread to write."""
+        # What was being written when the rings were read before is there by now.
+        complete_ns, self._drained_ns = self._drained_ns, time.monotonic_ns()
+        taken = self._recorder.take()
+        self._backlog.put((complete_ns, taken), taken.size_bytes)
+
+    def finish(self) -> Recording:
+        """Complete the trace, and say what there is.
+
+        Raises
+        ------
+        DiskFullError
+            There is no room for the rest.
+        """
+        self._recorder.stop()
+        self.drain()
+        if self._counters:
+            self._counters.finish()
+        self._backlog.close()
+        for table, columns in self._kept.take() if self._kept else ():
+            self._write(table, columns)
+        if self.trigger:
+            self._writer.metadata.options["trigger"] = self.trigger.text
+        self._writer.metadata.missed = self._recorder.missed()
+        # Not when all of this is done: what happened since then is still in the rings.
+        self._writer.close(ended_ns=self._drained_ns)
+        return replace(self.now(), lost=self._recorder.lost)
+
+    def now(self) -> Recording:
+        """Say how far it is; may be called from any thread."""
+        return Recording(
+            elapsed_s=time.monotonic() - self._started_s,
+            events=self.events,
+            lost=self._recorder.lost_by_now(),
+            size_bytes=self._writer.bytes_written + (self._capture.bytes_written if self._capture else 0),
+        )
+
+    def remarks(self) -> list[str]:
+        """Return a sentence on each thing that a user should know of, at the end."""
+        found = []
+        if self.trigger:
+            found.append(f"trigger: {self.trigger.text}")
+        if self._kept and self._kept.cut:
+            found.append("the memory limit did not allow keeping all of the last seconds (--flight-memory)")
+        if missed := self._writer.metadata.missed:
+            found.append(f"{plural(missed, 'event')} missing: the kernel suppressed as many runs of BPF programs")
+        if lost := self._recorder.captures_lost():
+            found.append(f"{plural(lost, 'packet')} not captured: a ring was full (--buffer)")
+        return found
+
+    def _put_rows(self, rows: Rows) -> None:
+        size_bytes = ROW_BYTES * sum(len(next(iter(columns.values()))) for _, columns in rows)
+        self._backlog.put((0, rows), size_bytes)
+
+    def _keep(self, work: _Work) -> None:
+        """Move what was taken to the trace, or to what is kept."""
+        complete_ns, taken = work
+        if isinstance(taken, list):  # of counters, who keep theirs
+            for table, columns in taken:
+                self._writer.append(table, columns)
+            return
+        seen = []
+        for table, columns in self._recorder.rows(taken):
+            for each in self._kept.add(table, columns) if self._kept else ((table, columns),):
+                self._write(*each)
+            if self._watch:
+                seen.append((table, columns))
+        self._writer.rotate()
+        if not self._kept and time.monotonic() - self._marked_s >= FILE_S:
+            self._writer.mark(complete_ns)
+            self._marked_s = time.monotonic()
+        if self._watch and not self.trigger:
+            self.trigger = self._watch.seen(seen)
+
+    def _write(self, table: str, columns: dict[str, Array]) -> None:
+        if self._capture and table == CAPTURE:
+            self._capture.write(Captured(**columns))
+            return
+        self._writer.append(table, columns)
+        if self._capture and table == "devices":
+            self._capture.learn(columns)
+        if table in _EVENT_TABLES or (table.startswith("e_") and "time_ns" in columns):
+            self.events += len(columns["time_ns"])
+
+    def _end_threads(self) -> None:
+        if self._counters:
+            self._counters.close()
+        with contextlib.suppress(HopscopeError):  # it was raised before
+            self._backlog.close()

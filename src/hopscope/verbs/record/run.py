@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Record this host until it is enough, and say how it goes."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+import time
+from typing import TYPE_CHECKING, Final
+
+from hopscope.live.child import exit_code, running
+from hopscope.live.stop import stop_on_signal
+from hopscope.store.destination import Folder
+from hopscope.term.recording import render_end, render_progress
+from hopscope.verbs.record.pipeline import Pipeline, prior
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from hopscope.live.recorder.collector import Recorder
+    from hopscope.verbs.record.pipeline import Flight, Limits
+
+_PROGRESS_S: Final = 1.0
+# Of records that are taken and not written yet.
+_BACKLOG_BYTES: Final = 256 << 20
+
+
+def record(  # noqa: PLR0913 # one parameter a part
+    recorder: Recorder,
+    folder: Path,
+    limits: Limits,
+    *,
+    counters_s: float | None,
+    flight: Flight | None,
+    command: Sequence[str],
+) -> int:
+    """Record until the command ends, a limit is reached, a trigger is seen or a signal comes.
+
+    Returns
+    -------
+    int
+        The exit code: that of the command, as a shell gives it, unless the command was ended before its time.
+
+    Raises
+    ------
+    DiskFullError
+        There is no room for more; what was recorded can be read.
+    UsageError
+        The folder cannot be used, or the command not be started.
+    """
+    also = (signal.SIGQUIT,) if flight else ()
+    with stop_on_signal(*also) as stop, contextlib.ExitStack() as stack:
+        with prior():  # the rings fill from their first moment on
+            stack.enter_context(recorder)
+            pipeline = stack.enter_context(
+                Pipeline(recorder, Folder(folder), flight=flight, counters_s=counters_s, backlog_bytes=_BACKLOG_BYTES)
+            )
+        if missing := recorder.not_granted():
+            sys.stderr.write(f"not granted by this kernel: {', '.join(missing)} (`hopscope probes` says why)\n")
+        progress = _Progress(pipeline)
+        # The command begins with the priority that it would have without us.
+        with running(command, stop, None) as child, prior():
+            ended = pipeline.run(stop.wait, limits, progress.show)
+        over = pipeline.finish()
+        progress.clear()
+        for remark in pipeline.remarks():
+            sys.stderr.write(f"{remark}\n")
+        sys.stderr.write(render_end(over, str(folder)) + "\n")
+    return 0 if child is None or not ended else exit_code(child)
+
+
+class _Progress:
+    """A line that is written over, on a terminal."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._pipeline = pipeline
+        self._live = sys.stderr.isatty()
+        self._shown_s, self._before = time.monotonic(), pipeline.now()
+
+    def show(self) -> None:
+        """Write it, if that is some time ago."""
+        if self._live and time.monotonic() - self._shown_s >= _PROGRESS_S:
+            now = self._pipeline.now()
+            sys.stderr.write(f"\r\x1b[K{render_progress(now, self._before)}")
+            sys.stderr.flush()
+            self._shown_s, self._before = time.monotonic(), now
+
+    def clear(self) -> None:
+        """Take it away."""
+        if self._live:
+            sys.stderr.write("\r\x1b[K")

@@ -1,0 +1,363 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``hopscope report``: one command an analysis."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from hopscope.live.handover import handover
+from hopscope.live.help import OUTPUT, TRAFFIC, Command, option, section
+from hopscope.live.options import SHOWN, group_option
+from hopscope.recorded.options import report_options, show
+
+if TYPE_CHECKING:
+    from hopscope.recorded.options import Common
+
+
+_BY = ("flow", "interface", "cpu", "process", "netns", "host")
+
+
+@click.group("report", short_help="Analyse a recording.")
+def command() -> None:
+    """Analyse what `hopscope record` recorded.
+
+    No privileges and no kernel support are needed: a trace can be copied and analysed on another machine.
+    docs/report.md describes each report and its columns.
+    """
+
+
+@command.command(
+    "summary",
+    cls=Command,
+    short_help="What the trace has, and what it lacks.",
+    examples=(
+        ("What does a trace contain?", "hopscope report summary trace"),
+        ("The events of each point as CSV", "hopscope report summary --csv trace"),
+    ),
+)
+@report_options()
+def summary(*, common: Common) -> None:
+    """Show when and where the trace was recorded, the events of each probe point, and what is missing and why."""
+    from hopscope.verbs.report import summary as analysis  # noqa: PLC0415 # DuckDB and NumPy when they are needed
+
+    with common.trace() as trace:
+        show(analysis.summary(trace, common.selection, limit=common.limit), common.form)
+
+
+@command.command(
+    "flows",
+    cls=Command,
+    short_help="Packets, bytes, retransmissions and drops of each flow.",
+    examples=(
+        ("Which flows carried the most data?", "hopscope report flows trace"),
+        ("The flows of one process", "hopscope report flows --comm nginx trace"),
+    ),
+)
+@report_options()
+def flows(*, common: Common) -> None:
+    """Show what each flow sent and received on this host, those with the most bytes first."""
+    from hopscope.verbs.report import flows as analysis  # noqa: PLC0415
+
+    with common.trace() as trace:
+        show(analysis.flows(trace, common.selection, limit=common.limit), common.form)
+
+
+@command.command(
+    "hops",
+    cls=Command,
+    short_help="How long packets took from point to point.",
+    examples=(
+        ("Where do packets spend their time, by interface?", "hopscope report hops --group-by interface trace"),
+        ("The hops of one service between two times", "hopscope report hops --port 443 --from 2 --until 5 trace"),
+    ),
+)
+@group_option(_BY, aliases=["--by"])
+@report_options()
+def hops(*, common: Common, group_by: str | None) -> None:
+    """Show the time between consecutive probe points of each packet: how many packets took each hop, and how long.
+
+    Hops that cross CPUs are complete; `moved` is their share. A stage that was not observed is not a hop: the lines
+    below the table report what is missing and why.
+    """
+    from hopscope.verbs.report.hops import hop_times  # noqa: PLC0415
+
+    with common.trace() as trace:
+        show(hop_times(trace, common.selection, by=group_by, limit=common.limit), common.form)
+
+
+@command.command(
+    "packets",
+    cls=Command,
+    short_help="What happened to single packets, event by event.",
+    examples=(
+        ("The packets that took longest", "hopscope report packets --slowest --limit 3 trace"),
+        (
+            "The packets of one flow in order of time",
+            "hopscope report packets --flow '10.0.0.1:4000>10.0.0.2:80' trace",
+        ),
+    ),
+)
+@section(OUTPUT, option("--slowest", is_flag=True, help="Sort by time, longest first, not by start."))
+@report_options()
+def packets(*, common: Common, slowest: bool) -> None:
+    """Show what happened to individual packets on this host, and what else ran around them.
+
+    Each packet is a tree: time since its first event, time since the line before, CPU, point, device, thread. Points
+    of stacked devices are indented below those of the upper device; clones and segments below their packet. JSON and
+    CSV have one row per event. Without --limit, 20 packets are shown.
+    """
+    from hopscope.term.report_table import NOTHING, footer  # noqa: PLC0415
+    from hopscope.trace.gaps import loss_notes  # noqa: PLC0415
+    from hopscope.trace.names import cpu_names  # noqa: PLC0415
+    from hopscope.verbs.report.packet_rows import packet_rows  # noqa: PLC0415
+    from hopscope.verbs.report.packets import packet_trees  # noqa: PLC0415
+    from hopscope.verbs.report.packets_text import render_trees  # noqa: PLC0415
+
+    limit = SHOWN if common.given_limit is None else common.given_limit or None
+    with common.trace() as trace:
+        trees, left_out = packet_trees(trace, common.selection, limit=limit, slowest=slowest)
+        report = packet_rows(trees, left_out=left_out, notes=loss_notes(trace))
+        started_ns = trace.metadata.started_ns
+        cpus = cpu_names(trace)
+    show(
+        report,
+        common.form,
+        lambda report, terminal: "\n".join(
+            [*(render_trees(trees, started_ns, terminal, cpus) or [NOTHING]), *footer(report, terminal)]
+        ),
+    )
+
+
+@command.command(
+    "drops",
+    cls=Command,
+    short_help="Dropped packets: why, where, of which flow.",
+    examples=(
+        ("Why were packets dropped?", "hopscope report drops trace"),
+        ("Which code paths led to the drops (recorded with --stacks)?", "hopscope report drops --stacks trace"),
+    ),
+)
+@section(OUTPUT, option("--stacks", is_flag=True, help="Also group by the kernel's stack, and show it."))
+@report_options()
+def drops(*, common: Common, stacks: bool) -> None:
+    """Count the packets that the kernel dropped, by reason, function, flow and device, the most frequent first."""
+    from hopscope.verbs.report.drops import drop_reasons  # noqa: PLC0415
+    from hopscope.verbs.report.drops_text import render_drops  # noqa: PLC0415
+
+    with common.trace() as trace:
+        show(drop_reasons(trace, common.selection, limit=common.limit, stacks=stacks), common.form, render_drops)
+
+
+@command.command(
+    "counters",
+    cls=Command,
+    short_help="The kernel's counters that increased, layer by layer.",
+    examples=(
+        ("Which counters increased?", "hopscope report counters trace"),
+        ("The first ten of them as JSON", "hopscope report counters --limit 10 --json trace"),
+    ),
+)
+@report_options()
+def counters(*, common: Common) -> None:
+    """Show what the kernel's counters counted during the recording, from the wire to the application.
+
+    `hopscope counters explain NAME` describes what a counter counts, `hopscope check TRACE` reports what is wrong.
+    """
+    from hopscope.verbs.report.counters import counter_history  # noqa: PLC0415
+
+    with common.trace() as trace:
+        show(counter_history(trace, common.selection, limit=common.given_limit or None), common.form)
+
+
+@command.command(
+    "moments",
+    cls=Command,
+    short_help="When a hop was slow, and which counters increased then.",
+    examples=(
+        ("When was something wrong?", "hopscope report moments trace"),
+        ("The same for one port", "hopscope report moments --port 443 trace"),
+    ),
+)
+@report_options()
+def moments(*, common: Common) -> None:
+    """Show the intervals in which a hop was slower than usual or a counter of trouble increased, side by side.
+
+    An interval is the time between two readings of the counters (`hopscope record --counters`). --limit applies to
+    intervals.
+    """
+    from hopscope.verbs.report import moments as analysis  # noqa: PLC0415
+
+    with common.trace() as trace:
+        show(analysis.moments(trace, common.selection, limit=common.limit), common.form)
+
+
+@command.command(
+    "netdev-times",
+    cls=Command,
+    short_help="The times of perf's netdev-times, one row per packet.",
+    examples=(
+        ("Received packets only", "hopscope report netdev-times --rx trace"),
+        ("All sent packets as CSV", "hopscope report netdev-times --tx --csv trace"),
+    ),
+)
+@section(
+    TRAFFIC,
+    option("--rx", is_flag=True, help="Only received packets."),
+    option("--tx", is_flag=True, help="Only sent packets."),
+)
+@report_options()
+def netdev_times(*, common: Common, rx: bool, tx: bool) -> None:
+    """Show for each packet the times from the interrupt to the copy, and from the queue to its release.
+
+    The times are those of `perf script netdev-times`, but packets that reuse an address, and drops and copies, are
+    told apart. They need a trace of `hopscope record -P all`.
+    """
+    from hopscope.verbs.report.netdev_times import received, sent  # noqa: PLC0415
+
+    wanted = [analysis for analysis, only in ((received, rx), (sent, tx)) if only or rx == tx]
+    with common.trace() as trace:
+        for analysis in wanted:
+            show(analysis(trace, common.selection, limit=common.limit), common.form)
+
+
+@command.command(
+    "events",
+    cls=Command,
+    short_help="Every event, in order of time.",
+    examples=(
+        ("The first events of a trace", "hopscope report events --limit 50 trace"),
+        ("All events of one flow as JSON", "hopscope report events --flow 3 --json trace"),
+    ),
+)
+@report_options()
+def events(*, common: Common) -> None:
+    """List the events in order of time, one per line; all of them unless --limit is given."""
+    from hopscope.verbs.report import events as analysis  # noqa: PLC0415
+
+    with common.trace() as trace:
+        limit = common.given_limit or None
+        if handover():
+            show(analysis.event_report(trace, common.selection, limit=limit), common.form)
+            return
+        notes = analysis.write_events(trace, common.selection, common.form, sys.stdout.buffer, limit=limit)
+        sys.stdout.buffer.flush()
+    for note in notes:
+        click.echo(f"hopscope: {note}", err=True)
+
+
+@command.command(
+    "messages",
+    cls=Command,
+    short_help="Where each message's time went, the slowest first.",
+    examples=(
+        ("The slowest messages, stage by stage", "hopscope report messages --waterfall trace"),
+        ("The ten slowest messages of one port", "hopscope report messages --port 5432 --limit 10 trace"),
+    ),
+)
+@report_options()
+@section(OUTPUT, option("--waterfall", is_flag=True, help="Each stage as a bar, of up to 10 messages."))
+def messages(*, common: Common, waterfall: bool) -> None:
+    """Follow the data of each send call to the call that read it, and show what held it up: the slowest first.
+
+    A message is the data of one send call on a TCP connection, or one UDP datagram.
+    """
+    from hopscope.verbs.report import messages as analysis  # noqa: PLC0415
+    from hopscope.verbs.report.messages_text import FEW, render_messages  # noqa: PLC0415
+
+    limit = FEW if waterfall and common.given_limit is None and common.form == "text" else common.limit
+    with common.trace() as trace:
+        report = analysis.messages(trace, common.selection, limit=limit)
+        few = waterfall or (limit is not None and limit <= FEW)
+        show(report, common.form, lambda report, terminal: render_messages(report, terminal, waterfall=few))
+
+
+@command.command(
+    "requests",
+    cls=Command,
+    short_help="How long answers took, and why, the slowest first.",
+    examples=(
+        ("Which requests took longest, and where?", "hopscope report requests trace"),
+        ("All requests to one server as CSV", "hopscope report requests --address 10.0.0.2 --csv trace"),
+    ),
+)
+@report_options()
+def requests(*, common: Common) -> None:
+    """Pair the requests of clients with the answers of servers: the time to the server, in the server, and back.
+
+    A request is what a client sent before the server answered. What cannot be paired is counted below the table.
+    """
+    from hopscope.verbs.report import requests as analysis  # noqa: PLC0415
+
+    with common.trace() as trace:
+        show(analysis.requests(trace, common.selection, limit=common.limit), common.form)
+
+
+@command.command(
+    "network",
+    cls=Command,
+    short_help="Between hosts: what was lost, and one-way latencies.",
+    examples=(
+        ("Losses and latencies between the recorded hosts", "hopscope report network joined"),
+        ("The same for one service", "hopscope report network --port 443 joined"),
+    ),
+)
+@report_options()
+def network(*, common: Common) -> None:
+    """Show what left one host and did not reach the next, and one-way latencies with the error bound of the clocks.
+
+    For recordings of several hosts. Each pair of hosts has a row per direction, followed by the flows, those with
+    the most losses first. --limit applies to flows.
+    """
+    from hopscope.verbs.report import network as analysis  # noqa: PLC0415
+
+    with common.trace() as trace:
+        show(analysis.network(trace, common.selection, limit=common.limit), common.form)
+
+
+@command.command(
+    "compare",
+    cls=Command,
+    short_help="Which hops take a different time in a second recording.",
+    examples=(
+        ("What did a change do?", "hopscope report compare before after"),
+        ("Only for the traffic of one port", "hopscope report compare --port 443 before after"),
+    ),
+)
+@report_options()
+@click.argument("other", type=click.Path(path_type=Path), metavar="TRACE2")
+def compare(*, common: Common, other: Path) -> None:
+    """Compare two recordings hop by hop: what became slower or faster, by how much, and how certain that is.
+
+    Differences that may be due to chance, or that are too small to matter, are not reported.
+    """
+    from hopscope.verbs.report import compare as analysis  # noqa: PLC0415
+
+    with common.trace() as before, replace(common, folder=other).trace() as after:
+        show(analysis.compare(before, after, common.selection, limit=common.limit), common.form)
+
+
+@command.command(
+    "outliers",
+    cls=Command,
+    short_help="Messages that differ from the others, and how.",
+    examples=(
+        ("Which messages are unusual?", "hopscope report outliers trace"),
+        ("Those of one process", "hopscope report outliers --comm postgres trace"),
+    ),
+)
+@report_options()
+def outliers(*, common: Common) -> None:
+    """Find messages that took far longer than usual somewhere or took a different path, and what else differs.
+
+    What is usual is derived from the recording itself.
+    """
+    from hopscope.verbs.report import outliers as analysis  # noqa: PLC0415
+    from hopscope.verbs.report.outliers_text import render_outliers  # noqa: PLC0415
+
+    with common.trace() as trace:
+        show(analysis.outliers(trace, common.selection, limit=common.limit), common.form, render_outliers)

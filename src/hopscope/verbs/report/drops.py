@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Why, where and of which flows packets were dropped in a trace. Counts are exact but for what was lost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from hopscope.model.report import Column, Report, of_rows
+from hopscope.trace.gaps import lost_events, unattached_notes
+from hopscope.trace.relation import build
+
+if TYPE_CHECKING:
+    from hopscope.model.report import Value
+    from hopscope.store.trace import Trace
+    from hopscope.trace.selection import Selection
+
+COLUMNS: Final = (
+    Column("drops", "count", "packets", "drops"),
+    Column("reason", "text", "the kernel's name for why", "reason"),
+    Column("location", "text", "the kernel's function that dropped them", "where"),
+    Column("flow_name", "text", "source > destination", "flow"),
+    Column("interface", "text", "the device that they were at", "interface", rank=2),
+    Column("per_s", "per_s", "over the run", "per s", rank=1),
+    Column("peak_per_s", "per_s", "in the tenth of a second that had most", "peak/s", rank=1),
+    Column("first_ns", "at_ns", "when the first was dropped", "first", rank=3),
+    Column("last_ns", "at_ns", "when the last was dropped", "last", rank=3),
+)
+STACK: Final = Column("stack", "text", "what the kernel was doing, the innermost function first", "stack", rank=0)
+
+_PEAK_NS: Final = 100_000_000
+_GROUP: Final = "reason, location, flow, netns, ifindex"
+# A function may drop at several places.
+_QUERY: Final = """
+    WITH named AS (
+        SELECT d.time_ns, coalesce(r.name, CAST(d.reason AS STRING)) AS reason,
+               coalesce(s.name, CASE WHEN d.location = 0 THEN '-' ELSE lower(hex(d.location)) END) AS location,
+               d.flow, d.netns, d.ifindex, {stack} AS stack
+        FROM drops d LEFT JOIN reasons r ON r.reason = d.reason LEFT JOIN symbols s ON s.address = d.location
+        WHERE {wanted}),
+    peaks AS (
+        SELECT {group}, stack, max(drops) AS peak
+        FROM (SELECT {group}, stack, count(*) AS drops FROM named
+              GROUP BY {group}, stack, time_ns - time_ns % {grain_ns}) g
+        GROUP BY {group}, stack)
+    SELECT count(*) AS drops, n.reason, n.location, max(f.name), max(d.label), max(p.peak) * {peak_factor},
+           min(n.time_ns) - {started_ns}, max(n.time_ns) - {started_ns}, n.stack, count(*) OVER () AS groups,
+           sum(count(*)) OVER () AS total
+    FROM named n JOIN peaks p ON p.reason = n.reason AND p.location = n.location AND p.flow = n.flow
+        AND p.netns = n.netns AND p.ifindex = n.ifindex AND p.stack = n.stack
+    LEFT JOIN flow_names f ON f.flow = n.flow
+    LEFT JOIN device_names d ON d.netns = n.netns AND d.ifindex = n.ifindex
+    GROUP BY n.reason, n.location, n.flow, n.netns, n.ifindex, n.stack
+    ORDER BY drops DESC, n.reason, n.location, n.flow, n.stack"""
+
+
+def drop_reasons(trace: Trace, selection: Selection, *, limit: int | None = None, stacks: bool = False) -> Report:
+    """Return a row for each reason, place, flow and device, the most drops first.
+
+    Parameters
+    ----------
+    trace, selection
+        Whose packets.
+    limit
+        So many rows.
+    stacks
+        Whether drops are told apart by the kernel's stack, too.
+    """
+    build(trace, "flow_names", "device_names")
+    ended_ns = trace.metadata.ended_ns or trace.rows("SELECT coalesce(max(time_ns), 0) FROM packets")[0][0]
+    length_s = max((ended_ns - trace.metadata.started_ns) / 1e9, 0.0)
+    conditions = [selection.window(trace, "d.time_ns"), selection.flow(trace, "d.flow"), selection.device(trace, "d.")]
+    query = _QUERY.format(
+        stack="d.stack" if stacks else "-1",
+        wanted=" AND ".join(conditions),
+        group=_GROUP,
+        grain_ns=_PEAK_NS,
+        peak_factor=1_000_000_000 // _PEAK_NS,
+        started_ns=trace.metadata.started_ns,
+    )
+    found = trace.rows(query if limit is None else f"{query} LIMIT {limit}")
+    frames = _frames(trace, {row[8] for row in found}) if stacks else {}
+    rows: list[list[Value]] = []
+    for drops, reason, location, flow, device, peak, first, last, stack, *_ in found:
+        per_s = drops / length_s if length_s else None
+        rows.append([drops, reason, location, flow, device, per_s, peak, first, last])
+        if stacks:
+            rows[-1].append(frames.get(stack))
+    total = found[0][10] if found else 0
+    return of_rows(
+        "drops",
+        (*COLUMNS, STACK) if stacks else COLUMNS,
+        rows,
+        notes=_notes(trace),
+        left_out=found[0][9] - len(found) if found else 0,
+        heading=[f"{total:,} packets were dropped", ""] if total else [],
+    )
+
+
+def _frames(trace: Trace, stacks: set[int]) -> dict[int, str]:
+    """Return stack → its functions, without those that recorded it."""
+    listed = ", ".join(str(stack) for stack in stacks)
+    names: dict[int, list[str]] = {}
+    for stack, name in trace.rows(
+        "SELECT s.stack, coalesce(n.name, lower(hex(s.address))) FROM stacks s"
+        f" LEFT JOIN symbols n ON n.address = s.address WHERE s.stack IN ({listed}) ORDER BY s.stack, s.depth"
+    ):
+        names.setdefault(stack, []).append(name)
+    return {stack: " < ".join(_outside(found)) for stack, found in names.items()}
+
+
+def _outside(names: list[str]) -> list[str]:
+    """Return the frames without the program that took the stack and what called it."""
+    last = max((index for index, name in enumerate(names) if name.startswith("bpf_")), default=-1)
+    return names[last + 1 :]
+
+
+def _notes(trace: Trace) -> list[str]:
+    notes = unattached_notes(trace, ["skb.drop"])
+    lost = lost_events(trace)
+    if lost:
+        notes.append(f"lost: {lost:,} events, any of which may have been a drop: the counts are too low by no more")
+    return notes

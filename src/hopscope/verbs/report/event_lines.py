@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Expressions in SQL that make a line of an event: for people, as JSON, as CSV."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+from hopscope.model.report import Column
+from hopscope.store.schema import BY_NAME, TEXT
+from hopscope.trace.names import CLEAN
+from hopscope.trace.relation import columns, fixed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hopscope.store.schema import Column as SchemaColumn
+    from hopscope.store.schema import Table
+
+Form: TypeAlias = Literal["text", "json", "csv"]
+
+_COMMON: Final = ("time_ns", "cpu", "point", "tid")
+_POINT_WIDTH: Final = 14
+# Below 0 are error numbers, and addresses of the kernel's half of the memory.
+_ERRNO: Final = -4095
+_KERNEL: Final = -(1 << 55)
+# Table → its columns besides those that all events have.
+TABLES: Final = {
+    table: tuple(column.name for column in BY_NAME[table].columns if column.name not in _COMMON)
+    for table in ("packets", "sockets", "cpu")
+}
+OWN_COLUMNS: Final = tuple(dict.fromkeys(name for columns in TABLES.values() for name in columns))
+
+_TEXTS: Final = {
+    "point": "coalesce(p.name, CAST(e.point AS STRING))",
+    "comm": "t.comm",
+    "interface": "d.name",
+    "flow_name": "f.name",
+}
+_MEANINGS: Final = {column.name: column.meaning for table in TABLES for column in BY_NAME[table].columns}
+_ALL: Final = ("time_ns", "cpu", "point", "tid", "comm", "interface", "flow_name", *OWN_COLUMNS)
+_FIELDS: Final = "fields"
+COLUMNS: Final = (
+    *(
+        Column(name, "text", "the name, where it is known", name)
+        if name in _TEXTS
+        else Column(name, "number", _MEANINGS[name], name)
+        for name in _ALL
+    ),
+    Column(_FIELDS, "text", "of an event of `record -e`: name=value of each of its fields, texts as in JSON", _FIELDS),
+)
+
+CSV_HEADING: Final = ",".join((*_ALL, _FIELDS))
+
+_CPU_CELL: Final = "lpad(name, CAST(greatest(length(name), 3) AS INTEGER), '0')"
+# Names are padded once each, and not once an event: most of the time of a line would go there.
+fixed(
+    "event_cpus",
+    "a CPU, as a line shows it",
+    columns("cpu cell", cell="as a line shows it"),
+    f"SELECT cpu, concat(' [', {_CPU_CELL}, '] ') AS cell FROM cpu_names",
+    needs=("cpu_names",),
+    report="events",
+)
+fixed(
+    "event_points",
+    "a probe point, as a line shows it",
+    columns("point name cell", name="of the probe point", cell="as a line shows it"),
+    f"SELECT point, name, concat(rpad(name, {_POINT_WIDTH}, ' '), ' ') AS cell FROM points",
+    report="events",
+)
+fixed(
+    "event_threads",
+    "a thread, as a line shows it",
+    columns("tid comm cell", cell="as a line shows it"),
+    "SELECT tid, comm, concat(rpad(thread, 20, ' '), ' ') AS cell FROM thread_names",
+    needs=("thread_names",),
+    report="events",
+)
+fixed(
+    "event_devices",
+    "a device, as a line shows it",
+    columns("netns ifindex name", name="of the device"),
+    "SELECT netns, ifindex, name FROM device_names",
+    needs=("device_names",),
+    report="events",
+)
+fixed(
+    "event_flows",
+    "a flow, as a line shows it",
+    columns("flow name cell", cell="as a line shows it"),
+    "SELECT flow, name, concat('  ', name) AS cell FROM flow_names",
+    needs=("flow_names",),
+    report="events",
+)
+NAMES: Final = ("event_cpus", "event_points", "event_threads", "event_devices", "event_flows")
+_JOINS: Final = {
+    "cpus": "LEFT JOIN event_cpus c ON c.cpu = e.cpu",
+    "points": "LEFT JOIN event_points p ON p.point = e.point",
+    "threads": "LEFT JOIN event_threads t ON t.tid = e.tid",
+    "flow": "LEFT JOIN event_flows f ON f.flow = e.flow",
+    "ifindex": "LEFT JOIN event_devices d ON d.netns = e.netns AND d.ifindex = e.ifindex",
+}
+
+# What a table's own columns say, in the words of its points.
+_SAYS: Final = {
+    "packets": """
+        '  len ', e.len_bytes, CASE WHEN e.header_bytes > 0 THEN concat(' hdr ', e.header_bytes) ELSE '' END,
+        CASE WHEN e.flow <> 0 THEN concat(' seq ', e.seq) ELSE '' END,
+        CASE WHEN e.tcp_flags > 0 THEN concat(' flags ', e.tcp_flags) ELSE '' END, ' skb ', lower(hex(e.skb))""",
+    "sockets": """
+        CASE WHEN e.len_bytes <> 0 THEN concat('  bytes ', e.len_bytes) ELSE ' ' END,
+        CASE WHEN e.protocol = 6 THEN concat(' seq ', e.seq) ELSE '' END,
+        CASE WHEN e.value <> 0 THEN concat(' value ', e.value) ELSE '' END, ' sock ', lower(hex(e.sock))""",
+    "cpu": """
+        CASE WHEN p.name LIKE 'napi%' THEN concat('  work ', e.value, '/', e.extra, ' napi ', lower(hex(e.subject)))
+             WHEN p.name LIKE 'sched%' THEN concat('  tid ', e.subject, ' value ', e.value)
+             WHEN e.value <> 0 THEN concat('  ', e.subject, ' value ', e.value)
+             ELSE concat('  ', e.subject) END""",
+}
+
+
+def line_of(form: Form, table: str, started_ns: int) -> str:
+    """Return the expression for the line of an event `e` of a table, with the names that :func:`joins` brings."""
+    if form == "text":
+        return _text(table, started_ns)
+    return _json(_known_of(table)) if form == "json" else _csv(_known_of(table))
+
+
+def line_of_fields(form: Form, table: Table, started_ns: int) -> str:
+    """Return the expression for the line of an event `e` of a table of the trace's own, which stands for its point."""
+    fields = [column for column in table.columns if column.name not in _COMMON]
+    if form == "text":
+        said = ", ".join(f"' {column.name} ', {_shown(column)}" for column in fields)
+        point = f"rpad('{table.name}', {max(len(table.name), _POINT_WIDTH) + 1}, ' ')"
+        return f"concat({_head(started_ns, point)}, ' '{f', {said}' if said else ''})"
+    given = ", ' ', ".join(f"'{column.name}=', {_given(column)}" for column in fields)
+    known: dict[str, str | None] = {name: f"e.{name}" for name in _COMMON if name != "point"}
+    known |= {"point": f"'{table.name}'", "comm": _TEXTS["comm"], _FIELDS: f"concat({given})" if fields else "''"}
+    return _json(known) if form == "json" else _csv(known)
+
+
+def joins(table: str) -> str:
+    """Return the joins that bring the names of what an event of a table has."""
+    return " ".join(join for of, join in _JOINS.items() if of in {"cpus", "points", "threads", *TABLES[table]})
+
+
+def joins_of_fields() -> str:
+    """Return the joins that bring the names of an event's CPU and thread."""
+    return f"{_JOINS['cpus']} {_JOINS['threads']}"
+
+
+def _shown(column: SchemaColumn) -> str:
+    """Return the expression for a field's value as people see it; addresses in the kernel as elsewhere in the line."""
+    value = f'e."{column.name}"'
+    if column.dtype == TEXT:
+        return f"coalesce({CLEAN.format(value)}, '-')"
+    if column.dtype == "int64":
+        address = f"{value} < {_ERRNO} AND {value} >= {_KERNEL}"
+        return f"CASE WHEN {address} THEN lower(hex({value})) ELSE coalesce(CAST({value} AS STRING), '-') END"
+    return f"coalesce(CAST({value} AS STRING), '-')"
+
+
+def _given(column: SchemaColumn) -> str:
+    """Return the expression for a field's value as programs get it."""
+    value = f'e."{column.name}"'
+    if column.dtype == TEXT:
+        text = f"concat('\"', {_escaped(CLEAN.format(value))}, '\"')"
+        return f"CASE WHEN {value} IS NULL THEN 'null' ELSE {text} END"
+    return f"coalesce(CAST({value} AS STRING), 'null')"
+
+
+def _text(table: str, started_ns: int) -> str:
+    own = TABLES[table]
+    device = "coalesce(d.name, CASE WHEN e.ifindex > 0 THEN concat('device ', e.ifindex) ELSE '' END)"
+    point = f"coalesce(p.cell, rpad({_TEXTS['point']}, {_POINT_WIDTH + 1}, ' '))"
+    return f"""concat({_head(started_ns, point)},
+    {device if "ifindex" in own else "''"}, {"coalesce(f.cell, '')" if "flow" in own else "''"},{_SAYS[table]})"""
+
+
+def _head(started_ns: int, point: str) -> str:
+    """Return the arguments of concat for what all lines begin with: time, CPU, point, thread."""
+    at_ns = f"(e.time_ns - {started_ns})"
+    return f"""
+    {_filled(at_ns, [10_000_000_000, 100_000_000_000, 1_000_000_000_000], " ")},
+    CAST(CAST({at_ns} AS DECIMAL(18, 0)) * CAST(0.000000001 AS DECIMAL(10, 9)) AS STRING),
+    coalesce(c.cell, concat(' [', e.cpu, '] ')), {point},
+    coalesce(t.cell, rpad(CASE WHEN e.tid = 0 THEN 'idle' ELSE concat('?-', e.tid) END, 21, ' '))"""
+
+
+def _filled(number: str, limits: list[int], fill: str) -> str:
+    """Return the expression for what aligns a number: a character for each limit that it is below."""
+    branches = " ".join(
+        f"WHEN {number} < {limit} THEN '{fill * (len(limits) - place)}'" for place, limit in enumerate(limits)
+    )
+    return f"CASE {branches} ELSE '' END"
+
+
+def _known_of(table: str) -> dict[str, str | None]:
+    """Return column → the expression for it, None where the table has none."""
+    needs = {"interface": "ifindex", "flow_name": "flow"}
+    absent = {name for name in OWN_COLUMNS if name not in TABLES[table]}
+    return {name: None if needs.get(name, name) in absent else _TEXTS.get(name, f"e.{name}") for name in _ALL}
+
+
+def _json(known: Mapping[str, str | None]) -> str:
+    parts = ['\'{"schema":"hopscope.report.events/1"\'']
+    for name in (*_ALL, _FIELDS):
+        value = known.get(name)
+        if value is None:
+            parts.append(f"',\"{name}\":null'")
+        elif name in {*_TEXTS, _FIELDS}:
+            parts.append(f"',\"{name}\":', coalesce('\"' || {_escaped(value)} || '\"', 'null')")
+        else:
+            parts.append(f"',\"{name}\":', {value}")
+    return f"concat({', '.join(parts)}, '}}')"
+
+
+def _csv(known: Mapping[str, str | None]) -> str:
+    parts = []
+    for name in (*_ALL, _FIELDS):
+        value = known.get(name) or "''"
+        parts.append(f"coalesce({_quoted(value)}, '')" if name in {*_TEXTS, _FIELDS} and value != "''" else value)
+    return "concat(" + ", ',', ".join(parts) + ")"
+
+
+def _escaped(text: str) -> str:
+    """Return a text as it stands in a JSON string; names have no control characters."""
+    return f"replace(replace({text}, '\\', '\\\\'), '\"', '\\\"')"
+
+
+def _quoted(text: str) -> str:
+    special = f"({text} LIKE '%,%' OR {text} LIKE '%\"%')"
+    return f"CASE WHEN {special} THEN concat('\"', replace({text}, '\"', '\"\"'), '\"') ELSE {text} END"

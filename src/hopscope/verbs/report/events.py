@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All events in the order of time, as text. The engine builds the lines: nothing here runs per event."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import TYPE_CHECKING, BinaryIO, Final
+
+import numpy as np
+
+from hopscope.model.report import of_rows
+from hopscope.store.schema import BY_NAME
+from hopscope.trace.packets.skb_lifetimes import addresses
+from hopscope.trace.relation import SELECTION, build, columns, relation
+from hopscope.verbs.report.event_lines import (
+    COLUMNS,
+    CSV_HEADING,
+    NAMES,
+    TABLES,
+    joins,
+    joins_of_fields,
+    line_of,
+    line_of_fields,
+)
+
+if TYPE_CHECKING:
+    from hopscope.model.report import Report
+    from hopscope.store.schema import Table
+    from hopscope.store.trace import Trace
+    from hopscope.trace.relation import Context
+    from hopscope.trace.selection import Selection
+    from hopscope.verbs.report.event_lines import Form
+
+# Lines that are sorted and held in memory at a time, and how finely the run is cut to come near that number.
+_SLICE_ROWS: Final = 1 << 20
+_GRAIN_NS: Final = 1_000_000
+# Events of the trace's own tables stand behind those of probe points at the same time.
+_AFTER_POINTS: Final = 10_000
+_PACKET_COLUMNS: Final = [column.name for column in BY_NAME["packets"].columns]
+
+
+def write_events(
+    trace: Trace, selection: Selection, form: Form, out: BinaryIO, *, limit: int | None = None
+) -> list[str]:
+    """Write a line for each event.
+
+    Parameters
+    ----------
+    trace, selection
+        Whose events. A flow's are those of its sockets and its packets, wherever these are; a process's are those of
+        its sockets' flows, and what its threads did.
+    form
+        ``text``: time since the start in s, CPU, probe point, thread, device, flow and what the event says;
+        ``json``: an object a line; ``csv``: with a heading.
+    out
+        Where to.
+    limit
+        So many lines.
+
+    Returns
+    -------
+    list of str
+        Sentences on what is not there.
+    """
+    build(trace, *NAMES)
+    if _has_flows(selection):
+        build(trace, "wanted_packets", selection=selection)
+    if form == "csv":
+        out.write(f"{CSV_HEADING}\n".encode())
+    left = limit
+    for first_ns, until_ns in _slices(trace, selection):
+        query = _query(
+            trace, selection, form, f"time_ns >= {first_ns} AND time_ns < {until_ns} AND {selection.window(trace)}"
+        )
+        written = trace.copy_lines(query if left is None else f"{query} LIMIT {left}", out)
+        if left is not None:
+            left -= written
+            if left <= 0:
+                break
+    return _notes(trace, selection)
+
+
+def event_report(trace: Trace, selection: Selection, *, limit: int | None = None) -> Report:
+    """Return the events as a report, for programs: as Python's values, some kilobytes an event.
+
+    Parameters
+    ----------
+    trace, selection, limit
+        As of :func:`write_events`.
+    """
+    lines = io.BytesIO()
+    notes = write_events(trace, selection, "json", lines, limit=limit)
+    events = [json.loads(line) for line in lines.getvalue().splitlines()]
+    rows = [[event.get(column.name) for column in COLUMNS] for event in events]
+    return of_rows("events", COLUMNS, rows, notes=notes)
+
+
+def _has_flows(selection: Selection) -> bool:
+    return bool(selection.flows or selection.ports or selection.addresses or selection.processes)
+
+
+@relation(
+    "wanted_packets",
+    "one of `packets` of a wanted flow: most events do not look at headers",
+    columns(" ".join(_PACKET_COLUMNS)),
+    needs=("skb_lifetimes",),
+    parameters=(SELECTION,),
+    report="events",
+)
+def _wanted_packets(context: Context) -> str:
+    trace, selection = context.trace, context.selection
+    among = addresses(trace, f"SELECT DISTINCT skb FROM packets WHERE {selection.flow(trace)}")
+    wanted = f"{selection.flow(trace, 'life_flow')} AND {selection.window(trace)}"
+    return f"SELECT {', '.join(_PACKET_COLUMNS)} FROM skb_lifetimes WHERE {among} AND {wanted}"
+
+
+def _described(trace: Trace) -> list[Table]:
+    """Return the tables of events that the trace has of its own."""
+    return [
+        table for table in trace.metadata.tables if {"time_ns", "cpu", "tid"} <= {each.name for each in table.columns}
+    ]
+
+
+def _notes(trace: Trace, selection: Selection) -> list[str]:
+    if not (selection.flows or selection.ports or selection.addresses):
+        return []
+    counted = " UNION ALL ".join(
+        f"SELECT count(*) AS events FROM {table} WHERE {selection.window(trace)}{without}"
+        for table, without in [
+            ("sockets", " AND flow = 0"),
+            ("cpu", ""),
+            *((table.name, "") for table in _described(trace)),
+        ]
+    )
+    ((left_out,),) = trace.rows(f"SELECT CAST(sum(events) AS BIGINT) FROM ({counted}) c")
+    if not left_out:
+        return []
+    return [f"left out: {left_out:,} events that are of no flow: calls, what CPUs did, tracepoints and functions"]
+
+
+def _slices(trace: Trace, selection: Selection) -> list[tuple[int, int]]:
+    """Return [from, until) of parts of the run that have about `_SLICE_ROWS` events each."""
+    counted = " UNION ALL ".join(
+        f"SELECT time_ns - time_ns % {_GRAIN_NS} AS grain_ns FROM {table} WHERE {selection.window(trace)}"
+        for table in (*TABLES, *(table.name for table in _described(trace)))
+    )
+    found = trace.columns(f"SELECT grain_ns, count(*) AS events FROM ({counted}) t GROUP BY grain_ns ORDER BY grain_ns")
+    grains = found["grain_ns"]
+    if not len(grains):
+        return []
+    parts = np.cumsum(found["events"]) // _SLICE_ROWS
+    firsts = grains[np.flatnonzero(np.diff(parts, prepend=-1))]
+    ends = np.append(firsts[1:], grains[-1] + _GRAIN_NS)
+    return list(zip(firsts.tolist(), ends.tolist(), strict=True))
+
+
+def _query(trace: Trace, selection: Selection, form: Form, window: str) -> str:
+    """Return the query for the lines of a part of the run; ties in time are broken alike in every run."""
+    started_ns = trace.metadata.started_ns
+    chosen = {"packets": "wanted_packets"} if _has_flows(selection) else {}
+    lines = [
+        f"SELECT e.time_ns, e.cpu, e.point, {line_of(form, table, started_ns)} AS line"
+        f" FROM (SELECT * FROM {chosen.get(table, table)} WHERE {window} AND {_wanted(trace, selection, table)}) e"
+        f" {joins(table)}"
+        for table in TABLES
+    ]
+    lines += [
+        f"SELECT e.time_ns, e.cpu, {_AFTER_POINTS + place}, {line_of_fields(form, table, started_ns)} AS line"
+        f" FROM (SELECT * FROM {table.name} WHERE {window} AND {_wanted_of_threads(trace, selection)}) e"
+        f" {joins_of_fields()}"
+        for place, table in enumerate(_described(trace))
+    ]
+    return f"SELECT line FROM ({' UNION ALL '.join(lines)}) l ORDER BY time_ns, cpu, point"
+
+
+def _wanted_of_threads(trace: Trace, selection: Selection) -> str:
+    """Return the condition on events that have a thread, but neither flow nor device."""
+    if selection.flows or selection.ports or selection.addresses or selection.interfaces:
+        return "FALSE"
+    return f"tid IN ({selection.threads(trace)})" if selection.processes else "TRUE"
+
+
+def _wanted(trace: Trace, selection: Selection, table: str) -> str:
+    if table == "packets":
+        return selection.device(trace)  # those of wanted flows are chosen before
+    if table == "sockets":
+        return "FALSE" if selection.interfaces else selection.flow(trace)
+    if selection.flows or selection.ports or selection.addresses:
+        return "FALSE"
+    if not selection.processes:
+        return selection.device(trace)
+    threads = selection.threads(trace)
+    scheduled = "point IN (SELECT point FROM points WHERE name LIKE 'sched.%')"
+    return f"(tid IN ({threads}) OR (subject IN ({threads}) AND {scheduled})) AND {selection.device(trace)}"

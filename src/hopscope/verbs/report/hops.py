@@ -1,0 +1,296 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The time between consecutive points of packets' lives on this host, as distributions.
+
+A hop ``a → b`` is from a packet's event at a to its next one at b, whichever CPU that was on. Where b is not the next
+point of the kernel's path, the one between was not attached, or the packet did not pass it. ``tx.driver`` is beside the
+way: the hop from ``tx.start`` says how long the driver's function took.
+
+In a trace of several hosts there is one from host to host, too, of packets that are known to be the same at both ends.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from hopscope.model.histogram import SLOTS, Histogram
+from hopscope.model.report import Column, Report, of_rows
+from hopscope.trace.gaps import loss_notes, unattached
+from hopscope.trace.histogram_sql import slot
+from hopscope.trace.host_numbers import host_of_cpu, hosts
+from hopscope.trace.names import points
+from hopscope.trace.packets.continues import ENDS, PLACE, PLACE_STEP, SENDING
+from hopscope.trace.packets.crossings import TOOK
+from hopscope.trace.packets.journeys import HELD
+from hopscope.trace.packets.skb_lifetimes import has_gaps
+from hopscope.trace.relation import SELECTION, build, columns, relation
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hopscope.model.report import Value
+    from hopscope.store.trace import Trace
+    from hopscope.trace.relation import Context
+    from hopscope.trace.selection import Selection
+
+PERCENTILES: Final = (50.0, 90.0, 99.0, 99.9)
+# Stands for a flow, device or process that is not known.
+UNKNOWN: Final = "-"
+
+# In the order of a packet's way, for the order of lines.
+WAY: Final = (
+    "tx.queue", "tx.enqueue", "tx.dequeue", "tx.start", "tx.driver", "rx.driver", "rx.core", "rx.ip", "rx.l4",
+    "rx.tcp_queue", "rx.copy", "skb.free", "skb.drop",
+)  # fmt: skip
+
+COLUMNS: Final = (
+    Column("hop", "text", "from the point → to the point", "hop"),
+    Column("from_point", "text", "where it begins", "from", rank=9),
+    Column("to_point", "text", "where it ends", "to", rank=9),
+    Column("count", "count", "packets that took it", "count"),
+    Column("moved", "part", "of them, those that ended it on another CPU than they began it on", "moved", rank=2),
+    Column("sum_ns", "ns", "of all of them", "sum", rank=4),
+    Column("mean_ns", "ns", "of one", "mean", rank=3),
+    Column("p50_ns", "ns", "half took at most so long", "p50"),
+    Column("p90_ns", "ns", "90 % took at most so long", "p90", rank=1),
+    Column("p99_ns", "ns", "99 % took at most so long", "p99"),
+    Column("p99_9_ns", "ns", "99.9 % took at most so long", "p99.9"),
+    Column("max_ns", "ns", "the longest", "max"),
+)
+# In a trace of several hosts.
+BOUND: Final = Column(
+    "bound_ns", "ns", "from host to host: by so much each time may be wrong; null: of one host", "±", rank=1
+)
+NETWORK: Final = " (network)"
+
+
+class _Group(NamedTuple):
+    """What lines are by: the column that tells groups apart, their names, and the relation that has these, if any."""
+
+    column: str
+    named: str
+    names: str
+
+
+_GROUPS: Final = {
+    "flow": _Group("s.life_flow", "(SELECT flow AS id, name FROM flow_names)", "flow_names"),
+    "interface": _Group(
+        f"s.life_netns * {PLACE_STEP} + s.life_ifindex",
+        f"(SELECT {PLACE} AS id, label AS name FROM device_names)",
+        "device_names",
+    ),
+    "cpu": _Group("s.cpu", "(SELECT cpu AS id, name FROM cpu_names)", "cpu_names"),
+    "netns": _Group("s.life_netns", "(SELECT netns AS id, name FROM netns_names)", "netns_names"),
+    "host": _Group(host_of_cpu("s.cpu"), "(SELECT host AS id, name FROM hosts)", ""),
+    "process": _Group("o.pid", "(SELECT DISTINCT pid AS id, name FROM flow_owners)", "flow_owners"),
+}
+BY: Final = tuple(_GROUPS)
+BY_COLUMNS: Final = tuple(Column(by, "text", "whose packets the line is of, with --by", by) for by in BY)
+
+# A hop belongs to who sends until the driver has the packet, and to who receives from there on.
+_SENDER: Final = "(s.point IN ({tx}) OR (s.point IN ({ends}) AND s.from_point IN ({tx})))"
+_OWNED: Final = f" LEFT JOIN flow_owners o ON o.flow = s.life_flow AND o.sends = {_SENDER}"
+
+_COUNTED: Final = """
+    SELECT grp, broken, from_point, point, slot, count(*) AS samples, CAST(sum(duration_ns) AS BIGINT) AS sum_ns,
+           max(duration_ns) AS max_ns, CAST(sum(CASE WHEN cpu <> from_cpu THEN 1 ELSE 0 END) AS BIGINT) AS moved,
+           CAST(NULL AS BIGINT) AS bound_ns
+    FROM (SELECT {group} AS grp, {broken} AS broken, s.from_point, s.point, s.cpu, s.from_cpu,
+                 s.time_ns - s.from_time_ns AS duration_ns, {slot} AS slot
+          FROM {source} s{owned} WHERE {seen} AND {wanted}) hops
+    GROUP BY grp, broken, from_point, point, slot"""
+# A hop from host to host is the receiver's; of what is recorded there, lines by flow and by host have it.
+_BETWEEN_GROUPS: Final = {None: "0", "flow": "l.flow", "host": "l.to_host"}
+_BETWEEN: Final = f"""
+    SELECT grp, FALSE AS broken, {{from_point}} AS from_point, {{to_point}} AS point, slot, count(*) AS samples,
+           CAST(sum(took_ns) AS BIGINT) AS sum_ns, max(took_ns) AS max_ns, count(*) AS moved, max(bound_ns) AS bound_ns
+    FROM (SELECT {{group}} AS grp, c.bound_ns, {TOOK} AS took_ns, {slot(TOOK)} AS slot
+          FROM link_crossings c JOIN flow_links l ON l.link = c.link WHERE c.started) hops
+    GROUP BY grp, slot"""
+
+
+def _whose(selection: Selection, by: str | None) -> bool:
+    """Return whether it matters whose packet it is: that needs the whole lifetime, three times as slow."""
+    wanted = (selection.flows, selection.ports, selection.addresses, selection.processes, selection.interfaces)
+    return by not in {None, "cpu", "host"} or any(wanted)
+
+
+def _is_between(trace: Trace, selection: Selection, by: str | None) -> bool:
+    """Return whether hops from host to host are counted, too."""
+    return bool(hosts(trace)) and by in _BETWEEN_GROUPS and not selection.interfaces
+
+
+def _needs_whose(context: Context) -> bool:
+    return _whose(context.selection, context["by"])
+
+
+def _needs_none(context: Context) -> bool:
+    return not _needs_whose(context)
+
+
+def _needs_links(context: Context) -> bool:
+    return _is_between(context.trace, context.selection, context["by"])
+
+
+@relation(
+    "hop_counts",
+    "a bucket of durations of a hop, of a group of packets",
+    columns(
+        "grp broken from_point point slot samples sum_ns max_ns moved bound_ns",
+        grp="number of the group: a flow, a device, …; 0: all; NULL: not known",
+        broken="whether events were lost in between: no hop for sure",
+        from_point="where the hop begins",
+        point="where it ends",
+        slot="bucket of the duration (hopscope.model.histogram)",
+        samples="hops in the bucket",
+        sum_ns="their durations in all",
+        max_ns="the longest",
+        moved="of them, those that ended on another CPU",
+        bound_ns="between hosts: times may be off by so much; NULL: of one host",
+    ),
+    needs_if={
+        "skb_step_lifetimes": _needs_whose,
+        "driver_return_lifetimes": _needs_whose,
+        "driver_returns": _needs_none,
+        "skb_steps": lambda context: _needs_none(context) and not context[HELD],
+        "held_skb_steps": lambda context: _needs_none(context) and bool(context[HELD]),
+        "flow_owners": lambda context: context["by"] == "process",
+        "flow_links": _needs_links,
+        "link_crossings": _needs_links,
+    },
+    parameters=(SELECTION, "by", HELD),
+    report="hops",
+)
+def _hop_counts(context: Context) -> str:
+    trace, by = context.trace, context["by"]
+    steps = "held_skb_steps" if context[HELD] else "skb_steps"
+    whose = _needs_whose(context)
+    sources = ("skb_step_lifetimes", "driver_return_lifetimes") if whose else (steps, "driver_returns")
+    counted = " UNION ALL ".join(_counted(trace, context.selection, by, source) for source in sources)
+    if _needs_links(context):
+        number = points(trace)
+        ends = {"from_point": number.get("tx.start", -1), "to_point": number.get("rx.driver", -1)}
+        counted += f" UNION ALL {_BETWEEN.format(group=_BETWEEN_GROUPS[by], **ends)}"
+    return counted
+
+
+def hop_times(trace: Trace, selection: Selection, *, by: str | None = None, limit: int | None = None) -> Report:
+    """Return the distributions of all hops.
+
+    Parameters
+    ----------
+    trace, selection
+        Whose packets: a hop counts where it ends.
+    by
+        One of :data:`BY`: a line for each of these, instead of one for all.
+    limit
+        So many groups, those with most hops; all their hops are shown.
+    """
+    held = _is_between(trace, selection, by) and not _whose(selection, by)
+    names_of_groups = [_GROUPS[by].names] if by and _GROUPS[by].names else []
+    build(trace, "hop_counts", *names_of_groups, selection=selection, by=by, held=held)
+    names, left_out = _groups(trace, by, limit)
+    shown = COLUMNS if by is None else (BY_COLUMNS[BY.index(by)], *COLUMNS)
+    rows = _rows(trace, names, by)
+    if hosts(trace):
+        shown = (*shown, BOUND)
+    else:
+        rows = [row[:-1] for row in rows]
+    return of_rows("hops", shown, rows, notes=_notes(trace), left_out=left_out)
+
+
+def _counted(trace: Trace, selection: Selection, by: str | None, source: str) -> str:
+    number, lossy = points(trace), has_gaps(trace)
+    conditions = [
+        selection.window(trace, "s.time_ns"),
+        selection.flow(trace, "s.life_flow"),
+        selection.device(trace, "s.life_"),
+    ]
+    owned = ""
+    if by == "process":
+        sending, ends = (
+            ", ".join(str(number.get(name, -1)) for name in names) for names in ([*SENDING, "tx.driver"], ENDS)
+        )
+        owned = _OWNED.format(tx=sending, ends=ends)
+    return _COUNTED.format(
+        group=_GROUPS[by].column if by else "0",
+        broken="s.broken" if lossy else "FALSE",
+        seen="(s.continues OR s.broken)" if lossy else "s.continues",
+        slot=slot("(s.time_ns - s.from_time_ns)"),
+        source=source,
+        owned=owned,
+        wanted=" AND ".join(conditions),
+    )
+
+
+def _groups(trace: Trace, by: str | None, limit: int | None) -> tuple[dict[int | None, str], int]:
+    """Return the groups that are shown, in order, with their names, and how many are not."""
+    if by is None:
+        return {0: ""}, 0
+    found = trace.rows(
+        f"SELECT g.grp, max(n.name), count(*) OVER () FROM"
+        f" (SELECT grp, sum(samples) AS samples FROM hop_counts WHERE NOT broken GROUP BY grp) g"
+        f" LEFT JOIN {_GROUPS[by].named} n ON n.id = g.grp GROUP BY g.grp, g.samples"
+        " ORDER BY g.samples DESC, g.grp NULLS LAST" + ("" if limit is None else f" LIMIT {limit}")
+    )
+    names = {group: name or (UNKNOWN if group is None else str(group)) for group, name, _ in found}
+    return names, found[0][2] - len(found) if found else 0
+
+
+def _rows(trace: Trace, names: dict[int | None, str], by: str | None) -> list[list[Value]]:
+    series: dict[tuple[int | None, int, int, bool], list[tuple[Any, ...]]] = {}
+    found = trace.rows(
+        "SELECT grp, from_point, point, slot, samples, sum_ns, max_ns, moved, bound_ns FROM hop_counts"
+        f" WHERE NOT broken AND ({_among(names)})"
+    )
+    for group, before, point, *counted in found:
+        series.setdefault((group, before, point, counted[-1] is not None), []).append(tuple(counted))
+    point_names = trace.metadata.points
+    order = {group: place for place, group in enumerate(names)}
+    rows = []
+    for key in sorted(series, key=lambda key: (order[key[0]], _place(point_names, key[1:3]), key[3])):
+        group, before, point, between = key
+        hop = _row(point_names[before], point_names[point], series[key], between=between)
+        rows.append(hop if by is None else [names[group], *hop])
+    return rows
+
+
+def _among(names: dict[int | None, str]) -> str:
+    """Return the condition that a group is one of those that are shown."""
+    numbers = ", ".join(str(each) for each in names if each is not None)
+    return " OR ".join([*([f"grp IN ({numbers})"] if numbers else []), *(["grp IS NULL"] if None in names else [])])
+
+
+def _place(names: dict[int, str], points: Sequence[int]) -> list[int]:
+    return [WAY.index(names[point]) if names[point] in WAY else len(WAY) for point in points]
+
+
+def _row(before: str, point: str, counted: Sequence[tuple[Any, ...]], *, between: bool) -> list[Value]:
+    """Return a hop's row from (slot, samples, sum_ns, max_ns, moved, bound_ns) of each slot, the bound last."""
+    slots = np.zeros(SLOTS, np.int64)
+    for slot_number, samples, *_ in counted:
+        slots[slot_number] = samples
+    histogram = Histogram(slots, sum(each[2] for each in counted), max(each[3] for each in counted))
+    return [
+        f"{before} → {point}{NETWORK if between else ''}",
+        before,
+        point,
+        histogram.count,
+        sum(each[4] for each in counted) / histogram.count,
+        histogram.sum_ns,
+        histogram.mean_ns,
+        *(histogram.percentile(q) for q in PERCENTILES),
+        histogram.max_ns,
+        max(each[5] for each in counted) if between else None,
+    ]
+
+
+def _notes(trace: Trace) -> list[str]:
+    """Return sentences on what is missing: hops that nobody could see whole."""
+    notes = loss_notes(trace)
+    if notes:
+        ((broken,),) = trace.rows("SELECT CAST(coalesce(sum(samples), 0) AS BIGINT) FROM hop_counts WHERE broken")
+        notes.append(f"left out: {broken:,} hops in which events were lost: they may be of two packets")
+    reasons = unattached(trace)
+    return [*notes, *(f"{point} was not attached: {reasons[point]}" for point in WAY if point in reasons)]

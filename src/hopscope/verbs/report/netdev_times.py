@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The figures of perf's ``netdev-times`` script, a row a packet.
+
+Received: from the interrupt over softirq and poll to the copy. Sent: from the queue over the driver to the release.
+
+That script finds packets again by their address alone, and takes a dropped one for a copied one. Here they are packets'
+lives (:mod:`hopscope.trace.packets.skb_lifetimes`), and what became of a packet that was not copied is said. A datagram
+of one piece is copied without an event; `report messages` finds its read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from hopscope.model.report import Column, Report, of_rows
+from hopscope.store.engine import last_known
+from hopscope.trace.gaps import loss_notes, unattached_notes
+from hopscope.trace.host_numbers import cpu_step
+from hopscope.trace.names import cpu_names, points
+from hopscope.trace.relation import build, columns, relation
+
+if TYPE_CHECKING:
+    from hopscope.store.trace import Trace
+    from hopscope.trace.relation import Context
+    from hopscope.trace.selection import Selection
+
+RX_COLUMNS: Final = (
+    Column("at_ns", "at_ns", "when the first of what follows was", "at"),
+    Column("cpu", "number", "that received it", "CPU"),
+    Column("interface", "text", "the device", "interface"),
+    Column("flow_name", "text", "source > destination", "flow", rank=3),
+    Column("len_bytes", "bytes", "of the packet", "len", rank=2),
+    Column("irq_ns", "ns", "the interrupt's entry, after `at_ns`", "irq"),
+    Column("softirq_ns", "ns", "the softirq's entry, after `at_ns`", "softirq"),
+    Column("receive_ns", "ns", "netif_receive_skb, after `at_ns`", "receive"),
+    Column("copy_ns", "ns", "the first copy to the reader, after `at_ns`", "copy"),
+    Column("poll_exit_ns", "ns", "the end of the poll, after `at_ns`", "poll end"),
+    Column("thread", "text", "that read it", "read by", rank=1),
+    Column("instead", "text", "what became of it, where there is no copy", "instead"),
+)
+TX_COLUMNS: Final = (
+    Column("at_ns", "at_ns", "when it came to the device", "at"),
+    Column("cpu", "number", "that sent it", "CPU", rank=1),
+    Column("interface", "text", "the device", "interface"),
+    Column("flow_name", "text", "source > destination", "flow", rank=2),
+    Column("len_bytes", "bytes", "of the packet", "len"),
+    Column("qdisc_ns", "ns", "from the queue to the driver's function", "qdisc"),
+    Column("netdevice_ns", "ns", "from the driver's function to its release", "netdevice"),
+    Column("instead", "text", "what became of it, where it was not released as sent", "instead"),
+)
+
+# In a trace of several hosts, behind its number, which is then unlike what the host calls it.
+CPU_NAME: Final = Column("cpu_name", "text", "of several hosts: the host, and its number of the CPU", "CPU")
+
+
+def _since(point: str, value: str, closing: str) -> str:
+    """Return the window function for a value at the last such point, 0 where another has closed it since."""
+    return last_known(f"CASE WHEN point = {{{point}}} THEN {value} WHEN point = {{{closing}}} THEN 0 END")
+
+
+# What interrupts and softirqs lead to what follows on a CPU. A softirq of reception counts, with the last time it was
+# raised before, if that was after the one before ended; of it the interrupt counts that it was raised in.
+_SOFTIRQ_EVENTS: Final = f"""
+    WITH works AS (
+        SELECT cpu, time_ns, point FROM cpu
+        WHERE point IN ({{irq_enter}}, {{irq_exit}}, {{napi_poll}})
+           OR (point IN ({{raise}}, {{enter}}, {{exit}}) AND subject = 3)),
+    opened AS (
+        SELECT *, {_since("irq_enter", "time_ns", "irq_exit")} OVER own AS irq_open_ns FROM works {{own}}),
+    raised AS (
+        SELECT *, {_since("raise", "irq_open_ns", "exit")} OVER own AS raised_in_ns FROM opened {{own}})
+    SELECT cpu, time_ns, point, CASE WHEN point = {{enter}} THEN coalesce(raised_in_ns, 0) END AS irq_ns FROM raised"""
+
+_PACKETS: Final = """
+    SELECT packet, min(CASE WHEN point = {core} THEN time_ns END) AS time_ns,
+           min(CASE WHEN point = {core} THEN (time_ns - {started_ns}) * {cpu_step} + cpu END) % {cpu_step} AS cpu,
+           max(CASE WHEN point = {core} THEN len_bytes END) AS len_bytes,
+           max(CASE WHEN point = {core} THEN ifindex END) AS ifindex,
+           max(CASE WHEN point = {core} THEN netns END) AS netns,
+           max(CASE WHEN life_flow <> 0 THEN life_flow END) AS flow,
+           min(CASE WHEN point = {copy} THEN time_ns END) AS copy_ns,
+           max(CASE WHEN point = {copy} THEN tid END) AS tid,
+           max(CASE WHEN point = {free} THEN time_ns END) AS free_ns,
+           max(CASE WHEN point = {drop} THEN time_ns END) AS drop_ns,
+           max(CASE WHEN point = {queue} AND continues AND from_point IN ({core}, {ip}) THEN 1 END) AS forwarded,
+           max(CASE WHEN point = {tcp_queue} THEN 1 END) AS queued
+    FROM skb_step_lifetimes GROUP BY packet
+    HAVING min(CASE WHEN point = {core} THEN time_ns END) IS NOT NULL"""
+
+_RX: Final = f"""
+    WITH packets_in AS ({_PACKETS}),
+    events AS (
+        SELECT cpu, time_ns, point, irq_ns, NULL AS packet FROM softirq_events
+        WHERE point IN ({{enter}}, {{exit}}, {{napi_poll}})
+        UNION ALL SELECT cpu, time_ns, {{core}}, NULL, packet FROM packets_in WHERE {{wanted}}),
+    placed AS (
+        SELECT *, {_since("enter", "time_ns", "exit")} OVER own AS softirq_ns,
+               {_since("enter", "irq_ns", "exit")} OVER own AS in_irq_ns,
+               {_since("napi_poll", "time_ns", "exit")} OVER back AS poll_ns
+        FROM events {{own}}, back AS (PARTITION BY cpu ORDER BY time_ns DESC
+                                    ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)),
+    known AS (
+        SELECT packet, CASE WHEN softirq_ns > 0 THEN softirq_ns END AS softirq_ns,
+               CASE WHEN softirq_ns > 0 AND in_irq_ns > 0 THEN in_irq_ns END AS irq_ns,
+               CASE WHEN softirq_ns > 0 AND poll_ns > 0 THEN poll_ns END AS poll_ns
+        FROM placed WHERE packet IS NOT NULL),
+    timed AS (SELECT i.*, k.softirq_ns, k.irq_ns, k.poll_ns, coalesce(k.irq_ns, k.softirq_ns, i.time_ns) AS at_ns,
+                     i.copy_ns AS read_ns, p.protocol
+              FROM packets_in i JOIN known k ON k.packet = i.packet LEFT JOIN flows p ON p.flow = i.flow)
+    SELECT at_ns - {{started_ns}}, t.cpu, d.label, f.name, len_bytes, irq_ns - at_ns, softirq_ns - at_ns,
+           t.time_ns - at_ns, read_ns - at_ns, poll_ns - at_ns,
+           CASE WHEN read_ns IS NOT NULL THEN coalesce(h.thread, concat('-', t.tid)) END,
+           CASE WHEN read_ns IS NOT NULL THEN '' WHEN drop_ns IS NOT NULL THEN 'dropped'
+                WHEN forwarded = 1 THEN 'forwarded' WHEN free_ns IS NOT NULL THEN 'freed'
+                WHEN t.protocol = 17 THEN 'no event'
+                WHEN queued = 1 THEN 'merged, unread' ELSE 'not seen' END,
+           count(*) OVER ()
+    FROM timed t LEFT JOIN device_names d ON d.netns = t.netns AND d.ifindex = t.ifindex
+    LEFT JOIN flow_names f ON f.flow = t.flow LEFT JOIN thread_names h ON h.tid = t.tid
+    ORDER BY at_ns, t.time_ns"""
+
+_TX: Final = """
+    WITH sent AS (
+        SELECT packet, min(CASE WHEN point = {queue} THEN time_ns END) AS queue_ns,
+               min(CASE WHEN point = {queue} THEN (time_ns - {started_ns}) * {cpu_step} + cpu END) % {cpu_step} AS cpu,
+               max(CASE WHEN point = {queue} THEN len_bytes END) AS len_bytes,
+               max(CASE WHEN life_flow <> 0 THEN life_flow END) AS flow,
+               max(CASE WHEN point = {start} THEN ifindex WHEN point = {queue} THEN ifindex END) AS ifindex,
+               max(CASE WHEN point IN ({start}, {queue}) THEN netns END) AS netns,
+               max(CASE WHEN point = {start} THEN time_ns END) AS start_ns,
+               max(CASE WHEN point = {free} THEN time_ns END) AS free_ns,
+               max(CASE WHEN point = {drop} THEN time_ns END) AS drop_ns,
+               max(CASE WHEN point = {driver} THEN time_ns END) AS received_ns
+        FROM skb_step_lifetimes GROUP BY packet HAVING min(CASE WHEN point = {queue} THEN time_ns END) IS NOT NULL)
+    SELECT queue_ns - {started_ns}, s.cpu, d.label, f.name, len_bytes, start_ns - queue_ns,
+           CASE WHEN received_ns > start_ns THEN NULL ELSE free_ns - start_ns END,
+           CASE WHEN received_ns > start_ns THEN 'received on this host' WHEN drop_ns IS NOT NULL THEN 'dropped'
+                WHEN start_ns IS NULL AND free_ns IS NOT NULL THEN 'cut in segments'
+                WHEN free_ns IS NULL THEN 'not seen' ELSE '' END,
+           count(*) OVER ()
+    FROM (SELECT * FROM sent WHERE {wanted}) s
+    LEFT JOIN device_names d ON d.netns = s.netns AND d.ifindex = s.ifindex
+    LEFT JOIN flow_names f ON f.flow = s.flow
+    ORDER BY queue_ns"""
+
+_OWN: Final = "WINDOW own AS (PARTITION BY cpu ORDER BY time_ns ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"
+_NAMES: Final = {
+    "core": "rx.core", "ip": "rx.ip", "tcp_queue": "rx.tcp_queue", "copy": "rx.copy", "free": "skb.free",
+    "drop": "skb.drop",
+    "queue": "tx.queue", "start": "tx.start", "driver": "rx.driver", "irq_enter": "irq.enter", "irq_exit": "irq.exit",
+    "raise": "softirq.raise", "enter": "softirq.enter", "exit": "softirq.exit", "napi_poll": "napi.poll",
+}  # fmt: skip
+
+
+@relation(
+    "softirq_events",
+    "an event of an interrupt, of a softirq of reception, or of a poll",
+    columns(
+        "cpu time_ns point irq_ns",
+        irq_ns="of a softirq's entry: the entry of the interrupt that raised it, 0: none; NULL: another event",
+    ),
+    kind="view",
+    report="netdev-times",
+)
+def _softirq_events(context: Context) -> str:
+    return _SOFTIRQ_EVENTS.format(own=_OWN, **_terms(context.trace))
+
+
+def received(trace: Trace, selection: Selection, *, limit: int | None = None) -> Report:
+    """Return a row for each packet that the core of the stack received, in order of time."""
+    build(trace, "softirq_events")
+    notes = unattached_notes(trace, ["rx.core", "rx.copy", "irq.enter", "softirq.enter", "napi.poll"])
+    rows, left_out = _rows(trace, _RX, selection, "time_ns", limit)
+    shown = _named(trace, RX_COLUMNS, rows)
+    return of_rows("netdev-times.rx", shown, rows, notes=[*notes, *loss_notes(trace)], left_out=left_out)
+
+
+def sent(trace: Trace, selection: Selection, *, limit: int | None = None) -> Report:
+    """Return a row for each packet that came to a device to be sent, in order of time."""
+    notes = unattached_notes(trace, ["tx.queue", "tx.start", "skb.free"])
+    rows, left_out = _rows(trace, _TX, selection, "queue_ns", limit)
+    shown = _named(trace, TX_COLUMNS, rows)
+    return of_rows("netdev-times.tx", shown, rows, notes=[*notes, *loss_notes(trace)], left_out=left_out)
+
+
+def _named(trace: Trace, shown: tuple[Column, ...], rows: list[tuple[Any, ...]]) -> tuple[Column, ...]:
+    """Put CPUs' names into rows and columns of a trace of several hosts."""
+    names = cpu_names(trace)
+    if not names:
+        return shown
+    rows[:] = [(at_ns, cpu, names[cpu], *rest) for at_ns, cpu, *rest in rows]
+    at, cpu, *rest = shown
+    return (at, replace(cpu, title="number", rank=9), CPU_NAME, *rest)
+
+
+def _rows(
+    trace: Trace, query: str, selection: Selection, time: str, limit: int | None
+) -> tuple[list[tuple[Any, ...]], int]:
+    """Return a query's rows, and how many the limit left out."""
+    build(trace, "device_names", "flow_names", "thread_names", "skb_step_lifetimes")
+    wanted = " AND ".join([selection.window(trace, time), selection.flow(trace), selection.device(trace)])
+    text = query.format(wanted=wanted, own=_OWN, **_terms(trace))
+    rows = trace.rows(text if limit is None else f"{text} LIMIT {limit}")
+    return [row[:-1] for row in rows], rows[0][-1] - len(rows) if rows else 0
+
+
+def _terms(trace: Trace) -> dict[str, int]:
+    number = points(trace)
+    own = {"started_ns": trace.metadata.started_ns, "cpu_step": cpu_step(trace)}
+    return own | {term: number.get(name, -1) for term, name in _NAMES.items()}

@@ -1,0 +1,294 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The report ``outliers``: messages that went another way than most, or took much longer somewhere, and why perhaps.
+
+What is usual is measured, not set: of each stage the median and the median absolute deviation of the logarithm of its
+time. A message is odd at a stage that took far longer than that, and that is a part of the message's time that counts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from hopscope.model.histogram import SLOTS, Histogram
+from hopscope.model.report import Column, Report, of_rows
+from hopscope.trace.gaps import loss_notes
+from hopscope.trace.histogram_sql import slot
+from hopscope.trace.messages.path import BY_COLUMN, STEPS, latest, stage
+from hopscope.trace.relation import build, columns, fixed, relation
+from hopscope.verbs.report.outliers_cause import SAMPLES, causes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hopscope.store.trace import Trace
+    from hopscope.trace.relation import Context
+    from hopscope.trace.selection import Selection
+
+# So many deviations above the median is odd; of values that spread log-normally, one in a thousand million is.
+ODD: Final = 6.0
+# A deviation has at least so many buckets (each 9 %): what spreads less differs from itself by as much elsewhere.
+LEAST_SLOTS: Final = 2.0
+# 1.4826 times the median absolute deviation is the standard deviation, where values spread normally.
+_DEVIATIONS: Final = 1.4826
+# It must be a fifth of the message's time, or it does not matter.
+LEAST_PART: Final = 0.2
+# A way that fewer go is another way; more than that, it is one of the usual ones.
+RARE: Final = 0.01
+# A stage that takes so many messages long has two usual times.
+OFTEN: Final = 0.1
+LEAST_MESSAGES: Final = 50
+SHOWN_CAUSES: Final = 3
+
+COLUMNS: Final = (
+    Column("what", "text", "`time`: took long there; `way`: other points", "what"),
+    Column("where", "text", "the stage, or the points that are extra (+) or not there (-)", "where"),
+    Column("messages", "count", "so many messages", "messages"),
+    Column("part", "part", "of all messages", "of all", rank=2),
+    Column("median_ns", "ns", "that half of them took there at most, or in all", "median"),
+    Column("usual_ns", "ns", "the same of all messages", "usual"),
+    Column("worst_ns", "ns", "the longest of them", "worst", rank=1),
+    Column("worst_at_ns", "at_ns", "when that message began", "at", rank=3),
+    Column("different", "text", "what else is different, and how many times as frequent as elsewhere", "different"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Usual:
+    """What is usual at a stage: median, and the time above which it is odd, ns."""
+
+    median_ns: float
+    limit_ns: int
+
+
+def outliers(trace: Trace, selection: Selection, *, limit: int | None = None) -> Report:
+    """Return a row per kind of odd messages: those that took most time beyond the usual first."""
+    build(trace, "numbered_messages", selection=selection)
+    count = int(trace.rows("SELECT count(*) FROM numbered_messages")[0][0])
+    if count < LEAST_MESSAGES:
+        note = f"{count} messages: too few to say what is usual; {LEAST_MESSAGES} are needed"
+        return of_rows("outliers", COLUMNS, [], notes=[note, *loss_notes(trace)])
+    usual = {step.column: each for step in STEPS[1:] if (each := _usual(trace, step.column))}
+    build(trace, "slow_stages", selection=selection, usual=usual)
+    often = _often(trace, count)
+    notes_on_often = [_sentence_on_often(trace, usual, *each, count) for each in often]
+    places = [place for place, _ in often]
+    build(trace, *SAMPLES, "slow_messages", selection=selection, usual=usual, often=places)
+    rows = [*_long_stages(trace, usual, count), *_other_ways(trace, count)]
+    rows.sort(key=lambda row: -row[-1])
+    shown = [row[:-1] for row in (rows if limit is None else rows[:limit])]
+    heading = [_sentence(trace, count), ""] if rows else []
+    notes = [] if rows else [f"nothing odd: all {count:,} messages went the usual ways in the usual times"]
+    notes += [*notes_on_often, *loss_notes(trace)]
+    return of_rows("outliers", COLUMNS, shown, notes=notes, left_out=len(rows) - len(shown), heading=heading)
+
+
+# Whether the reader slept, and in which packet the first byte was, are matters of luck: no other way.
+_LUCK: Final = frozenset({"first_ns", "wake_ns", "switch_ns"})
+# Which points a message passed, as a text that has their columns in order.
+_WAY: Final = ", ".join(
+    f"CASE WHEN {column} IS NULL THEN '' ELSE '{column} ' END" for column in BY_COLUMN if column not in _LUCK
+)
+fixed(
+    "numbered_messages",
+    "one of `messages` that took any time, with its number in the order of time",
+    columns(
+        "protocol flow connection start_byte end_byte len_bytes sender_tid reader_tid sent_ns retransmits",
+        "resent_ns dropped_ns sender_host receiver_host state call_ns send_ns first_ns queue_ns enqueue_ns",
+        "dequeue_ns start_ns driver_ns core_ns ip_ns l4_ns tcp_ns ready_ns wake_ns switch_ns copy_ns read_ns",
+        "received_ns network_ns network_bound_ns begins_ns ends_ns total_ns message way",
+        len_bytes="of the message",
+        total_ns="from its first point to its last",
+        message="number of the message",
+        way="columns of the points that it passed, in order",
+    ),
+    "SELECT *, row_number() OVER (ORDER BY begins_ns, flow, sender_tid NULLS LAST) AS message,"
+    f" concat({_WAY}) AS way FROM messages WHERE total_ns > 0",
+    needs=("messages",),
+    report="outliers",
+)
+
+
+def _usual(trace: Trace, column: str) -> _Usual | None:
+    """Return what is usual at the stage that ends at a point; None where too few messages have it."""
+    counts = np.zeros(SLOTS, np.int64)
+    rows = trace.rows(
+        f"SELECT slot, count(*) FROM (SELECT {slot('held_ns')} AS slot FROM"
+        f" (SELECT {stage(column)} AS held_ns FROM numbered_messages) s WHERE held_ns IS NOT NULL) slots GROUP BY slot"
+    )
+    for bucket, count in rows:
+        counts[bucket] = count
+    if counts.sum() < LEAST_MESSAGES:
+        return None
+    histogram = Histogram(counts, 0, np.iinfo(np.int64).max)
+    middle = int(np.searchsorted(np.cumsum(counts), counts.sum() / 2))
+    away = np.bincount(np.abs(np.arange(SLOTS) - middle), weights=counts, minlength=SLOTS)
+    deviation = max(_DEVIATIONS * int(np.searchsorted(np.cumsum(away), counts.sum() / 2)), LEAST_SLOTS)
+    median_ns = histogram.percentile(50) or 0.0
+    return _Usual(median_ns, round(median_ns * 2 ** (ODD * deviation / 8)))
+
+
+@relation(
+    "slow_stages",
+    "a message that took too long at a stage: the one at which it lost most time",
+    columns(
+        "message place held_ns excess_ns begins_ns worst",
+        message="number of the message (`numbered_messages`)",
+        place="column of the point that the stage ends at",
+        held_ns="length of the stage",
+        excess_ns="of it more than usual",
+        worst="1: of its stages the one at which it lost most",
+    ),
+    needs=("numbered_messages",),
+    parameters=("usual",),
+    report="outliers",
+)
+def _slow_stages(context: Context) -> str:
+    usual: dict[str, _Usual] = context["usual"] or {}
+    parts = " UNION ALL ".join(
+        f"SELECT message, '{column}' AS place, held_ns, held_ns - {round(each.median_ns)} AS excess_ns, begins_ns"
+        f" FROM (SELECT *, {stage(column)} AS held_ns FROM numbered_messages) s"
+        f" WHERE held_ns > {each.limit_ns} AND held_ns - {round(each.median_ns)} > {LEAST_PART} * total_ns"
+        for column, each in usual.items()
+    )
+    parts = (
+        parts
+        or "SELECT message, '' AS place, 0 AS held_ns, 0 AS excess_ns, 0 AS begins_ns FROM numbered_messages"
+        " WHERE FALSE"
+    )
+    return (
+        "SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY message ORDER BY excess_ns DESC, place) AS worst"
+        f" FROM ({parts}) p) ranked WHERE worst = 1"
+    )
+
+
+@relation(
+    "slow_messages",
+    "one of `slow_stages`, of a stage that few messages take long",
+    columns(
+        "message place held_ns excess_ns begins_ns worst",
+        message="number of the message (`numbered_messages`)",
+        place="column of the point that the stage ends at",
+        held_ns="length of the stage",
+        excess_ns="of it more than usual",
+        worst="1: of its stages the one at which it lost most",
+    ),
+    needs=("slow_stages",),
+    parameters=("often",),
+    report="outliers",
+)
+def _slow_messages(context: Context) -> str:
+    listed = ", ".join(f"'{place}'" for place in context["often"] or ())
+    return f"SELECT * FROM slow_stages{f' WHERE place NOT IN ({listed})' if listed else ''}"
+
+
+def _often(trace: Trace, count: int) -> list[tuple[str, int]]:
+    """Return the stages that too many messages take long for that to be odd, and how many do."""
+    return trace.rows(f"SELECT place, count(*) FROM slow_stages GROUP BY place HAVING count(*) > {OFTEN * count}")
+
+
+def _sentence_on_often(trace: Trace, usual: dict[str, _Usual], place: str, messages: int, count: int) -> str:
+    members = f"FROM slow_stages WHERE place = '{place}'"
+    median_ns = trace.rows(_MEDIAN.format(source=f"SELECT held_ns AS time_ns {members}"))[0][0]
+    name = _stage_name(trace, place, f"SELECT message {members}")
+    times = f"{_in_us(median_ns)}, the others {_in_us(usual[place].median_ns)}"
+    return f"{name} has two usual times: {messages / count:.0%} of the messages take about {times}"
+
+
+def _long_stages(trace: Trace, usual: dict[str, _Usual], count: int) -> Iterator[list[Any]]:
+    rows = trace.rows(
+        "SELECT place, count(*), max(held_ns), max_by(begins_ns, held_ns), CAST(sum(excess_ns) AS BIGINT)"
+        " FROM slow_messages GROUP BY place"
+    )
+    for place, messages, worst_ns, worst_at_ns, excess_ns in rows:
+        members = f"SELECT message FROM slow_messages WHERE place = '{place}'"
+        median_ns = trace.rows(
+            _MEDIAN.format(source=f"SELECT held_ns AS time_ns FROM slow_messages WHERE place = '{place}'")
+        )[0][0]
+        yield [
+            "time",
+            _stage_name(trace, place, members),
+            messages,
+            messages / count,
+            median_ns,
+            usual[place].median_ns,
+            worst_ns,
+            worst_at_ns - trace.metadata.started_ns,
+            "; ".join(causes(trace, members, place)[:SHOWN_CAUSES]),
+            excess_ns,
+        ]
+
+
+def _other_ways(trace: Trace, count: int) -> Iterator[list[Any]]:
+    """Iterate over the ways that few messages of a protocol went, compared with the one that most went."""
+    ways = trace.rows("SELECT protocol, way, count(*) FROM numbered_messages GROUP BY protocol, way ORDER BY 3 DESC, 2")
+    common: dict[int, str] = {}
+    of_protocol: dict[int, int] = {}
+    for protocol, way, messages in ways:
+        common.setdefault(protocol, way)
+        of_protocol[protocol] = of_protocol.get(protocol, 0) + messages
+    usual_ns = {protocol: _median_total(trace, way) for protocol, way in common.items()}
+    for protocol, way, messages in ways:
+        if messages >= RARE * of_protocol[protocol] or of_protocol[protocol] < LEAST_MESSAGES:
+            continue
+        difference = _difference(way, common[protocol])
+        if not difference:
+            continue
+        worst_ns, worst_at_ns = trace.rows(
+            f"SELECT max(total_ns), max_by(begins_ns, total_ns) FROM numbered_messages WHERE way = '{way}'"
+        )[0]
+        members = f"SELECT message FROM numbered_messages WHERE way = '{way}' AND protocol = {protocol}"
+        median_ns = _median_total(trace, way)
+        yield [
+            "way",
+            difference,
+            messages,
+            messages / count,
+            median_ns,
+            usual_ns[protocol],
+            worst_ns,
+            worst_at_ns - trace.metadata.started_ns,
+            "; ".join(causes(trace, members, "")[:SHOWN_CAUSES]),
+            max(median_ns - usual_ns[protocol], 0) * messages,
+        ]
+
+
+def _difference(way: str, usual: str) -> str:
+    """Return the points that a way has more (+) or less (-) than the usual one."""
+    here, there = (set(text.split()) for text in (way, usual))
+    marks = {**dict.fromkeys(here - there, "+"), **dict.fromkeys(there - here, "-")}
+    return " ".join(f"{marks[column]}{step.title}" for column, step in BY_COLUMN.items() if column in marks)
+
+
+def _stage_name(trace: Trace, column: str, members: str) -> str:
+    """Return the stage's name, with the point that most of the messages came from."""
+    before = [step.column for step in STEPS[: list(BY_COLUMN).index(column)]]
+    last = latest(tuple(before))
+    cases = " ".join(f"WHEN {last} = {each} THEN '{BY_COLUMN[each].title}'" for each in reversed(before))
+    name = trace.rows(
+        f"SELECT CASE {cases} END, count(*) FROM numbered_messages WHERE message IN ({members})"
+        " GROUP BY 1 ORDER BY 2 DESC, 1"
+    )[0][0]
+    return f"{name} → {BY_COLUMN[column].title}"
+
+
+# Of few rows: exact.
+_MEDIAN: Final = """
+    SELECT time_ns FROM (SELECT time_ns, row_number() OVER (ORDER BY time_ns) AS place, count(*) OVER () AS rows_
+    FROM ({source}) s) ranked WHERE place = floor((rows_ + 1) / 2)"""
+
+
+def _median_total(trace: Trace, way: str) -> int:
+    source = f"SELECT total_ns AS time_ns FROM numbered_messages WHERE way = '{way}'"
+    return int(trace.rows(_MEDIAN.format(source=source))[0][0])
+
+
+def _sentence(trace: Trace, count: int) -> str:
+    odd = int(trace.rows("SELECT count(*) FROM slow_messages")[0][0])
+    return f"{odd:,} of {count:,} messages took far longer than usual at a stage"
+
+
+def _in_us(duration_ns: float) -> str:
+    return f"{duration_ns / 1000:,.3g} µs" if duration_ns < 1e6 else f"{duration_ns / 1000:,.0f} µs"

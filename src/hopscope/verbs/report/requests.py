@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The report ``requests``: how long answers took, and who held them: the way there, the server, or the way back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from hopscope.model.report import Column, Report
+from hopscope.trace.gaps import loss_notes
+from hopscope.trace.messages.blame import held_by, layer_totals, longest
+from hopscope.trace.messages.path import LAYERS
+from hopscope.trace.relation import build, columns, relation
+from hopscope.trace.selection import Selection
+from hopscope.verbs.report.messages import share
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from hopscope.store.trace import Trace
+    from hopscope.trace.relation import Context
+
+CLIENT: Final = "client"
+SERVER: Final = "server"
+_REQUEST, _ANSWER = (tuple(f"{which}: {layer}" for layer in LAYERS) for which in ("request", "answer"))
+_HOLDERS: Final = (CLIENT, *_REQUEST, SERVER, *_ANSWER)
+
+# Who held less of all requests' time is not named.
+_LEAST_SHARE: Final = 0.01
+
+COLUMNS: Final = (
+    Column("begin_ns", "at_ns", "when the client's first send call of it began, or the server had read it", "begin"),
+    Column("total_ns", "ns", "from that send call to the client's read of the answer's last byte", "total"),
+    Column("blame", "text", "who held it longest", "held by"),
+    Column("blame_ns", "ns", "for how long", "for"),
+    Column(
+        "request_ns", "ns", "from the client's first send call to the server's read of the last byte", "request", rank=2
+    ),
+    Column("server_ns", "ns", "from that read to the server's last send call of the answer", "server"),
+    Column("answer_ns", "ns", "from that send call to the client's read of the last byte", "answer", rank=2),
+    Column("request_bytes", "bytes", "of the request", "bytes", rank=4),
+    Column("answer_bytes", "bytes", "of the answer", "bytes", rank=4),
+    Column("requests", "count", "send calls of the request", "sends", rank=5),
+    Column("answers", "count", "send calls of the answer", "sends", rank=5),
+    Column("flow_name", "text", "client > server, as the client has it", "flow"),
+    Column("client", "text", "the thread that asked", "client", rank=3),
+    Column("server", "text", "the thread that answered", "server", rank=3),
+    Column("protocol", "text", "tcp or udp", "proto", rank=6),
+    Column("flow", "number", "number of the flow from client to server", "number", rank=9),
+)
+
+_QUERY: Final = """
+    SELECT e.*, coalesce(n.name, CAST(forth AS STRING)) AS flow_name, c.name AS client, s.name AS server
+    FROM ({wanted}) e LEFT JOIN flow_names n ON n.flow = forth
+    LEFT JOIN thread_names c ON c.tid = client_tid LEFT JOIN thread_names s ON s.tid = server_tid
+    ORDER BY coalesce(total_ns, answers_ns - asked_ns) DESC, number"""
+_MESSAGE: Final = "m.flow = e.{flow} AND m.connection = e.connection AND m.place = e.{place}"
+_OWN: Final = {"request": ("forth", "asked_byte"), "answer": ("back", "answered_byte")}
+
+
+_RELATIONS: Final = (
+    "ordered_messages", "wanted_exchanges", "shown_requests", "flow_names", "thread_names",
+)  # fmt: skip
+
+
+@relation(
+    "wanted_exchanges",
+    "one of `exchanges` that is wanted, with its number in the order of time",
+    columns(
+        "forth back connection protocol asked_byte answered_byte begins_ns last_asked_ns asked_ns answers_ns",
+        "ends_ns requests answers request_bytes answer_bytes client_tid server_tid of_both sides total_ns state",
+        "number",
+        begins_ns="when the client's first send call of the request began; NULL: not seen",
+        ends_ns="when the client had read the answer; NULL: not seen",
+        total_ns="`ends_ns - begins_ns`; NULL: the client was not seen",
+        state="`answered`, `unasked`, `unanswered`, or `overlapping`: the two ends do not agree on it",
+    ),
+    needs=("exchanges", "final_translations"),
+    parameters=("wanted",),
+    report="requests",
+)
+def _wanted_exchanges(context: Context) -> str:
+    first = (
+        "coalesce(begins_ns, asked_ns) NULLS LAST, forth, connection, asked_byte NULLS LAST, answered_byte NULLS LAST"
+    )
+    number = f"row_number() OVER (ORDER BY {first})"
+    return (
+        f"SELECT *, {number} AS number FROM exchanges WHERE {_wanted(context.trace, context['wanted'] or Selection())}"
+    )
+
+
+@relation(
+    "shown_requests",
+    "an answered request that the report shows",
+    columns(
+        "forth back connection protocol asked_byte answered_byte begins_ns last_asked_ns asked_ns answers_ns",
+        "ends_ns requests answers request_bytes answer_bytes client_tid server_tid of_both sides total_ns state",
+        "number flow_name client server",
+        begins_ns="when the client's first send call of the request began; NULL: not seen",
+        ends_ns="when the client had read the answer; NULL: not seen",
+        total_ns="`ends_ns - begins_ns`; NULL: the client was not seen",
+        state="`answered`, `unasked`, `unanswered`, or `overlapping`: the two ends do not agree on it",
+        flow_name="name of the request's flow",
+        client="name of the client's thread; NULL: not seen",
+        server="name of the server's thread; NULL: not seen",
+    ),
+    needs=("wanted_exchanges", "flow_names", "thread_names"),
+    parameters=("limit",),
+    report="requests",
+)
+def _shown_requests(context: Context) -> str:
+    query = _QUERY.format(wanted="SELECT * FROM wanted_exchanges WHERE state = 'answered'")
+    return query if context["limit"] is None else f"{query} LIMIT {context['limit']}"
+
+
+def requests(trace: Trace, selection: Selection, *, limit: int | None = None) -> Report:
+    """Return a row per request that was answered, the slowest first; in the heading, who held all of them."""
+    every = replace(selection, flows=(), processes=(), interfaces=(), from_s=None, until_s=None)
+    build(trace, *_RELATIONS, selection=every, wanted=selection, limit=limit)
+    answered = "SELECT * FROM wanted_exchanges WHERE state = 'answered'"
+    counts = {state: (int(count), int(connections)) for state, count, connections in trace.rows(_COUNTS)}
+    count = sum(counts[state][0] for state in ("answered", "one end") if state in counts)
+    rows = trace.columns("SELECT * FROM shown_requests ORDER BY coalesce(total_ns, answers_ns - asked_ns) DESC, number")
+    values = _values(trace, rows)
+    heading = _heading(trace, answered, count) if count else []
+    notes = [*_notes(counts), *loss_notes(trace)]
+    return Report("requests", COLUMNS, values, notes, count - len(rows["forth"]), heading)
+
+
+_COUNTS: Final = """
+    SELECT CASE WHEN state = 'answered' AND NOT of_both THEN 'one end' ELSE state END, count(*),
+           count(DISTINCT concat(forth, ' ', connection))
+    FROM wanted_exchanges GROUP BY 1"""
+
+
+def _wanted(trace: Trace, selection: Selection) -> str:
+    """Return the condition on an exchange: when it began, of which flow in either direction, whose, at which device."""
+    own = replace(selection, processes=(), interfaces=())
+    parts = [selection.window(trace, "coalesce(begins_ns, asked_ns, answers_ns, ends_ns)")]
+    flows = [f"SELECT flow FROM flows WHERE {own.flow(trace, 'flow')}"]
+    if selection.interfaces:
+        flows.append(f"SELECT flow FROM packets WHERE {selection.device(trace)}")
+    for each in flows:
+        aliases = f"{each} UNION ALL SELECT original FROM final_translations WHERE flow IN ({each})"
+        parts.append(f"(forth IN ({aliases}) OR back IN ({aliases}))")
+    if selection.processes:
+        threads = selection.threads(trace)
+        parts.append(f"(client_tid IN ({threads}) OR server_tid IN ({threads}))")
+    return " AND ".join(parts)
+
+
+def _values(trace: Trace, rows: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    begins = np.ma.MaskedArray(rows["begins_ns"])
+    times = {name: np.ma.MaskedArray(rows[name]) for name in ("asked_ns", "answers_ns", "ends_ns", "last_asked_ns")}
+    server_ns = times["answers_ns"] - times["asked_ns"]
+    held = _held(trace, times["last_asked_ns"] - begins, server_ns)
+    blame, blame_ns = longest(_HOLDERS, held)
+    begin_ns = np.where(np.ma.getmaskarray(begins), np.ma.filled(times["asked_ns"], 0), np.ma.filled(begins, 0))
+    same = ("total_ns", "request_bytes", "answer_bytes", "requests", "answers", "flow_name", "client", "server")
+    return {
+        "begin_ns": begin_ns - trace.metadata.started_ns,
+        "blame": blame,
+        "blame_ns": blame_ns,
+        "request_ns": times["asked_ns"] - begins,
+        "server_ns": server_ns,
+        "answer_ns": times["ends_ns"] - times["answers_ns"],
+        "protocol": np.where(np.asarray(rows["protocol"]) == 6, "tcp", "udp"),
+        "flow": rows["forth"],
+        **{name: rows[name] for name in same},
+    }
+
+
+def _held(trace: Trace, client_ns: NDArray[Any], server_ns: NDArray[Any]) -> NDArray[np.int64]:
+    """Return for how long each of :data:`_HOLDERS` held each of the exchanges that are shown, ns."""
+    ways = []
+    for flow, place in _OWN.values():
+        own = _MESSAGE.format(flow=flow, place=place)
+        ways.append(
+            held_by(
+                trace.columns(
+                    f"SELECT m.* FROM shown_requests e LEFT JOIN ordered_messages m"
+                    f" ON {own} ORDER BY coalesce(e.total_ns, e.answers_ns - e.asked_ns) DESC, e.number"
+                )
+            )
+        )
+    request, answer = ways
+    return np.vstack([np.ma.filled(client_ns, 0)[None, :], request, np.ma.filled(server_ns, 0)[None, :], answer])
+
+
+def _heading(trace: Trace, answered: str, count: int) -> list[str]:
+    totals = dict.fromkeys(_HOLDERS, 0)
+    (sums,) = trace.rows(
+        "SELECT coalesce(sum(last_asked_ns - begins_ns), 0), coalesce(sum(answers_ns - asked_ns), 0)"
+        f" FROM ({answered}) e"
+    )
+    totals[CLIENT], totals[SERVER] = map(int, sums)
+    for which, (flow, place) in _OWN.items():
+        messages = (
+            f"(SELECT m.* FROM ordered_messages m JOIN ({answered}) e ON {_MESSAGE.format(flow=flow, place=place)})"
+        )
+        for layer, held_ns in layer_totals(trace, messages).items():
+            totals[f"{which}: {layer}"] = held_ns
+    whole_ns = sum(totals.values()) or 1
+    told = (item for item in totals.items() if item[1] >= _LEAST_SHARE * whole_ns)
+    held = sorted(told, key=lambda item: -item[1])
+    shares = ", ".join(f"{holder} {share(held_ns, whole_ns)}" for holder, held_ns in held)
+    return [f"{count:,} answered request{'s' if count > 1 else ''}; of their time held by: {shares}", ""]
+
+
+_OVERLAPPING: Final = (
+    "the next was sent before the answer was read, or answered before all of it was read (pipelining): which answer is"
+    " to which request the bytes do not say"
+)
+_UNASKED: Final = "the server spoke first, or the request came before the recording or as a datagram not received here"
+_REASONS: Final = {
+    "one end": (
+        "seen by one end only",
+        "the other one's times are missing, and that requests did not overlap is not known",
+    ),
+    "overlapping": ("not paired", _OVERLAPPING),
+    "unanswered": ("not paired", "nothing was sent back while it was recorded"),
+    "unasked": ("not paired", _UNASKED),
+}
+
+
+def _notes(counts: Mapping[str, tuple[int, int]]) -> Sequence[str]:
+    notes = []
+    if not {"answered", "one end"} & set(counts):
+        notes.append("no request that was answered: that needs sends and reads of both directions (`-P messages`)")
+    for state, (what, reason) in _REASONS.items():
+        if state in counts:
+            count, connections = counts[state]
+            of = f"{count:,} on {connections:,} connection{'s' if connections > 1 else ''}"
+            notes.append(f"{what}: {of}: {reason}")
+    return notes

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The schemas of reports' JSON, made from their columns.
+
+``python -m hopscope.verbs.report.schema FOLDER`` writes ``hopscope.report.<name>-1.schema.json`` of all of them.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+from hopscope.term.report_lines import VERSION
+from hopscope.term.schema_files import line_schema, write_schemas
+from hopscope.verbs.report import (
+    compare,
+    flows,
+    messages,
+    moments,
+    netdev_times,
+    network,
+    outliers,
+    packet_rows,
+    requests,
+    summary,
+)
+from hopscope.verbs.report import counters as counter_history
+from hopscope.verbs.report import drops as drop_reasons
+from hopscope.verbs.report import hops as hop_times
+from hopscope.verbs.report.event_lines import COLUMNS as EVENT_COLUMNS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from hopscope.model.report import Column
+
+# Report → its columns, and those that it has by option only.
+REPORTS: Final[Mapping[str, tuple[Sequence[Column], Sequence[Column]]]] = {
+    "summary": (summary.COLUMNS, ()),
+    "flows": (flows.COLUMNS, ()),
+    "hops": (hop_times.COLUMNS, (*hop_times.BY_COLUMNS, hop_times.BOUND)),
+    "packets": (packet_rows.COLUMNS, ()),
+    "drops": (drop_reasons.COLUMNS, (drop_reasons.STACK,)),
+    "counters": (counter_history.COLUMNS, ()),
+    "moments": (moments.COLUMNS, ()),
+    "netdev-times.rx": (netdev_times.RX_COLUMNS, (netdev_times.CPU_NAME,)),
+    "netdev-times.tx": (netdev_times.TX_COLUMNS, (netdev_times.CPU_NAME,)),
+    "events": (EVENT_COLUMNS, ()),
+    "messages": (messages.COLUMNS, ()),
+    "network": (network.COLUMNS, ()),
+    "requests": (requests.COLUMNS, ()),
+    "outliers": (outliers.COLUMNS, ()),
+    "compare": (compare.COLUMNS, ()),
+}
+_TYPES: Final = {"text": "string", "count": "integer", "bytes": "integer", "at_ns": "integer", "number": "integer"}
+
+
+def schema(name: str) -> dict[str, Any]:
+    """Return the JSON schema of a report's rows."""
+    always, sometimes = REPORTS[name]
+    line = {
+        "type": "object",
+        "additionalProperties": False,
+        "required": [column.name for column in always],
+        "properties": {column.name: _property(column) for column in (*sometimes, *always)},
+    }
+    verb = name.partition(".")[0]
+    return line_schema(
+        f"report.{name}", VERSION, f"A line of `hopscope report {verb} --json`. Null is what was not seen.", line
+    )
+
+
+def _property(column: Column) -> dict[str, Any]:
+    return {"type": [_TYPES.get(column.unit, "number"), "null"], "description": column.meaning}
+
+
+if __name__ == "__main__":
+    sys.exit(write_schemas(sys.argv[1:], map(schema, REPORTS)))

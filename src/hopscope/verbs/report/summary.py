@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a trace has: how many events of each probe point, from where and when, and what is missing."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from hopscope.model.report import Column, Report, of_rows
+from hopscope.trace.gaps import loss_notes, unattached
+from hopscope.trace.join.hosts import absence_notes, host_lines
+
+if TYPE_CHECKING:
+    from hopscope.store.trace import Trace
+    from hopscope.trace.selection import Selection
+
+COLUMNS: Final = (
+    Column("table", "text", "the table that has the events", "table", rank=2),
+    Column("point", "text", "the probe point", "point"),
+    Column("events", "count", "how many", "events"),
+    Column("events_per_s", "per_s", "how many a second, over the run", "per s"),
+    Column("cpus", "count", "CPUs that had any", "CPUs", rank=1),
+    Column("first_ns", "at_ns", "when the first was", "first", rank=3),
+    Column("last_ns", "at_ns", "when the last was", "last", rank=3),
+)
+
+_TABLES: Final = ("packets", "sockets", "cpu")
+_ONE: Final = """
+    SELECT '{table}' AS source, point, count(*) AS events, count(DISTINCT cpu) AS cpus,
+           min(time_ns) AS first_ns, max(time_ns) AS last_ns
+    FROM {table} WHERE {wanted} GROUP BY point"""
+
+
+def summary(trace: Trace, selection: Selection, *, limit: int | None = None) -> Report:
+    """Return the number of events of each probe point, and in the heading what the trace is of.
+
+    `selection` may limit the time; the rest of it does not apply.
+    """
+    del limit  # there are not many points
+    counted = " UNION ALL ".join(_ONE.format(table=table, wanted=selection.window(trace)) for table in _TABLES)
+    rows = trace.rows(
+        f"SELECT c.source, coalesce(p.name, CAST(c.point AS STRING)), c.events, c.cpus, c.first_ns, c.last_ns"
+        f" FROM ({counted}) c LEFT JOIN points p ON p.point = c.point ORDER BY c.point"
+    )
+    started_ns = trace.metadata.started_ns
+    ended_ns = trace.metadata.ended_ns or max((row[5] for row in rows), default=started_ns)
+    length_s = (ended_ns - started_ns) / 1e9
+    table = [
+        (source, point, events, events / length_s if length_s else None, cpus, first - started_ns, last - started_ns)
+        for source, point, events, cpus, first, last in rows
+    ]
+    heading = [*_heading(trace, length_s, sum(row[2] for row in rows)), ""]
+    notes = [*absence_notes(trace), *loss_notes(trace)]
+    notes += [f"{point} was not attached: {why}" for point, why in unattached(trace).items()]
+    return of_rows("summary", COLUMNS, table, notes=notes, heading=heading)
+
+
+def _heading(trace: Trace, length_s: float, events: int) -> list[str]:
+    meta = trace.metadata
+    start = datetime.fromtimestamp(meta.realtime_ns // 10**9, UTC)
+    host = " ".join(filter(None, (meta.host.get("name"), meta.host.get("release"), meta.host.get("machine"))))
+    size_bytes = sum(file.stat().st_size for file in trace.folder.rglob("*") if file.is_file())
+    rate = f", {events / length_s:,.0f} a second" if length_s else ""
+    each = f", {size_bytes / events:.1f} an event" if events else ""
+    counts = trace.rows(
+        "SELECT (SELECT count(*) FROM flows), (SELECT count(DISTINCT pid) FROM threads),"
+        " (SELECT count(*) FROM (SELECT DISTINCT netns, ifindex FROM devices) d), (SELECT count(*) FROM drops)"
+    )[0]
+    flows, processes, devices, drops = counts
+    options = " ".join(f"{name}={value}" for name, value in meta.options.items() if value not in (None, "", [], {}))
+    return [
+        f"recorded {start:%Y-%m-%d %H:%M:%S} UTC for {length_s:.3f} s" + (f" on {host}" if host else ""),
+        *([f"with {options}"] if options else []),
+        f"{events:,} events{rate}; {size_bytes:,} bytes on disk{each}",
+        f"{flows:,} flows, {processes:,} processes, {devices:,} devices, {drops:,} drops",
+        *host_lines(trace),
+    ]

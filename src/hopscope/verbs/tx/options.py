@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the user asks of ``tx``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from hopscope.bpf.layout import HopGroupBy
+from hopscope.live.filters import Selection
+from hopscope.verbs.tx.hops import FLOW_HOPS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+GROUP_BY: Final = {
+    "interface": HopGroupBy.HOP_GROUP_INTERFACE,
+    "netns": HopGroupBy.HOP_GROUP_NETNS,
+    "cgroup": HopGroupBy.HOP_GROUP_CGROUP,
+    "process": HopGroupBy.HOP_GROUP_PROCESS,
+    # Every CPU has its own rows anyway.
+    "cpu": HopGroupBy.HOP_GROUP_NONE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TxOptions(Selection):
+    """Everything that ``tx`` can be asked for.
+
+    Attributes
+    ----------
+    protocol
+        ``tcp`` or ``udp`` alone; ``udp`` stands for all that is not TCP.
+    flow_hooks
+        Only hooks that sockets which are not selected never run; None: where there is a selection.
+    sample
+        Follow one message in so many, of each flow.
+    rate
+        Follow at most so many messages a second of each flow; 0: all.
+    events
+        Each message is wanted.
+    slowest
+        So many of the slowest messages are wanted; 0: none.
+    group_by
+        A key of :data:`GROUP_BY`, or None.
+    max_groups
+        Groups that get a row of their own.
+    hops
+        Names of the hops that are wanted; all if empty.
+    compared
+        Names of hops that must be among them.
+    ways
+        Probe point → the only way to use.
+    """
+
+    protocol: str | None = None
+    flow_hooks: bool | None = None
+    sample: int = 1
+    rate: int = 0
+    events: bool = False
+    slowest: int = 0
+    group_by: str | None = None
+    max_groups: int = 64
+    hops: Sequence[str] = ()
+    compared: Sequence[str] = ()
+    ways: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def only_flow_hooks(self) -> bool:
+        """Whether sockets that are not selected must run nothing of ours."""
+        if self.flow_hooks is not None:
+            return self.flow_hooks
+        return self.selects and self.protocol != "udp" and not self.ways and {*self.hops, *self.compared} <= FLOW_HOPS
+
+    @property
+    def records(self) -> bool:
+        """Whether the kernel side makes a record of each message."""
+        return self.events or bool(self.slowest)
+
+    @property
+    def rows(self) -> int:
+        """Rows a hop has on each CPU, "other" included."""
+        return 1 if self.group_by in {None, "cpu"} else self.max_groups + 1

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What ``tx`` prints beside its table: single messages, the slowest ones, and cumulative distributions."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, ClassVar, Protocol, TextIO
+
+from hopscope.errors import UsageError
+from hopscope.live.curves import MOST, show_curves
+from hopscope.live.hops import named
+from hopscope.live.interval import Output
+from hopscope.model.cdf import Curve
+from hopscope.model.histogram import Histogram
+from hopscope.term.hosts import ALL_HOSTS
+from hopscope.term.message_json import message_to_json, slowest_to_json
+from hopscope.verbs.tx.hops import HOPS
+from hopscope.verbs.tx.table import TITLES_EVERY, Columns, message_lines, render_slowest, titles
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from hopscope.live.contract import MessageSource
+    from hopscope.model.message import Message
+    from hopscope.model.snapshot import Snapshot
+    from hopscope.term.terminal import Terminal
+
+
+@dataclass(frozen=True, slots=True)
+class Extras:
+    """What is wanted beside the table.
+
+    Attributes
+    ----------
+    events
+        A line a message instead of a table an interval.
+    slowest
+        So many of the slowest messages, of each interval and of the run; 0: none.
+    cdf
+        Hops whose distributions are shown at the end.
+    svg
+        Open file for a picture of those.
+    """
+
+    events: bool = False
+    slowest: int = 0
+    cdf: Sequence[str] = ()
+    svg: TextIO | None = None
+
+    def __bool__(self) -> bool:
+        """Whether anything is wanted."""
+        return self.events or bool(self.slowest) or bool(self.cdf)
+
+
+class MessageLog:
+    """Single messages, a line each, under titles that come again."""
+
+    def __init__(self) -> None:
+        self._columns = Columns()
+        self._since_titles = TITLES_EVERY
+
+    def lines(self, messages: Sequence[Message], offset_ns: int, terminal: Terminal, host: str = "") -> list[str]:
+        """Return the lines of further messages, of a host where there are several; `offset_ns` is its clock's."""
+        widths = self._columns.fitting(messages, terminal, host)
+        if widths != self._columns:
+            self._columns, self._since_titles = widths, TITLES_EVERY
+        lines = []
+        for message in messages:
+            if self._since_titles == TITLES_EVERY:
+                lines += titles(widths, terminal)
+                self._since_titles = 0
+            lines += message_lines(message, offset_ns, widths, terminal, host=host)
+            self._since_titles += 1
+        return lines
+
+
+class FindsMessages(Protocol):
+    """A collector of ``tx``, here or elsewhere."""
+
+    @property
+    def found(self) -> MessageSource:
+        """What is wanted of single messages."""
+
+
+@dataclass
+class TxOutput(Output):
+    """How the results of ``tx`` are printed, with what is wanted beside the table.
+
+    Attributes
+    ----------
+    collector
+        Whose messages are shown; with ``events`` or ``slowest`` among its options if these are wanted.
+    extras
+        What is wanted.
+    log
+        Of all hosts.
+    """
+
+    between_s: ClassVar[float | None] = 0.1
+
+    collector: FindsMessages = field(kw_only=True)
+    extras: Extras = field(kw_only=True)
+    log: MessageLog = field(kw_only=True)
+    _reports: int = field(default=0, init=False)
+
+    def between(self) -> None:
+        """Fetch the messages that came, and print them if that is asked for."""
+        messages = self.collector.found.fetch()
+        if messages:
+            self._print_messages(messages)
+
+    def show(self, snapshot: Snapshot) -> None:
+        """Print a snapshot, and the slowest messages of its time."""
+        self.between()
+        last = snapshot.kind == "total"
+        self._reports += not last
+        # With one interval, it has been the whole; but programs count on a total.
+        again = last and self._reports == 1 and self.style != "json" and not self.extras.events
+        hidden = again or (self.extras.events and not last)
+        slowest = self.collector.found.slowest(snapshot.kind)
+        offset_ns = self.collector.found.offset_ns
+        # JSON ends with the total.
+        if slowest and not hidden and self.style == "json":
+            self._print_json(slowest_to_json(slowest, snapshot.started_ns, snapshot.duration_s, offset_ns))
+        if not hidden:
+            super().show(snapshot)
+        if slowest and not hidden and self.style != "json":
+            self._print(render_slowest(slowest, offset_ns, self._terminal()), headed=False)
+
+    def finish(self, total: Snapshot) -> None:
+        """Show the distributions."""
+        if self.extras.cdf:
+            curves = [curve for hop in self.extras.cdf for curve in _curves(total, hop)]
+            show_curves(f"hopscope {total.verb}: {', '.join(self.extras.cdf)}", curves, self.extras.svg)
+
+    def wants_total(self, reports: int) -> bool:
+        """As for any output; the distributions and the summary below the messages are of the whole run."""
+        return bool(self.extras.events or self.extras.cdf) or super().wants_total(reports)
+
+    def _print_messages(self, messages: Sequence[Message]) -> None:
+        offset_ns = self.collector.found.offset_ns
+        if self.style == "json":
+            lines = [self._json(message_to_json(message, offset_ns)) for message in messages]
+        else:
+            lines = self.log.lines(messages, offset_ns, self._terminal(), self.host)
+        sys.stdout.write("".join(f"{each}\n" for each in lines))
+        sys.stdout.flush()
+
+
+def tx_outputs(style: str, extras: Extras, *, show_plan: bool) -> Callable[[FindsMessages, str], Output]:
+    """Return what makes the output of a host; those of all hosts together have no single messages."""
+    log = MessageLog()
+
+    def output(collector: FindsMessages, host: str) -> Output:
+        wanted = replace(extras, events=False, slowest=0) if host == ALL_HOSTS else extras
+        if not wanted:
+            return Output(style, show_plan, host)
+        return TxOutput(style, show_plan, host, collector=collector, extras=wanted, log=log)
+
+    return output
+
+
+def cdf_hops(text: str | None, hops: Sequence[str]) -> list[str]:
+    """Return the hops named by ``--cdf``.
+
+    Raises
+    ------
+    UsageError
+        There is no such hop, it is not among those that ``--hop`` asks for, or they are too many for a plot.
+    """
+    names = list(dict.fromkeys(text.split(","))) if text else []
+    if names:
+        named(HOPS, names)
+    if len(names) > MOST:
+        raise UsageError(f"A plot has room for at most {MOST} curves", "Name fewer hops")
+    for name in names:
+        if hops and name not in hops:
+            raise UsageError(f"{name} is not among the hops of --hop", f"Add --hop {name}")
+    return names
+
+
+def _curves(snapshot: Snapshot, hop: str) -> list[Curve]:
+    """Return the curves of a hop, one a group, those with the most samples first; a hop without any is an empty one."""
+    rows = [row for row in snapshot.hops if row.hop == hop]
+    rows.sort(key=lambda row: -row.histogram.count)
+    curves = [Curve(" ".join([hop, *row.group.values()]), row.histogram) for row in rows]
+    return curves or [Curve(hop, Histogram.empty())]

@@ -1,2 +1,0 @@
-# SPDX-License-Identifier: Apache-2.0
-"""How results look: terminal text and JSON. Every renderer is a pure function of its arguments."""

@@ -1,0 +1,290 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls and returns of kernel functions: as many as a program causes, or one sentence that says why not."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from hopscope.errors import KernelError, UsageError
+from hopscope.kernel import functions as kernel_functions
+from hopscope.kernel.functions import function_events
+from hopscope.kernel.kallsyms import KALLSYMS, KernelSymbols
+from hopscope.kernel.tracepoint_columns import EventColumns
+from hopscope.kernel.tracepoints import LOSSES, Spec, Tracepoints
+from hopscope.libbpf import perf_ring
+from hopscope.libbpf.perf_event import KPROBE_PMU, FunctionProbe
+from hopscope.store.trace import Trace
+from tests.lab.measure import NetworkPath, ping, udp_pair, until, way
+
+if TYPE_CHECKING:
+    from hopscope.kernel.tracepoints import Columns
+    from hopscope.lab import Lab
+
+needs_kprobes = pytest.mark.skipif(
+    not KPROBE_PMU.exists(), reason="this kernel has no kprobes (CONFIG_KPROBE_EVENTS=y makes them)"
+)
+CALLS, RETURNS = "e_function_udp_sendmsg", "e_return_udp_sendmsg"
+SPECS = ["function:udp_sendmsg", "return:udp_sendmsg"]
+DATAGRAMS = 1009
+LEN_BYTES = 997
+PAGE = 4096
+# Kernels number the types of their PMUs upwards from 0; this one stays free.
+NO_PMU = 0x7FFF_FFFF
+
+
+@pytest.fixture
+def veth(kept_lab: Lab) -> NetworkPath:
+    return way(kept_lab, "veth-4")
+
+
+@pytest.fixture
+def pmu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel that says it has probes, and then refuses them."""
+    (tmp_path / "format").mkdir()
+    (tmp_path / "type").write_text(f"{NO_PMU}\n")
+    (tmp_path / "format" / "retprobe").write_text("config:0\n")
+    monkeypatch.setattr(kernel_functions, "KPROBE_PMU", tmp_path)
+
+
+def send(path: NetworkPath, count: int) -> None:
+    """Send from each CPU, for each has a probe of its own."""
+    cpus = os.sched_getaffinity(0)
+    with udp_pair(path) as (sender, receiver):
+        try:
+            for index, cpu in enumerate(sorted(cpus)):
+                os.sched_setaffinity(0, {cpu})
+                part = len(range(index, count, len(cpus)))
+                assert ping(sender, receiver, part, LEN_BYTES) == part
+        finally:
+            os.sched_setaffinity(0, cpus)
+
+
+def own(columns: Columns) -> Columns:
+    """Return this thread's rows in order of time."""
+    rows = np.flatnonzero(columns["tid"] == threading.get_native_id())
+    rows = rows[np.argsort(columns["time_ns"][rows])]
+    return {name: values[rows] for name, values in columns.items()}
+
+
+def probed() -> str:
+    """Return the kernel's own list of its probes; debugfs is mounted for that alone."""
+    shell = (
+        "mountpoint -q /sys/kernel/debug || mount -t debugfs d /sys/kernel/debug; cat /sys/kernel/debug/kprobes/list"
+    )
+    return subprocess.run(["unshare", "-m", "sh", "-c", shell], capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ("function:udp_*", "'function:udp_[*]' is a pattern, which is not allowed for functions: .*Name each function"),
+        ("return:tcp_?cv", "'return:tcp_[?]cv' is a pattern"),
+        ("function:[a-f]oo", "is a pattern"),
+        ("function:udp_sendmsg:len > 3", "'function:udp_sendmsg' cannot have a filter: .*hopscope sql"),
+        ("return:udp_sendmsg:ret == 0", "'return:udp_sendmsg' cannot have a filter"),
+        ("function:", "'function:' is not the name of a tracepoint.*function:NAME"),
+    ],
+)
+def test_what_cannot_be_asked_for_is_said_in_a_sentence(spec: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        Tracepoints([spec])
+
+
+def test_a_function_is_none_of_the_tracepoints() -> None:
+    assert Spec.parse(" return: udp_sendmsg ") == Spec("return", "udp_sendmsg")
+    assert [Spec.parse(text).is_function for text in ("function:f", "return:f", "functions:f", "*:f")] == [
+        *(True, True),
+        *(False, False),
+    ]
+
+
+@pytest.mark.parametrize("missing", ["type", "format/retprobe"])
+@pytest.mark.usefixtures("pmu")
+def test_a_kernel_without_probes_says_so(missing: str) -> None:
+    (kernel_functions.KPROBE_PMU / missing).unlink()
+    with pytest.raises(KernelError, match=r"This kernel has no kprobes, .*CONFIG_KPROBE_EVENTS=y") as caught:
+        function_events([("function", "udp_sendmsg")])
+    assert caught.value.exit_code
+
+
+@pytest.mark.usefixtures("pmu")
+def test_a_function_that_is_unknown_or_not_one_is_said() -> None:
+    names = Counter(re.findall(r"^\S+ [tT] (\w+)$", KALLSYMS.read_text(), re.MULTILINE))
+    many = next(name for name, count in names.items() if count > 1)
+    for name, said in [
+        ("udp_sendmsgg", "This kernel has no function udp_sendmsgg. Did you mean (.* or )?udp_sendmsg( or |[?])"),
+        ("no_such_thing_at_all", "This kernel has no function no_such_thing_at_all. /proc/kallsyms has all"),
+        (many, rf"This kernel has \d+ functions named {many}, and a probe cannot distinguish them"),
+    ]:
+        with pytest.raises(UsageError, match=said):
+            function_events([("return", name)])
+
+
+@pytest.mark.usefixtures("pmu")
+def test_each_function_is_recorded_once_and_returns_come_first() -> None:
+    wanted = [(kind, name) for name in ("udp_sendmsg", "tcp_sendmsg") for kind in ("return", "function", "return")]
+    events = function_events(wanted)
+    tables = [event.columns.table.name for event in events]
+    assert sorted(tables) == [f"e_{kind}_{of}_sendmsg" for kind in ("function", "return") for of in ("tcp", "udp")]
+    assert [name.startswith("e_return_") for name in tables] == [True, True, False, False]
+    assert [event.config for event in events] == [1, 1, 0, 0]
+
+
+@pytest.mark.parametrize(("depth", "addresses"), [(2, [7 - (1 << 63), 0, 0, 9]), (1, [0, 5, 0, 0])])
+def test_the_caller_is_the_last_address_of_a_stack_as_deep_as_is_asked_for(depth: int, addresses: list[int]) -> None:
+    # enum perf_callchain_context: what follows is the kernel's.
+    mark = (1 << 64) - 128
+    stacks = [[mark, 1 << 63 | 5, 1 << 63 | 7], [mark, 5], [], [mark, 5, 9]]
+    joined, starts = b"", []
+    for stack in stacks:
+        starts.append(len(joined) // 8)
+        own_bytes = struct.pack("=I20x", 20)
+        size = 48 + 8 + 8 * len(stack) + len(own_bytes)
+        joined += struct.pack("=IHHQiiqiIQ", perf_ring.SAMPLE, 1, size, 7, 3, 4, len(starts), 2, 0, 1)
+        joined += struct.pack(f"=Q{len(stack)}Q", len(stack), *stack) + own_bytes
+    columns = EventColumns("function", "f.part.0", (), "it is called", depth=depth)
+    found = columns.columns(np.frombuffer(joined, np.uint64), np.array(starts, np.int64))
+    assert (columns.table.name, columns.table.meaning) == ("e_function_f_part_0", "it is called")
+    assert found["address"].tolist() == addresses
+    assert found["time_ns"].tolist() == [1, 2, 3, 4]
+    assert {(cpu, tid) for cpu, tid in zip(found["cpu"].tolist(), found["tid"].tolist(), strict=True)} == {(2, 4)}
+
+
+@pytest.mark.root
+@pytest.mark.usefixtures("pmu")
+def test_what_the_kernel_refuses_leaves_nothing_open() -> None:
+    files = len(list(Path("/proc/self/fd").iterdir()))
+    said = r"does not allow probes on its function udp_sendmsg \(errno 2 .*Record a caller or a callee"
+    with pytest.raises(KernelError, match=said), Tracepoints(["sched:sched_switch", *SPECS]):
+        pass
+    assert len(list(Path("/proc/self/fd").iterdir())) == files
+
+
+@pytest.mark.root
+def test_without_rights_one_sentence_says_so() -> None:
+    code = (
+        "import os\nfrom hopscope.kernel.tracepoints import Tracepoints\n"
+        "from hopscope.errors import PrivilegeError\nos.setuid(65534)\n"
+        f"try:\n    Tracepoints({SPECS!r}).__enter__()\nexcept PrivilegeError as error:\n    print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "Run hopscope as root" in done.stdout
+
+
+@pytest.mark.root
+@pytest.mark.skipif(KPROBE_PMU.exists(), reason="this kernel has kprobes")
+def test_the_command_ends_with_a_sentence_where_there_are_no_probes(tmp_path: Path) -> None:
+    folder = tmp_path / "trace"
+    argv = [sys.executable, "-m", "hopscope", "record", "-o", str(folder), "-e", SPECS[0], "--", "true"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode == KernelError.exit_code
+    assert done.stderr.startswith("hopscope: This kernel has no kprobes, ")
+    assert not folder.exists()
+
+
+@pytest.mark.root
+@needs_kprobes
+@pytest.mark.parametrize("specs", [SPECS[:1], SPECS[1:], SPECS, [*SPECS[::-1], "net:net_dev_queue"]])
+def test_each_call_and_each_return_is_recorded(veth: NetworkPath, specs: list[str]) -> None:
+    with Tracepoints(specs, 4 << 20) as tracepoints:
+        tracepoints.start()
+        send(veth, DATAGRAMS)
+        tracepoints.stop()
+        found = {name: own(columns) for name, columns in tracepoints.read().items()}
+    assert set(found) == {"e_" + spec.replace(":", "_") for spec in specs}
+    assert {name: len(columns["time_ns"]) for name, columns in found.items()} == dict.fromkeys(found, DATAGRAMS)
+    assert tracepoints.lost == 0
+    for columns in (found[name] for name in sorted(tracepoints.with_callers)):
+        assert set(columns["cpu"].tolist()) == os.sched_getaffinity(0)
+        # One place in the kernel that all of these sends go through, whoever looks.
+        (address,) = np.unique(columns["address"]).view(np.uint64)
+        with KernelSymbols() as symbols:
+            (name,) = symbols.names(np.array([address]))
+        assert re.match(r"inet_sendmsg|(__)?sock_sendmsg|__sys_sendto", name), name
+    if set(found) >= {CALLS, RETURNS}:
+        assert (found[CALLS]["time_ns"] < found[RETURNS]["time_ns"]).all()
+        assert (found[CALLS]["time_ns"][1:] > found[RETURNS]["time_ns"][:-1]).all()
+        assert (found[CALLS]["address"] == found[RETURNS]["address"]).all()
+
+
+@pytest.mark.root
+@needs_kprobes
+@pytest.mark.parametrize("told", [True, False], ids=["the kernel counts losses", "it does not"])
+def test_every_record_that_found_no_room_is_counted(
+    veth: NetworkPath, *, told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not told:
+        counted = FunctionProbe.counted
+        monkeypatch.setattr(FunctionProbe, "counted", lambda event: counted(event)._replace(lost=None))
+    with Tracepoints(SPECS, PAGE) as tracepoints:
+        tracepoints.start()
+        send(veth, DATAGRAMS)
+        tracepoints.stop()
+        found = tracepoints.read()
+    kept = len(found[CALLS]["time_ns"]) + len(found[RETURNS]["time_ns"])
+    assert int(found[LOSSES.name]["lost"].sum()) == tracepoints.lost > DATAGRAMS
+    # Others may send, too.
+    assert kept + tracepoints.lost >= 2 * DATAGRAMS
+    assert kept + tracepoints.lost == pytest.approx(2 * DATAGRAMS, abs=20)
+
+
+@pytest.mark.root
+@needs_kprobes
+def test_a_function_that_may_not_be_probed_is_said() -> None:
+    files = len(list(Path("/proc/self/fd").iterdir()))
+    said = r"does not allow probes on its function exc_int3 \(errno 22 .*Record a caller or a callee"
+    with pytest.raises(KernelError, match=said), Tracepoints(["function:exc_int3"]):
+        pass
+    assert len(list(Path("/proc/self/fd").iterdir())) == files
+
+
+@pytest.mark.root
+@needs_kprobes
+def test_nothing_is_left_of_one_that_is_killed() -> None:
+    code = (
+        "import time\nfrom hopscope.kernel.tracepoints import Tracepoints\n"
+        f"with Tracepoints({SPECS!r}) as opened:\n"
+        "    opened.start()\n    print('open', flush=True)\n    time.sleep(60)\n"
+    )
+    before = probed()
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout
+        assert holder.stdout.readline() == "open\n"
+        assert probed().count("udp_sendmsg+") > before.count("udp_sendmsg+")
+        holder.send_signal(signal.SIGKILL)
+    until(lambda: probed() == before)
+
+
+@pytest.mark.root
+@needs_kprobes
+def test_a_trace_names_the_callers(veth: NetworkPath, tmp_path: Path) -> None:
+    with veth.receiver.call(socket.socket, veth.family, socket.SOCK_DGRAM) as receiver:
+        receiver.bind((veth.host, 0))
+        code = (
+            "import socket\nsender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
+            f"for _ in range({DATAGRAMS}):\n    sender.sendto(b'x', {receiver.getsockname()!r})\n"
+        )
+        sender = ["nsenter", f"--net=/proc/{veth.sender.pid}/ns/net", sys.executable, "-c", code]
+        events = [word for spec in SPECS for word in ("-e", spec)]
+        argv = [sys.executable, "-m", "hopscope", "record", "-o", str(tmp_path / "trace"), *events, "--", *sender]
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, env={**os.environ, "LANG": "C.UTF-8"})
+    assert done.returncode == 0, done.stderr
+    with Trace(tmp_path / "trace") as trace:
+        for table in (CALLS, RETURNS):
+            # By thread, for others may send, too.
+            query = f"SELECT name, count(*) FROM {table} LEFT JOIN symbols USING (address) GROUP BY tid, name"
+            counts = {count: name for name, count in trace.rows(query)}
+            assert re.match(r"inet_sendmsg|(__)?sock_sendmsg|__sys_sendto", counts[DATAGRAMS]), counts

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from hopscope.errors import UsageError
+from hopscope.trace.relation import build
+from hopscope.trace.selection import Selection
+from hopscope.verbs.report.flows import flows
+
+if TYPE_CHECKING:
+    from hopscope.store.trace import Trace
+
+REQUEST, REPLY, QUERY = (
+    "10.0.0.1:40000 > 10.0.0.2:80",
+    "10.0.0.2:80 > 10.0.0.1:40000",
+    "[fd00::1]:5353 > [fd00::2]:53",
+)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "names"),
+    [
+        ({}, {REQUEST, REPLY, QUERY}),
+        ({"ports": [53]}, {QUERY}),
+        ({"ports": [53, 80]}, {REQUEST, REPLY, QUERY}),
+        ({"addresses": ["10.0.0.0/24"]}, {REQUEST, REPLY}),
+        ({"addresses": ["fd00:0::2"]}, {QUERY}),
+        ({"addresses": ["192.0.2.0/24"]}, set()),
+        ({"flows": ["10.0.0.1:40000>10.0.0.2:80"]}, {REQUEST}),
+        ({"flows": ["10.0.0.1:40000 > 10.0.0.2:80"]}, {REQUEST}),
+        ({"flows": ["10.0.0.1:40000=10.0.0.2:80"]}, {REQUEST, REPLY}),
+        ({"flows": [QUERY]}, {QUERY}),
+        ({"processes": ["nginx"]}, {REQUEST, REPLY}),
+        ({"processes": ["16"]}, {QUERY}),
+        ({"processes": ["nginx"], "ports": [53]}, set()),
+        ({"interfaces": ["eth1"]}, {QUERY}),
+        ({"from_s": 3e-6}, {REPLY}),
+        ({"from_s": 2e-6, "until_s": 3e-6}, {QUERY}),
+    ],
+)
+def test_what_is_chosen_is_what_is_found(chosen: dict[str, Any], names: set[str], trace: Trace) -> None:
+    assert set(flows(trace, Selection(**chosen)).column("flow_name")) == names
+
+
+def test_flow_is_chosen_by_its_number(trace: Trace) -> None:
+    build(trace, "flow_names")
+    ((number,),) = trace.rows(f"SELECT flow FROM flow_names WHERE name = '{QUERY}'")
+    assert flows(trace, Selection(flows=[str(number)])).column("flow_name") == [QUERY]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "sentence"),
+    [
+        ({"flows": ["web"]}, "--flow web cannot be read"),
+        ({"flows": ["10.0.0.1>10.0.0.2:80"]}, "10.0.0.1 is no end of a flow"),
+        ({"flows": ["a:1>b:2"]}, "a is no IP address"),
+        ({"addresses": ["host"]}, "--address host is no IP address"),
+        ({"processes": ["apache"]}, "has no process apache"),
+        ({"interfaces": ["wlan0"]}, "no packet on an interface wlan0. It has eth0, eth1"),
+    ],
+)
+def test_what_cannot_be_chosen_is_said(chosen: dict[str, Any], sentence: str, trace: Trace) -> None:
+    with pytest.raises(UsageError, match=sentence):
+        flows(trace, Selection(**chosen))
+
+
+def test_selection_is_true_when_it_leaves_something_out() -> None:
+    assert not Selection()
+    assert Selection(ports=[1])
+    assert Selection(until_s=0.0)

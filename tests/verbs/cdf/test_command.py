@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``hopscope cdf`` on files made up here: it needs no root."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from hopscope.model.histogram import Histogram
+from hopscope.model.snapshot import HopRow, Overhead, Snapshot
+from hopscope.term.json_lines import line, to_json
+from tests.lab.command import complaint, hopscope
+
+
+def written(path: Path, **hops_us: int) -> Path:
+    """Write a run whose hops took so long, a hundred times each."""
+    rows = [
+        HopRow(f"tx.{hop}", "a", "b", "message", {}, Histogram.from_values([1_000 * us] * 100))
+        for hop, us in hops_us.items()
+    ]
+    path.write_text(line(to_json(Snapshot("tx", "total", 0, 1.0, rows, Overhead(0, None, None, 0.0, 0)))) + "\n")
+    return path
+
+
+def test_two_runs_are_compared(tmp_path: Path) -> None:
+    before, after = written(tmp_path / "before.jsonl", ack=40), written(tmp_path / "after.jsonl", ack=100)
+    done = hopscope("cdf", "tx.ack", before, after)
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert lines[:2] == [
+        "A  before.jsonl: 100 samples, mean 40.0µs, max 40.0µs",
+        "B  after.jsonl: 100 samples, mean 100µs, max 100µs",
+    ]
+    assert "p99   40.0µs  100µs   2.50" in lines
+    assert "p99 is 2.50 times as long" in done.stdout
+    assert max(map(len, lines)) <= 80
+
+
+def test_two_hops_of_a_run_are_compared(tmp_path: Path) -> None:
+    done = hopscope("cdf", "tx.sched,tx.ack", written(tmp_path / "run.jsonl", sched=5, ack=100))
+    assert [each.split()[1] for each in done.stdout.splitlines()[:2]] == ["tx.sched:", "tx.ack:"]
+
+
+def test_files_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+    paths = [written(tmp_path / folder / "run.jsonl", ack=5) for folder in ("a", "b")]
+    found = hopscope("cdf", "tx.ack", *paths, COLUMNS="160").stdout.splitlines()
+    assert [each.split()[1] for each in found[:2]] == [f"{path}:" for path in paths]
+
+
+def test_picture_is_written(tmp_path: Path) -> None:
+    picture = tmp_path / "run.svg"
+    done = hopscope("cdf", "tx.ack", written(tmp_path / "run.jsonl", ack=5), "--svg", picture)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert ET.parse(picture).getroot().tag == "{http://www.w3.org/2000/svg}svg"  # noqa: S314 - our own
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="becoming nobody needs root")
+def test_nobody_may_compare() -> None:
+    with tempfile.TemporaryDirectory() as folder:  # pytest's own is closed to others
+        Path(folder).chmod(0o755)
+        run = written(Path(folder) / "run.jsonl", ack=5)
+        done = hopscope("cdf", "tx.ack", run, before=("setpriv", "--reuid=65534", "--clear-groups"))
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_wrong_input_is_one_sentence(tmp_path: Path) -> None:
+    run = written(tmp_path / "run.jsonl", ack=5)
+    cut = tmp_path / "cut.jsonl"
+    cut.write_text(run.read_text()[:-20])
+    assert complaint(hopscope("cdf", "tx.ack", run, cut), 1).startswith(f"{cut} is cut off in line 1. ")
+    assert complaint(hopscope("cdf", "tx.ack", tmp_path / "none"), 2).endswith("Name the output of a run with --json")
+    assert complaint(hopscope("cdf", "tx.nope", run), 2) == f"{run} has no hop tx.nope. It has tx.ack"
+    assert complaint(hopscope("cdf", "tx.ack", *[run] * 7), 2).startswith("A plot has room for at most 6 curves")
+    assert "No such file or directory" in complaint(hopscope("cdf", "tx.ack", run, "--svg", "/nowhere/x.svg"), 2)

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What makes each entry a finding, and what just does not: UDP, sockets and the host."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.verbs.check.world import Case
+
+CASES: Final = (
+    Case(
+        "udp-receive-buffer",
+        {
+            "snmp::UdpRcvbufErrors": 10,
+            "snmp::UdpInDatagrams": 9990,
+            "udp_socket:0.0.0.0;53 inode 7:drops": 10,
+            "sysctl::net.core.rmem_max": 4_194_304,
+        },
+        "10 UDP datagrams over IPv4 (0.1%) were dropped because a socket's receive buffer was full",
+        {"snmp::UdpRcvbufErrors": 9},
+    ),
+    Case(
+        "udp-send-buffer",
+        {"snmp::UdpSndbufErrors": 102, "snmp::UdpOutDatagrams": 9999},
+        "102 UDP datagrams over IPv4 (1.0%) could not be sent: the send buffer or the queue was full",
+        {"snmp::UdpSndbufErrors": 100},
+    ),
+    Case(
+        "udp-checksum",
+        {"snmp::UdpInCsumErrors": 3},
+        "3 UDP datagrams over IPv4 came in with a wrong checksum",
+        {"snmp::UdpInCsumErrors": 2},
+    ),
+    Case(
+        "udp-no-port",
+        {"snmp::UdpNoPorts": 50},
+        "50 UDP datagrams over IPv4 (10 a second) came for ports where nobody listens",
+        {"snmp::UdpNoPorts": 49},
+    ),
+    Case(
+        "udp-memory",
+        {"snmp::UdpMemErrors": 3},
+        "3 UDP datagrams over IPv4 were dropped because UDP's memory (udp_mem) is used up",
+        {"snmp::UdpMemErrors": 2},
+    ),
+    Case(
+        "udp6-receive-buffer",
+        {
+            "snmp6::Udp6RcvbufErrors": 10,
+            "snmp6::Udp6InDatagrams": 9990,
+            "udp_socket:0.0.0.0;53 inode 7:drops": 10,
+            "sysctl::net.core.rmem_max": 4_194_304,
+        },
+        "10 UDP datagrams over IPv6 (0.1%) were dropped because a socket's receive buffer was full",
+        {"snmp6::Udp6RcvbufErrors": 9},
+    ),
+    Case(
+        "udp6-send-buffer",
+        {"snmp6::Udp6SndbufErrors": 102, "snmp6::Udp6OutDatagrams": 9999},
+        "102 UDP datagrams over IPv6 (1.0%) could not be sent: the send buffer or the queue was full",
+        {"snmp6::Udp6SndbufErrors": 100},
+    ),
+    Case(
+        "udp6-checksum",
+        {"snmp6::Udp6InCsumErrors": 3},
+        "3 UDP datagrams over IPv6 came in with a wrong checksum",
+        {"snmp6::Udp6InCsumErrors": 2},
+    ),
+    Case(
+        "udp6-no-port",
+        {"snmp6::Udp6NoPorts": 50},
+        "50 UDP datagrams over IPv6 (10 a second) came for ports where nobody listens",
+        {"snmp6::Udp6NoPorts": 49},
+    ),
+    Case(
+        "udp6-memory",
+        {"snmp6::Udp6MemErrors": 3},
+        "3 UDP datagrams over IPv6 were dropped because UDP's memory (udp_mem) is used up",
+        {"snmp6::Udp6MemErrors": 2},
+    ),
+    Case(
+        "udp-lost-uncounted",
+        {"snmp::UdpInErrors": 5, "snmp6::Udp6InErrors": 0, "udp_socket:0.0.0.0;53 inode 7:drops": 15},
+        "UDP sockets lost 10 datagrams that no other counter has: UDP's memory (udp_mem) is used up",
+        {"udp_socket:0.0.0.0;53 inode 7:drops": 14},
+        shows=("snmp::UdpInErrors", "udp_socket:0.0.0.0;53 inode 7:drops"),
+    ),
+    Case(
+        "udp-memory-filling",
+        {"sockstat::UDP.mem": 21_601, "sysctl::net.ipv4.udp_mem": "18000 24000 36000"},
+        "UDP uses 21,601 of 36,000 pages that it may have (60%)",
+        {"sockstat::UDP.mem": 21_600},
+        shows=("sockstat::UDP.mem", "sysctl::net.ipv4.udp_mem"),
+        fix="sysctl -w net.ipv4.udp_mem='36000 48000 72000'  # now 18000 24000 36000",
+    ),
+    Case(
+        "socket-listener-filling",
+        {"socket:0.0.0.0;80 tcp listener:queue": 104, "socket:0.0.0.0;80 tcp listener:backlog": 128},
+        "104 connections wait to be accepted by the listener 0.0.0.0:80 tcp listener, which may have 128 waiting",
+        {"socket:0.0.0.0;80 tcp listener:queue": 102},
+        subject="0.0.0.0:80 tcp listener",
+    ),
+    Case(
+        "socket-not-closed",
+        {"socket::tcp.close-wait": 50},
+        "50 TCP connections were ended by their peers and are not closed here (CLOSE_WAIT)",
+        {"socket::tcp.close-wait": 49},
+    ),
+    Case(
+        "socket-no-answer",
+        {"socket::tcp.no_answer_sockets": 12, "socket::tcp.established": 600},
+        "12 TCP connections get no answer: what they sent was sent again at least twice",
+        {"socket::tcp.established": 601},
+    ),
+    Case(
+        "socket-window-closed",
+        {"socket::tcp.window_closed_sockets": 5},
+        "5 TCP connections of this host cannot send: their peers have closed the window",
+        {"socket::tcp.window_closed_sockets": 4},
+    ),
+    Case(
+        "memory-pressure",
+        {"pressure::memory.some.total_us": 500_001},
+        "Some tasks waited for memory 10% of the time",
+        {"pressure::memory.some.total_us": 500_000},
+    ),
+    Case(
+        "memory-low",
+        {"memory::MemAvailable_kB": 479_999, "memory::MemTotal_kB": 16_000_000},
+        "Only 469 MiB of memory (3.0%) can still be had",
+        {"memory::MemAvailable_kB": 480_000},
+    ),
+    Case(
+        "cpu-steal",
+        {
+            "cpu:cpu 0:user": 0,
+            "cpu:cpu 0:nice": 0,
+            "cpu:cpu 0:system": 0,
+            "cpu:cpu 0:idle": 949,
+            "cpu:cpu 0:iowait": 0,
+            "cpu:cpu 0:irq": 0,
+            "cpu:cpu 0:steal": 50,
+            "cpu:cpu 0:softirq": 0,
+        },
+        "The hypervisor took 5.0% of this machine's CPU time away",
+        {"cpu:cpu 0:idle": 950},
+        shows=("cpu:cpu 0:steal",),
+    ),
+    Case(
+        "cpu-pressure",
+        {"pressure::cpu.some.total_us": 3_000_001},
+        "Some tasks waited for a CPU 60% of the time",
+        {"pressure::cpu.some.total_us": 3_000_000},
+    ),
+    Case(
+        "clock-slow",
+        {"clock::current_clocksource": "hpet"},
+        "The kernel's clock is read from hpet, which is slow",
+        {"clock::current_clocksource": "tsc"},
+    ),
+    Case(
+        "note-slow-start-after-idle",
+        {"sysctl::net.ipv4.tcp_slow_start_after_idle": 1},
+        "TCP begins slowly again after a connection was idle for a retransmission timeout",
+        {"sysctl::net.ipv4.tcp_slow_start_after_idle": 0},
+        shows=("sysctl::net.ipv4.tcp_slow_start_after_idle",),
+    ),
+    Case(
+        "note-busy-poll",
+        {"sysctl::net.core.busy_read": 50},
+        "Sockets poll the card for 50 microseconds before they sleep (busy polling)",
+        {"sysctl::net.core.busy_read": 0},
+        shows=("sysctl::net.core.busy_read",),
+    ),
+    Case(
+        "note-timestamping",
+        {"driver:eth0:phc_index": 0},
+        "eth0 can stamp packets itself, with its own clock /dev/ptp0",
+        {"driver:eth0:phc_index": -1},
+        subject="eth0",
+    ),
+    Case(
+        "note-ecn",
+        {"sysctl::net.ipv4.tcp_ecn": 1},
+        "TCP asks for ECN when it opens connections",
+        {"sysctl::net.ipv4.tcp_ecn": 2},
+        shows=("sysctl::net.ipv4.tcp_ecn",),
+    ),
+)

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hopscope.store.trace import Trace
+from hopscope.term.terminal import Terminal
+from hopscope.trace.selection import Selection
+from hopscope.verbs.report.drops import drop_reasons
+from hopscope.verbs.report.drops_text import render_drops
+from tests.lab.traces import MadeTrace
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SECOND_NS = 1_000_000_000
+
+
+def dropping() -> MadeTrace:
+    """23 packets by a rule, evenly over 2.3 s, and 7 without a socket, at once."""
+    made = MadeTrace(reasons={2: "NETFILTER_DROP", 3: "NO_SOCKET"})
+    ruled, closed = made.flow("10.0.0.1:1", "10.0.0.2:7777"), made.flow("10.0.0.1:1", "10.0.0.2:7778")
+    device = made.device("veth1", 2)
+    for address, name in enumerate(
+        ["bpf_prog_1_record", "bpf_trace_run4", "nft_do_chain", "nf_hook_slow", "ip_rcv"], 1
+    ):
+        made.add("symbols", address=address, name=name)
+    for depth, address in enumerate([1, 2, 3, 4, 5]):
+        made.add("stacks", stack=8, depth=depth, address=address)
+    for number in range(23):
+        made.drop(number * SECOND_NS // 10, skb=number, flow=ruled, location=3, stack=8, **device)
+    for number in range(7):
+        made.drop(number, skb=number, cpu=1, flow=closed, reason=3, location=77, **device)
+    return made
+
+
+def test_drops_are_counted_exactly_by_reason_place_and_flow(tmp_path: Path) -> None:
+    with Trace(dropping().write(tmp_path / "trace")) as trace:
+        report = drop_reasons(trace, Selection())
+    assert list(report.rows()) == [
+        (23, "NETFILTER_DROP", "nft_do_chain", "10.0.0.1:1 > 10.0.0.2:7777", "veth1", 2.3, 10, 0, 2_200_000_000),
+        (7, "NO_SOCKET", "4d", "10.0.0.1:1 > 10.0.0.2:7778", "veth1", 0.7, 70, 0, 6),
+    ]
+    assert report.heading[0] == "30 packets were dropped"
+
+
+def test_drops_are_of_what_is_chosen(tmp_path: Path) -> None:
+    with Trace(dropping().write(tmp_path / "trace")) as trace:
+        assert drop_reasons(trace, Selection(ports=[7778])).column("drops") == [7]
+        assert drop_reasons(trace, Selection(interfaces=["veth1"], from_s=1.0)).column("drops") == [13]
+        limited = drop_reasons(trace, Selection(), limit=1)
+    assert (limited.column("drops"), limited.left_out) == ([23], 1)
+
+
+def test_lost_events_bound_the_counts(tmp_path: Path) -> None:
+    made = dropping()
+    made.lose(0, 10, lost=5)
+    with Trace(made.write(tmp_path / "trace")) as trace:
+        assert drop_reasons(trace, Selection()).notes[0].startswith("lost: 5 events, any of which may have been a drop")
+
+
+def test_stacks_are_shown_without_what_took_them(tmp_path: Path) -> None:
+    with Trace(dropping().write(tmp_path / "trace")) as trace:
+        report = drop_reasons(trace, Selection(), stacks=True)
+    assert report.column("stack") == ["nft_do_chain < nf_hook_slow < ip_rcv", None]
+    lines = render_drops(report, Terminal()).splitlines()
+    assert lines[3].startswith("   23  NETFILTER_DROP  nft_do_chain")
+    assert lines[4] == "    nft_do_chain < nf_hook_slow < ip_rcv"
