@@ -21,7 +21,7 @@ from hopscope.kernel import pcap
 from hopscope.kernel.pcap import compile_filter, functions
 from hopscope.lab import Lab
 from hopscope.libbpf import BpfObject
-from tests.lab.measure import TIMEOUT_S, NetworkPath, tcp_pair, udp_pair, way
+from tests.lab.measure import TIMEOUT_S, NetworkPath, tcp_pair, udp_pair, wait_at_rest, way
 from tests.libbpf.judge import PACKET_BYTES, Packet, judged_by_libpcap, judged_in_kernel, loaded
 
 if TYPE_CHECKING:
@@ -167,6 +167,7 @@ def traffic(lab: Lab) -> None:
             for number in range(messages):
                 client.sendall(struct.pack("!I", number) * 10)
                 server.recv(40, socket.MSG_WAITALL)
+    wait_at_rest(lab.client, lab.server)
 
 
 @pytest.mark.root

@@ -7,13 +7,14 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tests.lab.command import TIMEOUT_S, eventually, hopscope, start
+from tests.lab.command import TIMEOUT_S, hopscope, start
+from tests.lab.measure import wait_at_rest
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
+    from pathlib import Path
 
     from hopscope.lab import Namespace
 
@@ -58,8 +59,6 @@ def _start(folder: Path, namespaces: list[Namespace], options: tuple[object, ...
     return start("record", "-o", folder, "-P", "messages", "--counters", 0, *within, *options)
 
 
-# TIME_WAIT, CLOSE, LISTEN, as in /proc/net/tcp.
-_AT_REST: Final = {"06", "07", "0A"}
 MESSAGES, ASKED, ANSWERED = 101, 331, 1009
 PORT = 8000
 _SERVER: Final = f"""
@@ -137,12 +136,4 @@ def talk(  # noqa: PLR0913 # what may be said of traffic
             assert serving.wait(TIMEOUT_S) == 0
         finally:
             serving.kill()
-    for end in (client, server):
-        eventually(lambda end=end: not end.call(_under_way), "TCP is not at its end")
-
-
-def _under_way() -> list[str]:
-    """Return the connections of this thread's namespace that have still something to send or to acknowledge."""
-    files = (Path("/proc/thread-self/net") / name for name in ("tcp", "tcp6"))
-    lines = [line for file in files for line in file.read_text().splitlines()[1:]]
-    return [line for line in lines if line.split()[3] not in _AT_REST]
+    wait_at_rest(client, server)

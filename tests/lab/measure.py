@@ -39,6 +39,8 @@ TCP_DATA_HOPS = ("rx.tcp_queue", "rx.tcp_read", "rx.tcp_total")
 _READ_HOPS = ("rx.udp_read", "rx.udp_total")
 _UNSEEN_READ = ("rx.udp_read", "unseen")
 PATH_NAMES = ("veth-4", "veth-6", "lo-4", "lo-6")
+# TIME_WAIT, CLOSE, LISTEN, as in /proc/net/tcp.
+_AT_REST = {"06", "07", "0A"}
 _ADDRESSES = {"veth-4": "10.77.0.2", "veth-6": "fd77::2", "lo-4": "127.0.0.1", "lo-6": "::1"}
 
 
@@ -160,6 +162,19 @@ def limit(sock: socket.socket) -> None:
 def wait_acknowledged(sender: socket.socket) -> None:
     """Wait until the other end of a TCP connection has said that it has all."""
     until(lambda: not any(fcntl.ioctl(sender, termios.TIOCOUTQ, bytes(4))))
+
+
+def wait_at_rest(*namespaces: Namespace) -> None:
+    """Wait until no TCP connection in them has anything to send or to acknowledge."""
+    for namespace in namespaces:
+        until(lambda namespace=namespace: not namespace.call(_under_way))
+
+
+def _under_way() -> list[str]:
+    """Return the connections of this thread's namespace that have still something to send or to acknowledge."""
+    files = (Path("/proc/thread-self/net") / name for name in ("tcp", "tcp6"))
+    lines = [line for file in files for line in file.read_text().splitlines()[1:]]
+    return [line for line in lines if line.split()[3] not in _AT_REST]
 
 
 def ping(sender: socket.socket, receiver: socket.socket, messages: int, len_bytes: int = 100) -> int:

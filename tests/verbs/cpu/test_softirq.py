@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import statistics
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ pytestmark = pytest.mark.root
 
 BURN_NS = 50_000
 PACKETS = 1500
+ROUNDS = 5
 NAPI = {"gro": True, "tso": False}
 
 
@@ -58,22 +60,25 @@ def test_a_known_burden_is_in_the_softirq_and_not_in_the_call(napi: Lab, burner:
         run("interface") as devices,
         run("process") as processes,
     ):
-        found = []
-        for burn_ns in (0, BURN_NS):
-            burner.each(burn_ns)
-            devices.interval(), processes.interval()
-            exchange(*flow, PACKETS)
-            assert burner.packets == PACKETS
-            softirq = part_of(of_device(devices.interval(), "server0", napi.server), "net_rx", "ksoftirqd")
-            own = of_process(processes.interval())
-            found.append((softirq, own["send"], own["receive"], burner.burned_ns))
-    (rx0, send0, receive0, _), (rx1, send1, receive1, burned_ns) = found
-    assert rx0.packets == rx1.packets == PACKETS
+        rounds = []
+        for _ in range(ROUNDS):
+            found = []
+            for burn_ns in (0, BURN_NS):
+                burner.each(burn_ns)
+                devices.interval(), processes.interval()
+                exchange(*flow, PACKETS)
+                assert burner.packets == PACKETS
+                softirq = part_of(of_device(devices.interval(), "server0", napi.server), "net_rx", "ksoftirqd")
+                own = of_process(processes.interval())
+                assert softirq.packets == own["send"].runs == own["receive"].runs == PACKETS
+                found.append((softirq.ns, own["send"].ns, own["receive"].ns))
+            rounds.append([(after - before) / burner.burned_ns for before, after in zip(*found, strict=True)])
+    # Whoever takes our CPU away in one round does not do so in most of them.
+    softirq_share, send_share, receive_share = map(statistics.median, zip(*rounds, strict=True))
     # The program's clock goes on in hard interrupts, which are not NET_RX, and stops for none before its time.
-    assert 0.95 * PACKETS * BURN_NS < rx1.ns - rx0.ns < 1.05 * burned_ns
-    assert send1.ns - send0.ns < burned_ns * 0.05
-    assert receive1.ns - receive0.ns < burned_ns * 0.05
-    assert send1.runs == receive1.runs == PACKETS
+    assert 0.95 < softirq_share < 1.05
+    assert send_share < 0.05
+    assert receive_share < 0.05
 
 
 def test_each_packet_is_polled_once(napi: Lab) -> None:

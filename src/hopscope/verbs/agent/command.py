@@ -82,14 +82,13 @@ def command(*, listen: str | None, tls: Tls, allowed: tuple[str, ...], allow_fil
     from hopscope.agent.serve import Agent  # noqa: PLC0415
     from hopscope.live.stop import stop_on_signal  # noqa: PLC0415
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's is for the client, who ends us in order
     pipes = _take_pipes()
-    try:
-        agent = Agent(pipes, SERVICES, ssh_connection())
-    except VersionError:
-        return 1  # the client has noticed, too, and says so
-    with stop_on_signal(signal.SIGHUP) as stop:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with stop_on_signal(signal.SIGHUP) as stop:  # before anybody can see that we are here
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's is for the client, who ends us in order
+        try:
+            agent = Agent(pipes, SERVICES, ssh_connection())
+        except VersionError:
+            return 1  # the client has noticed, too, and says so
         agent.channel.when_lost(stop.set)
         while not stop.wait(_HOUR_S):
             pass
