@@ -188,11 +188,11 @@ def test_tcpdump_counts_as_many(tmp_path: Path, lab: Lab, expression: str, expec
     target = tmp_path / "pcap_count.bpf.o"
     build_bpf.compile_object(BPF / "pcap_count.bpf.c", target, build_bpf.host_arch())
     path: NetworkPath = way(lab, "veth-4")
-    # One direction: the device at the other end may have the same number.
     expression = f"({expression}) and (dst host 10.77.0.2 or dst host fd77::2)"
     with BpfObject.open(target, functions(expression)) as bpf:
         bpf.set_const("cfg_pcap", 1)
         bpf.set_const("ifindex", path.receiver.call(socket.if_nametoindex, path.ifname))
+        bpf.set_const("netns", path.receiver.inode)
         bpf.load()
         argv = ["tcpdump", "-p", "-n", "-i", path.ifname, "-w", "/dev/null", expression]
         tcpdump = path.receiver.popen(argv, stderr=subprocess.PIPE, text=True)

@@ -178,7 +178,11 @@ def test_later_namespace_that_cannot_be_had_is_left_out_and_tried_again(
     error: Exception, everywhere: EveryNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[int] = []
+    found = netns.namespaces
     with Namespace() as made:
+        # Those of other tests come and go.
+        ours = {Path("/proc/self/ns/net").stat().st_ino, made.inode}
+        monkeypatch.setattr(module.netns, "namespaces", lambda: {each: found()[each] for each in ours})
         with monkeypatch.context() as patch:
             patch.setattr(module.netns, "inside", refusing(error, calls, 1))
             everywhere.refresh()

@@ -6,6 +6,7 @@
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 const volatile int ifindex = 0;
+const volatile u32 netns = 0; /* its inode: numbers of devices are a namespace's own */
 
 u64 seen;
 u64 wanted;
@@ -18,7 +19,7 @@ int count(u64 *ctx)
 	u64 linear_end = head + BPF_CORE_READ(skb, tail), end = (u64)BPF_CORE_READ(skb, data) + BPF_CORE_READ(skb, len);
 	struct net_device *dev = BPF_CORE_READ(skb, dev);
 
-	if (BPF_CORE_READ(dev, ifindex) != ifindex)
+	if (BPF_CORE_READ(dev, ifindex) != ifindex || BPF_CORE_READ(dev, nd_net.net, ns.inum) != netns)
 		return 0;
 	atomic_add(&seen, 1);
 	if (pcap_wanted(network, linear_end - network, end - network))
