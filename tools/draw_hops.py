@@ -27,7 +27,15 @@ SENT: Final[dict[float, tuple[str, ...]]] = {
 }  # fmt: skip
 RECEIVED: Final[dict[float, tuple[str, ...]]] = {
     0.5: ("rx.tcp_read", "rx.udp_read"),
-    1: ("rx.tcp_order", "rx.tcp_wake", "rx.udp_wake"),
+    1: (
+        "rx.tcp_order",
+        "rx.tcp_wake",
+        "rx.udp_wake",
+        "rx.tcp_asleep",
+        "rx.tcp_runnable",
+        "rx.udp_asleep",
+        "rx.udp_runnable",
+    ),
     1.5: ("rx.tcp_queue", "rx.udp_queue"),
     2.5: ("rx.tcp", "rx.udp"),
     3.5: ("rx.ip",),

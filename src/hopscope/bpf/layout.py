@@ -58,6 +58,8 @@ class HopLimits(IntEnum):
     HOP_STAMPS = 65536
     HOP_CPUS = 1024
     HOP_SEGMENTS = 128
+    HOP_THREADS = 2048
+    HOP_RUNS = 64
     HOP_FILTERS = 16
 
 
@@ -143,7 +145,8 @@ class HopRxDiscard(IntEnum):
     HOP_RX_SKIPPED_STAGE = 10
     HOP_RX_NO_NIC_STAMP = 11
     HOP_RX_CLOCK_SET = 12
-    HOP_RX_DISCARDS = 13
+    HOP_RX_NO_HISTORY = 13
+    HOP_RX_DISCARDS = 14
 
 
 class HopRxHop(IntEnum):
@@ -165,7 +168,11 @@ class HopRxHop(IntEnum):
     HOP_RX_UDP_READ = 13
     HOP_RX_UDP_TOTAL = 14
     HOP_RX_NIC = 15
-    HOP_RX_HOPS = 16
+    HOP_RX_TCP_ASLEEP = 16
+    HOP_RX_TCP_RUNNABLE = 17
+    HOP_RX_UDP_ASLEEP = 18
+    HOP_RX_UDP_RUNNABLE = 19
+    HOP_RX_HOPS = 20
 
 
 class HopRxOrder(IntEnum):
@@ -828,7 +835,7 @@ HOP_RX_COUNTERS_DTYPE: Final = np.dtype(
             "pad",
         ],
         "formats": [
-            ("<u8", (208,)),
+            ("<u8", (280,)),
             "<u8",
             "<u8",
             "<u8",
@@ -836,12 +843,12 @@ HOP_RX_COUNTERS_DTYPE: Final = np.dtype(
         ],
         "offsets": [
             0,
-            1664,
-            1672,
-            1680,
-            1688,
+            2240,
+            2248,
+            2256,
+            2264,
         ],
-        "itemsize": 1728,
+        "itemsize": 2304,
     }
 )
 

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from hopscope.model.histogram import Histogram
 
 PACKET_UNIT: Final = "packet"
+# What the hops `*_wake` consist of: the last part of the names of their hops.
+PARTS_OF_WAKE: Final = ("asleep", "runnable")
 # The chain of hops that lie before the protocol is known: part of every other chain.
 COMMON_CHAIN: Final = ""
 

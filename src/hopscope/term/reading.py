@@ -6,9 +6,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from hopscope.model.share import TOTAL_SUFFIX, shares
+from hopscope.model.snapshot import PARTS_OF_WAKE
 from hopscope.term import format as fmt
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from hopscope.model.snapshot import HopRow, Snapshot
 
 # What the time in a hop was spent on, by the last part of the hop's name.
@@ -20,8 +23,8 @@ _MEANINGS: Final = {
     "tcp_queue": "before the socket: its owner held its lock, and the segment waited in the backlog",
     "tcp_order": "waiting for segments that should have come before",
     "queue": "between UDP and the socket's queue",
-    "wake": "in the socket's queue while the reader was not on a CPU: it slept, or waited for its turn",
-    "read": "in the socket's queue while the reader was on a CPU and had not read yet: it was busy, or is being woken",
+    "wake": "in the socket's queue while the reader was not on a CPU",
+    "read": "in the socket's queue while the reader was on a CPU and had not read yet: it did other work, or copied",
 }
 
 
@@ -34,7 +37,9 @@ def explain(snapshot: Snapshot) -> str:
             continue
         stem = total.hop.removesuffix(TOTAL_SUFFIX)
         largest = [(row, share.part) for row, share in found if share and share.largest and row.hop.startswith(stem)]
-        paragraphs.append("\n".join([_summary(total, stem), *(_blame(row, part) for row, part in largest)]))
+        parts = {row.hop: row.histogram.sum_ns for row, _ in found if row.group == total.group}
+        blamed = [_blame(row, part) + _split(row, parts) for row, part in largest]
+        paragraphs.append("\n".join([_summary(total, stem), *blamed]))
     return "\n\n".join(paragraphs) or "No packet was read: there is nothing to explain."
 
 
@@ -54,3 +59,12 @@ def _blame(row: HopRow, part: float) -> str:
     last = row.hop.rpartition(".")[2]
     meaning = _MEANINGS.get(last) or _MEANINGS[last.rpartition("_")[2]]
     return f"  {fmt.part(part)} of that time is {row.hop}: {meaning}."
+
+
+def _split(row: HopRow, sums_ns: Mapping[str, int]) -> str:
+    """Return how much of the wait for the reader it slept, and how much it waited for a CPU."""
+    stem, _, last = row.hop.rpartition("_")
+    if last != "wake":
+        return ""
+    asleep, runnable = (fmt.part(sums_ns.get(f"{stem}_{each}", 0) / row.histogram.sum_ns) for each in PARTS_OF_WAKE)
+    return f" It slept {asleep} of it, and waited for a CPU {runnable}."

@@ -13,13 +13,14 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from hopscope.model.share import TOTAL_SUFFIX, shares
+from hopscope.model.snapshot import PARTS_OF_WAKE
 from hopscope.term import format as fmt
 from hopscope.term.bar import BAR_WIDTH, Axis
 from hopscope.term.footer import footer
 from hopscope.term.terminal import Terminal, columns, pad
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from hopscope.model.share import Share
     from hopscope.model.snapshot import HopRow, Snapshot
@@ -155,12 +156,16 @@ def _figures(row: HopRow, share: Share | None, duration_s: float, terminal: Term
 
 
 def _indented(rows: Sequence[HopRow]) -> list[str]:
-    """Return the hops' names; ``rx.tcp_queue`` stands under ``rx.tcp``, totals under nothing."""
+    """Return the hops' names; ``rx.tcp_queue`` is below ``rx.tcp``, parts of a hop below it, totals below nothing."""
     hops = {row.hop for row in rows}
-    return [
-        f" {row.hop}" if "_" in row.hop and row.hop.partition("_")[0] in hops and not _is_total(row) else row.hop
-        for row in rows
-    ]
+    return [" " * _depth(row, hops) + row.hop for row in rows]
+
+
+def _depth(row: HopRow, hops: Collection[str]) -> int:
+    stem, _, last = row.hop.partition("_")
+    if not last or stem not in hops or _is_total(row):
+        return 0
+    return 2 if last in PARTS_OF_WAKE else 1
 
 
 def _is_total(row: HopRow) -> bool:

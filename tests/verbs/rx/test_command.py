@@ -49,7 +49,7 @@ def test_table_has_a_line_for_each_hop_with_its_count(kept_lab: Lab) -> None:
     heading, filters, titles = done.stdout.splitlines()[1:4]  # behind the command's own line
     assert heading.startswith("rx  ")
     assert filters == f"only netns={kept_lab.client.inode}, {kept_lab.server.inode}"
-    assert titles.split()[:9] == ["hop", "share", "count", "rate/s", "mean", "p50", "p99", "p99.9", "max"]
+    assert titles.split()[:8] == ["hop", "share", "count", "mean", "p50", "p99", "p99.9", "max"]
     assert rows(done.stdout)["rx.tcp_total"][0] == str(2 * MESSAGES)
     assert all(len(line) <= 80 for line in done.stdout.splitlines()[1:])
     assert done.stdout.splitlines()[-2].startswith("cost: ")

@@ -193,7 +193,7 @@ def test_pid_of_the_reader(lab: Lab, veth: NetworkPath, protocol: str) -> None:
         snapshot = rx.interval()
     assert_each(snapshot, UDP_READER_HOPS if protocol == "udp" else TCP_READER_HOPS, 23)
     assert {row.hop for row in snapshot.hops} <= {
-        f"rx.{each}_{hop}" for each in ("tcp", "udp") for hop in ("wake", "read", "total")
+        f"rx.{each}_{hop}" for each in ("tcp", "udp") for hop in ("wake", "asleep", "runnable", "read", "total")
     }
 
 

@@ -32,16 +32,20 @@ enum hop_rx_hop {
 	HOP_RX_TCP = 4,       /* -> TCP */
 	HOP_RX_TCP_QUEUE = 5, /* -> in the socket's hands */
 	HOP_RX_TCP_ORDER = 6, /* arrived out of order -> the hole before it is filled */
-	HOP_RX_TCP_WAKE = 7,  /* in the socket's queue -> its reader is on a CPU */
-	HOP_RX_TCP_READ = 8,  /* -> read */
+	HOP_RX_TCP_WAKE = 7,  /* in the socket's queue -> read: the time in which the reader was off the CPU */
+	HOP_RX_TCP_READ = 8,  /* the rest of it: the reader was on a CPU */
 	HOP_RX_TCP_TOTAL = 9, /* driver hands over -> read */
 	HOP_RX_UDP = 10,
 	HOP_RX_UDP_QUEUE = 11,
 	HOP_RX_UDP_WAKE = 12,
 	HOP_RX_UDP_READ = 13,
 	HOP_RX_UDP_TOTAL = 14,
-	HOP_RX_NIC = 15, /* the NIC's own stamp -> driver hands over */
-	HOP_RX_HOPS = 16,
+	HOP_RX_NIC = 15,          /* the NIC's own stamp -> driver hands over */
+	HOP_RX_TCP_ASLEEP = 16,   /* the part of the wake hop in which the reader slept ... */
+	HOP_RX_TCP_RUNNABLE = 17, /* ... and in which it waited for a CPU */
+	HOP_RX_UDP_ASLEEP = 18,
+	HOP_RX_UDP_RUNNABLE = 19,
+	HOP_RX_HOPS = 20,
 };
 
 /* Why a hook ran for a wanted packet and yet gave no sample. */
@@ -59,7 +63,8 @@ enum hop_rx_discard {
 	HOP_RX_SKIPPED_STAGE = 10, /* the hook before this one did not run for the packet; the time is in this hop */
 	HOP_RX_NO_NIC_STAMP = 11,  /* the NIC did not stamp the packet, or its driver keeps the stamp to itself */
 	HOP_RX_CLOCK_SET = 12,     /* the NIC's clock was set, or went away; user space counts it */
-	HOP_RX_DISCARDS = 13,
+	HOP_RX_NO_HISTORY = 13,    /* when the reader was off the CPU is not known for all of the time */
+	HOP_RX_DISCARDS = 14,
 };
 
 enum hop_rx_stage {
@@ -96,6 +101,8 @@ enum hop_limits {
 	HOP_STAMPS = 65536, /* slots of the stamp table, a power of two */
 	HOP_CPUS = 1024,    /* CPUs, a power of two */
 	HOP_SEGMENTS = 128, /* segments that wait in one TCP socket, a power of two */
+	HOP_THREADS = 2048, /* threads whose time on CPUs is remembered, a power of two ... */
+	HOP_RUNS = 64,      /* ... and how many times each came on one, a power of two */
 	HOP_FILTERS = 16,   /* values that one filter takes */
 };
 

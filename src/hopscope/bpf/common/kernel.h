@@ -275,6 +275,10 @@ struct thread_info {
 	u32 status; /* x86 */
 };
 
+struct sched_info {
+	unsigned long long run_delay;
+};
+
 struct task_struct {
 	struct thread_info thread_info;
 	u32 flags;
@@ -283,6 +287,8 @@ struct task_struct {
 	int tgid;
 	char comm[16];
 	u64 nvcsw;
+	u64 start_time;
+	struct sched_info sched_info;
 	void *files;    /* struct files_struct */
 	void *io_uring; /* struct io_uring_task */
 };

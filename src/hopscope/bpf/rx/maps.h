@@ -40,6 +40,28 @@ struct {
 	__type(value, struct hop_nic_clock);
 } nic_clocks SEC(".maps");
 
+/* ---- threads that may read, see rx/reader.h ---- */
+
+/* A thread left a CPU, and what it had had of CPUs in its life by then. */
+struct run {
+	u64 out_ns;
+	u64 on_ns;    /* since its slot is its own */
+	u64 delay_ns; /* that it waited for CPUs */
+};
+
+struct thread {
+	u32 tid; /* 0: nobody's yet */
+	u32 runs;
+	u64 start_ns; /* of the thread: a number is used again */
+	u64 since_ns; /* what came before is not known */
+	u64 delay_ns; /* that it had waited for CPUs before the first run here */
+	u64 out_ns;   /* of the last run */
+	u64 reads;    /* it has read what had waited for it */
+	struct run run[HOP_RUNS];
+};
+
+struct thread threads[HOP_THREADS] SEC(".bss.threads");
+
 /* ---- segments that wait in a socket, see rx/tcp.h ---- */
 
 enum segment_flags {

@@ -30,10 +30,9 @@ int BPF_PROG(rx_napi_poll, struct napi_struct *napi, s32 work, s32 budget)
 }
 
 SEC("tp_btf/sched_switch")
-int BPF_PROG(rx_sched_switch)
+int BPF_PROG(rx_sched_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
 {
-	this_cpu()->switched_in_ns = bpf_ktime_get_ns();
-	return 0;
+	return reader_switch(prev, next);
 }
 
 /* ---- the packet enters ---- */

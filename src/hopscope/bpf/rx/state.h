@@ -44,7 +44,10 @@ EXPORT_ENUM(hop_protocol_group);
 /* ---- a CPU ---- */
 
 struct cpu_state {
-	u64 switched_in_ns; /* the running task came on the CPU */
+	u64 switched_in_ns; /* the running task came on the CPU ... */
+	u64 start_ns;       /* ... was started then ... */
+	u64 delay_ns;       /* ... and had waited so long for CPUs in its life before this last wait */
+	u64 runnable_ns;    /* the second result of reader_off() */
 	u64 raised_ns;      /* NET_RX raised and not yet entered */
 	u64 poll_ns;        /* start of the softirq's poll: its entry, or the end of the poll before */
 	u64 socket;         /* the UDP socket that the datagram ... */

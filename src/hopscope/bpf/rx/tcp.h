@@ -9,6 +9,7 @@
  */
 #pragma once
 
+#include "rx/reader.h"
 #include "rx/select.h"
 
 static __noinline struct tcp_state *tcp_state_by_address(struct sock *sk, bool create)
@@ -169,32 +170,23 @@ static __noinline void tcp_arrive(struct tcp_state *state, struct stamp *stamp, 
 	tcp_push(state, stamp, end_seq, late, now_ns);
 }
 
-/* One segment is read: the wait for the reader and the wait of the reader, which add up to the wait in the queue. */
-__noinline int tcp_deliver(u64 first_ns, u64 queued_ns, u32 group, u64 switched_in_ns, u64 now_ns)
+/* One segment is read. */
+__noinline int tcp_deliver(u64 first_ns, u64 queued_ns, u32 group, u64 now_ns)
 {
-	u64 from_ns = cfg_since_entry ? first_ns : queued_ns;
-
-	if (switched_in_ns > queued_ns) {
-		record(HOP_RX_TCP_WAKE, group, from_ns, switched_in_ns);
-		if (!cfg_since_entry)
-			from_ns = switched_in_ns;
-	}
-	record(HOP_RX_TCP_READ, group, from_ns, now_ns);
+	reader_took(true, first_ns, queued_ns, group, now_ns);
 	return record(HOP_RX_TCP_TOTAL, group, first_ns, now_ns);
 }
 
-static __always_inline void tcp_take(struct segment *segment, bool wanted, u64 switched_in_ns, u64 now_ns)
+static __always_inline void tcp_take(struct segment *segment, bool wanted, u64 now_ns)
 {
 	if (cfg_order == HOP_ORDER_EXCLUDE && segment->flags & SEGMENT_WAS_LATE)
 		discard(HOP_RX_TCP_READ, HOP_RX_OUT_OF_ORDER);
 	else if (wanted)
-		tcp_deliver(segment->first_ns, segment->queued_ns, reader_group(segment->group), switched_in_ns,
-			    now_ns);
+		tcp_deliver(segment->first_ns, segment->queued_ns, reader_group(segment->group), now_ns);
 }
 
 /* After reordering the ring is not sorted: look at all of it, then let go of what is read at its start. */
-static __noinline void tcp_take_reordered(struct tcp_state *state, u32 copied_seq, bool wanted, u64 switched_in_ns,
-					  u64 now_ns)
+static __noinline void tcp_take_reordered(struct tcp_state *state, u32 copied_seq, bool wanted, u64 now_ns)
 {
 	u32 waiting = state->produced - state->consumed;
 
@@ -203,7 +195,7 @@ static __noinline void tcp_take_reordered(struct tcp_state *state, u32 copied_se
 
 		if (segment->flags & SEGMENT_DONE || before(copied_seq, segment->end_seq))
 			continue;
-		tcp_take(segment, wanted, switched_in_ns, now_ns);
+		tcp_take(segment, wanted, now_ns);
 		segment->flags |= SEGMENT_DONE;
 	}
 	for (u32 i = 0; i < HOP_SEGMENTS; i++) {
@@ -218,16 +210,15 @@ static __noinline void tcp_take_reordered(struct tcp_state *state, u32 copied_se
 /* All segments that end before copied_seq are read. */
 static __noinline void tcp_take_segments(struct tcp_state *state, u32 copied_seq, bool wanted)
 {
-	u64 switched_in_ns, now_ns;
+	u64 now_ns;
 
 	/* A part of a segment is no sample, and needs no look at the clock. */
 	if (state->consumed == state->produced ||
 	    (!state->reordered && before(copied_seq, segment_at(state, state->consumed)->end_seq)))
 		return;
-	switched_in_ns = this_cpu()->switched_in_ns;
 	now_ns = bpf_ktime_get_ns();
 	if (state->reordered) {
-		tcp_take_reordered(state, copied_seq, wanted, switched_in_ns, now_ns);
+		tcp_take_reordered(state, copied_seq, wanted, now_ns);
 		return;
 	}
 	for (u32 i = 0; i < HOP_SEGMENTS && state->consumed != state->produced; i++) {
@@ -235,7 +226,7 @@ static __noinline void tcp_take_segments(struct tcp_state *state, u32 copied_seq
 
 		if (before(copied_seq, segment->end_seq))
 			break;
-		tcp_take(segment, wanted, switched_in_ns, now_ns);
+		tcp_take(segment, wanted, now_ns);
 		state->consumed++;
 	}
 }

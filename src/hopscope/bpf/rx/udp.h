@@ -2,6 +2,7 @@
 /* Receive latency: the datagram that a UDP socket's reader will have next, and its read. */
 #pragma once
 
+#include "rx/reader.h"
 #include "rx/select.h"
 
 #define UDP_PATIENCE 512 /* looks at memory, about a ns each */
@@ -69,8 +70,7 @@ static __noinline bool udp_next_is_known(struct udp_state *state)
 
 static __noinline void udp_read(u64 first_ns, u64 last_ns, u32 group, u32 stage)
 {
-	u64 from_ns = cfg_since_entry ? first_ns : last_ns;
-	u64 now_ns, switched_in_ns;
+	u64 now_ns;
 
 	if (stage != HOP_STAGE_QUEUE) {
 		/* With a filter on the socket, a datagram that was not seen before it is not known to be wanted. */
@@ -80,12 +80,6 @@ static __noinline void udp_read(u64 first_ns, u64 last_ns, u32 group, u32 stage)
 	}
 	group = reader_group(group);
 	now_ns = bpf_ktime_get_ns();
-	switched_in_ns = this_cpu()->switched_in_ns;
-	if (switched_in_ns > last_ns) {
-		record(HOP_RX_UDP_WAKE, group, from_ns, switched_in_ns);
-		if (!cfg_since_entry)
-			from_ns = switched_in_ns;
-	}
-	record(HOP_RX_UDP_READ, group, from_ns, now_ns);
+	reader_took(false, first_ns, last_ns, group, now_ns);
 	record(HOP_RX_UDP_TOTAL, group, first_ns, now_ns);
 }

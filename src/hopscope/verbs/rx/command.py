@@ -97,10 +97,11 @@ def command(*, histogram: bool, as_json: bool, **given: Any) -> int:  # noqa: AN
     rx.tcp        -> TCP (netfilter, routing)
     rx.tcp_queue  -> socket queue (socket lock, backlog)
     rx.tcp_order  arrived out of order -> the gap is filled
-    rx.tcp_wake   in the socket queue -> the reader is on a CPU
-    rx.tcp_read   -> read by the application
+    rx.tcp_wake   -> read, while the reader is off the CPU: it sleeps
+                  (rx.tcp_asleep), or waits for a CPU (rx.tcp_runnable)
+    rx.tcp_read   -> read, while the reader is on a CPU
     rx.tcp_total  handed over by the driver -> read
-    rx.udp, rx.udp_queue, rx.udp_wake, rx.udp_read, rx.udp_total  likewise
+    rx.udp, rx.udp_queue, rx.udp_wake, ..., rx.udp_total  likewise
     """  # noqa: D301 # the backspace tells click to leave the lines as they are
     from hopscope.live.interval import Output  # noqa: PLC0415 # numpy and libbpf only when they are needed
     from hopscope.live.verb import run_verb, style_of  # noqa: PLC0415

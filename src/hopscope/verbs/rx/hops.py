@@ -7,7 +7,7 @@ from typing import Final
 
 from hopscope.bpf.layout import HopRxDiscard, HopRxHop
 from hopscope.live.hops import Hop
-from hopscope.model.snapshot import COMMON_CHAIN, PACKET_UNIT
+from hopscope.model.snapshot import COMMON_CHAIN, PACKET_UNIT, PARTS_OF_WAKE
 
 # What the NIC received, before GRO makes one packet of several. The way to the driver is no part of the total.
 FRAME_UNIT: Final = "frame"
@@ -15,7 +15,7 @@ FRAME_UNIT: Final = "frame"
 
 def of_reader(hop: Hop) -> bool:
     """Tell whether it ends with the reader, so that the reading process is known."""
-    return hop.name.endswith(("_wake", "_read", "_total"))
+    return hop.name.endswith(("_wake", *PARTS_OF_WAKE, "_read", "_total"))
 
 
 def of_packet(hop: Hop) -> bool:
@@ -27,7 +27,7 @@ def _hop(hop: HopRxHop, name: str, starts: tuple[str, ...], ends: str, also: tup
     """Return a hop of packets."""
     stem = name.removeprefix("rx.").partition("_")[0]
     protocol = stem if stem in {"tcp", "udp"} else None
-    chain = None if name.endswith("_total") else protocol or COMMON_CHAIN
+    chain = None if name.endswith(("_total", *PARTS_OF_WAKE)) else protocol or COMMON_CHAIN
     return Hop(hop, name, starts, ends, PACKET_UNIT, also, chain, protocol)
 
 
@@ -46,11 +46,15 @@ HOPS: Final = (
     _hop(HopRxHop.HOP_RX_TCP_QUEUE, "rx.tcp_queue", _BEFORE_TCP_QUEUE, "rx.tcp_queue"),
     _hop(HopRxHop.HOP_RX_TCP_ORDER, "rx.tcp_order", ("rx.tcp_queue",), "rx.tcp_queue", also=("rx.tcp_read",)),
     _hop(HopRxHop.HOP_RX_TCP_WAKE, "rx.tcp_wake", ("rx.tcp_queue",), "rx.wake", also=("rx.tcp_read",)),
+    _hop(HopRxHop.HOP_RX_TCP_ASLEEP, "rx.tcp_asleep", ("rx.tcp_queue",), "rx.wake", also=("rx.tcp_read",)),
+    _hop(HopRxHop.HOP_RX_TCP_RUNNABLE, "rx.tcp_runnable", ("rx.tcp_queue",), "rx.wake", also=("rx.tcp_read",)),
     _hop(HopRxHop.HOP_RX_TCP_READ, "rx.tcp_read", ("rx.wake", "rx.tcp_queue"), "rx.tcp_read", also=("rx.tcp_queue",)),
     _hop(HopRxHop.HOP_RX_TCP_TOTAL, "rx.tcp_total", ("rx.driver", "rx.core"), "rx.tcp_read", also=("rx.tcp_queue",)),
     _hop(HopRxHop.HOP_RX_UDP, "rx.udp", _BEFORE_L4, "rx.udp"),
     _hop(HopRxHop.HOP_RX_UDP_QUEUE, "rx.udp_queue", _BEFORE_UDP_QUEUE, "rx.udp_queue"),
     _hop(HopRxHop.HOP_RX_UDP_WAKE, "rx.udp_wake", ("rx.udp_queue",), "rx.wake", also=("rx.udp_read",)),
+    _hop(HopRxHop.HOP_RX_UDP_ASLEEP, "rx.udp_asleep", ("rx.udp_queue",), "rx.wake", also=("rx.udp_read",)),
+    _hop(HopRxHop.HOP_RX_UDP_RUNNABLE, "rx.udp_runnable", ("rx.udp_queue",), "rx.wake", also=("rx.udp_read",)),
     _hop(HopRxHop.HOP_RX_UDP_READ, "rx.udp_read", ("rx.wake", "rx.udp_queue", "rx.udp"), "rx.udp_read"),
     _hop(HopRxHop.HOP_RX_UDP_TOTAL, "rx.udp_total", ("rx.driver", "rx.core"), "rx.udp_read"),
 )
@@ -68,5 +72,6 @@ MEANINGS: Final = {
     HopRxDiscard.HOP_RX_OUT_OF_ORDER: "arrived out of order, left out as asked",
     HopRxDiscard.HOP_RX_SKIPPED_STAGE: "the hook before did not run; its time is part of this hop",
     HopRxDiscard.HOP_RX_NO_NIC_STAMP: "the NIC did not stamp it, or its driver keeps the stamp to itself",
+    HopRxDiscard.HOP_RX_NO_HISTORY: "read, but how long its reader was off the CPU is not known for all of the time",
     HopRxDiscard.HOP_RX_CLOCK_SET: "a NIC's clock was set in this interval or just before, or the NIC went away",
 }
