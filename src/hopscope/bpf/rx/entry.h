@@ -172,6 +172,7 @@ static __always_inline int core_takes(struct sk_buff *skb)
 	cpu = this_cpu();
 	cpu->packet = (u64)skb;
 	cpu->head = head;
+	cpu->segment = 0;
 	stamp = stamp_slot(head);
 	if (unlikely(stamp->head != head || stamp->stage > HOP_STAGE_DRIVER)) {
 		discard(HOP_RX_CORE, HOP_RX_NO_ENTRY);

@@ -39,6 +39,7 @@ static __always_inline void reach_filter(struct sk_buff *skb)
 		if (cfg_cgroup_records_tcp)
 			reach(skb, head, HOP_RX_TCP, HOP_STAGE_L4);
 	} else if (sk->sk_protocol == IPPROTO_UDP) {
+		stamp_follow_segment(head);
 		if (cfg_cgroup_records_udp)
 			reach(skb, head, HOP_RX_UDP, HOP_STAGE_L4);
 		cpu = this_cpu();

@@ -23,6 +23,13 @@ static __always_inline bool settle(struct stamp *stamp, struct sock *sk, u64 hea
 	return true;
 }
 
+/* There is no stamp: was the packet wanted? One that is not has a stamp that says so. */
+static __always_inline void unstamped(struct sock *sk, u64 head, u32 hop)
+{
+	if (cfg_defer && stamp_slot(head)->head != head && unseen_wanted(sk))
+		discard(hop, HOP_RX_NO_STAMP);
+}
+
 static __always_inline void tcp_queue(struct sock *sk, const struct arrival *arrival, bool trusted)
 {
 	u32 end_seq = arrival->end_seq - (arrival->tcp_flags & TCP_FIN);
@@ -32,8 +39,10 @@ static __always_inline void tcp_queue(struct sock *sk, const struct arrival *arr
 	if (arrival->seq == end_seq)
 		return;
 	stamp = stamp_find(arrival->head, HOP_RX_TCP_QUEUE);
-	if (!stamp)
+	if (!stamp) {
+		unstamped(sk, arrival->head, HOP_RX_TCP_QUEUE);
 		return;
+	}
 	if (!before(arrival->rcv_nxt, end_seq)) {
 		discard(HOP_RX_TCP_QUEUE, HOP_RX_DUPLICATE);
 		return;
@@ -131,9 +140,13 @@ static __always_inline int tcp_queue_probed(struct sock *sk, struct sk_buff *skb
 
 static __always_inline int udp_queue(struct sock *sk, u64 head, u16 network, u16 transport, s32 joins)
 {
-	struct stamp *stamp = stamp_find(head, HOP_RX_UDP_QUEUE);
+	struct stamp *stamp;
 
-	if (stamp && settle(stamp, sk, head, network, transport, joins, HOP_RX_UDP))
+	stamp_follow_segment(head);
+	stamp = stamp_find(head, HOP_RX_UDP_QUEUE);
+	if (!stamp)
+		unstamped(sk, head, HOP_RX_UDP_QUEUE);
+	else if (settle(stamp, sk, head, network, transport, joins, HOP_RX_UDP))
 		stamp_pass(stamp, HOP_RX_UDP_QUEUE, HOP_STAGE_QUEUE, bpf_ktime_get_ns());
 	return 0;
 }

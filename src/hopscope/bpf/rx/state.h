@@ -63,7 +63,8 @@ struct cpu_state {
 	u64 cgroup_wanted; /* ... and the answer */
 	u64 busy;          /* the NAPI instance that a reader polls busily */
 	u64 packet;        /* the skb that the core took last ... */
-	u64 head;          /* ... and its data */
+	u64 head;          /* ... its data ... */
+	u64 segment;       /* ... and that of the last datagram that UDP cut it into */
 } __attribute__((aligned(128)));
 
 struct cpu_state cpu_states[HOP_CPUS];
@@ -119,23 +120,25 @@ static __always_inline struct stamp *stamp_take(u64 head)
 	return first;
 }
 
-/* A packet's data has a new address: its stamp goes along, and one that an older packet left there is no more. */
-static __noinline void stamp_move(u64 from_head, u64 head)
+/* A packet's data has one more address: what is known of it is known there, too, and what an older packet left there is no
+ * more. The stamp where it was before, NULL if there is none.
+ */
+static __noinline struct stamp *stamp_copy(u64 from_head, u64 head)
 {
 	struct stamp *from = stamp_slot(from_head), *stamp = stamp_slot(head);
 
 	if (stamp->head == head)
 		stamp->head = 0;
 	if (from->head != from_head)
-		return;
+		return NULL;
 	stamp = stamp_take(head);
 	stamp->head = 0;
 	barrier();
 	for (u32 i = 1; i < sizeof(*stamp) / sizeof(u64); i++)
 		((volatile u64 *)stamp)[i] = ((u64 *)from)[i];
-	from->head = 0;
 	barrier();
 	stamp->head = head;
+	return from;
 }
 
 /* Where a packet still has the pages of its sender (MSG_ZEROCOPY to a socket of the same host), the kernel copies it before
@@ -144,22 +147,48 @@ static __noinline void stamp_move(u64 from_head, u64 head)
 static __always_inline void stamp_follow(const void *skb, u64 head, bool last)
 {
 	struct cpu_state *cpu = this_cpu();
+	struct stamp *from;
 
 	if (unlikely(cpu->packet == (u64)skb && cpu->head != head)) {
-		stamp_move(cpu->head, head);
+		from = stamp_copy(cpu->head, head);
+		if (from)
+			from->head = 0;
 		cpu->head = head;
 	}
 	if (last)
 		cpu->packet = 0;
 }
 
-/* The stamp of a packet that is wanted, or NULL (and counted, if it should have been there). */
+/* Several datagrams that came as one packet (UDP_SEGMENT of a sender on this host, or GRO) are cut for a socket that did not
+ * ask for them as one (udp_unexpected_gso). Each has data of its own, and what the packet's stamp says of its way is true of
+ * it. That of the packet itself is never queued.
+ */
+static __always_inline void stamp_follow_segment(u64 head)
+{
+	struct cpu_state *cpu = this_cpu();
+	struct stamp *packet;
+
+	if (likely(head == cpu->head || head == cpu->segment))
+		return;
+	packet = stamp_slot(cpu->head);
+	if (packet->head != cpu->head || packet->stage >= HOP_STAGE_QUEUE)
+		return;
+	cpu->segment = head;
+	packet = stamp_copy(cpu->head, head);
+	if (packet)
+		packet->spent = 0; /* the first one records what was put off */
+}
+
+/* The stamp of a packet that is wanted, or NULL (and counted, if it should have been there; where only the socket knows
+ * whether it is wanted, by who knows the socket).
+ */
 static __always_inline struct stamp *stamp_find(u64 head, u32 hop)
 {
 	struct stamp *stamp = stamp_slot(head);
 
 	if (unlikely(stamp->head != head)) {
-		discard(hop, HOP_RX_NO_STAMP);
+		if (!cfg_defer)
+			discard(hop, HOP_RX_NO_STAMP);
 		return NULL;
 	}
 	return stamp->stage == HOP_STAGE_UNWANTED ? NULL : stamp;
