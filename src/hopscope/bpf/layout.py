@@ -59,7 +59,7 @@ class HopLimits(IntEnum):
     HOP_CPUS = 1024
     HOP_SEGMENTS = 128
     HOP_THREADS = 2048
-    HOP_RUNS = 64
+    HOP_RUNS = 128
     HOP_FILTERS = 16
 
 

@@ -133,7 +133,7 @@ def test_the_wait_is_split_as_the_scheduler_has_it(
     assert truth["delay_ns"].least - near <= runnable <= truth["delay_ns"].most + near
     assert truth["on_ns"].least - near <= read
     slept = {spin: 0, sleep: 20 * MS, sleep_and_spin: 15 * MS}[does] * MESSAGES
-    assert slept <= asleep <= truth["wall_ns"].most - truth["on_ns"].least - truth["delay_ns"].least + near
+    assert slept - near <= asleep <= truth["wall_ns"].most - truth["on_ns"].least - truth["delay_ns"].least + near
 
 
 def test_what_is_forgotten_is_not_guessed(lab: Lab, veth: NetworkPath) -> None:

@@ -101,8 +101,8 @@ enum hop_limits {
 	HOP_STAMPS = 65536, /* slots of the stamp table, a power of two */
 	HOP_CPUS = 1024,    /* CPUs, a power of two */
 	HOP_SEGMENTS = 128, /* segments that wait in one TCP socket, a power of two */
-	HOP_THREADS = 2048, /* threads whose time on CPUs is remembered, a power of two ... */
-	HOP_RUNS = 64,      /* ... and how many times each came on one, a power of two */
+	HOP_THREADS = 2048, /* threads whose time on CPUs is remembered ... */
+	HOP_RUNS = 128,     /* ... and how many times each came on one, a power of two */
 	HOP_FILTERS = 16,   /* values that one filter takes */
 };
 

@@ -42,25 +42,38 @@ struct {
 
 /* ---- threads that may read, see rx/reader.h ---- */
 
-/* A thread left a CPU, and what it had had of CPUs in its life by then. */
+/* A thread left a CPU, and what it had had of CPUs by then. */
 struct run {
 	u64 out_ns;
-	u64 on_ns;    /* since its slot is its own */
-	u64 delay_ns; /* that it waited for CPUs */
+	u64 on_ns;    /* since it was first seen */
+	u64 delay_ns; /* that it waited for CPUs in its life */
+};
+
+struct thread_key {
+	u64 start_ns; /* a number is used again */
+	u64 tid;
 };
 
 struct thread {
-	u32 tid; /* 0: nobody's yet */
-	u32 runs;
-	u64 start_ns; /* of the thread: a number is used again */
+	u64 runs;
 	u64 since_ns; /* what came before is not known */
-	u64 delay_ns; /* that it had waited for CPUs before the first run here */
-	u64 out_ns;   /* of the last run */
-	u64 reads;    /* it has read what had waited for it */
+	u64 delay_ns; /* that it had waited for CPUs before the first run */
 	struct run run[HOP_RUNS];
 };
 
-struct thread threads[HOP_THREADS] SEC(".bss.threads");
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1); /* set before load */
+	__type(key, struct thread_key);
+	__type(value, struct thread);
+} threads SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct thread);
+} thread_empty SEC(".maps");
 
 /* ---- segments that wait in a socket, see rx/tcp.h ---- */
 

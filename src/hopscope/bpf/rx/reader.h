@@ -4,8 +4,7 @@
  *
  * Whenever a thread leaves a CPU, it is noted how long it had been on CPUs until then, and how long it had waited for them:
  * the kernel's own sum (sched_info.run_delay, which /proc/PID/schedstat shows). Both at two times make the difference
- * between them. Who will read is known only once it reads, so that this is kept for every thread, in a table in which each
- * has the choice of two slots.
+ * between them. Who will read is known only once it reads, so that this is kept for every thread.
  */
 #pragma once
 
@@ -13,13 +12,7 @@
 
 #define UNKNOWN_NS (~0ULL)
 
-static __always_inline struct thread *thread_choice(u32 tid, bool second)
-{
-	u32 index = second ? tid * 0x9e3779b1u >> 16 : tid;
-
-	barrier_var(index);
-	return &threads[index & (HOP_THREADS - 1)];
-}
+u64 threads_seen;
 
 static __always_inline struct run *run_at(struct thread *thread, u32 index)
 {
@@ -27,53 +20,47 @@ static __always_inline struct run *run_at(struct thread *thread, u32 index)
 	return &thread->run[index & (HOP_RUNS - 1)];
 }
 
-static __always_inline bool thread_has(const struct thread *thread, u32 tid, u64 start_ns)
+/* Has no thread been forgotten yet? The map forgets a little before it is full. */
+static __always_inline bool threads_all(void)
 {
-	return thread->tid == tid && thread->start_ns == start_ns;
+	return threads_seen < HOP_THREADS / 2;
 }
 
-/* The slot of the thread; where it has none, one that it may take. */
-static __always_inline struct thread *thread_slot(u32 tid, u64 start_ns)
-{
-	struct thread *first = thread_choice(tid, false), *second;
-
-	if (likely(thread_has(first, tid, start_ns)) || !first->tid)
-		return first;
-	second = thread_choice(tid, true);
-	if (thread_has(second, tid, start_ns) || !second->tid)
-		return second;
-	/* Who reads stays before who does not, and then who ran last. */
-	if (first->reads != second->reads)
-		return first->reads ? second : first;
-	return first->out_ns < second->out_ns ? first : second;
-}
-
-/* Of a thread whose slot was another's, or which ran when this began, nothing is known before this run of it. A slot that
- * was nobody's tells that the thread has not left a CPU since the start.
+/* Of a thread that is seen for the first time it is known that it has not left a CPU since the start, unless it was forgotten
+ * in between or ran at the start.
  */
-static __always_inline void thread_take(struct thread *thread, struct task_struct *task, const struct cpu_state *cpu,
-					u64 begun_ns)
+static __always_inline struct thread *thread_new(const struct thread_key *key, const struct cpu_state *cpu,
+						 u64 begun_ns)
 {
-	thread->since_ns = thread->tid || !cpu->switched_in_ns ? begun_ns : 0;
-	thread->tid = task->pid;
-	thread->start_ns = task->start_time;
+	struct thread *thread;
+	u32 zero = 0;
+	void *empty = bpf_map_lookup_elem(&thread_empty, &zero);
+
+	if (empty)
+		bpf_map_update_elem(&threads, key, empty, BPF_NOEXIST);
+	thread = bpf_map_lookup_elem(&threads, key);
+	if (!thread)
+		return NULL;
+	thread->since_ns = threads_all() && cpu->switched_in_ns ? 0 : begun_ns;
 	thread->delay_ns = cpu->delay_ns;
-	thread->runs = 0;
-	thread->reads = 0;
+	atomic_add(&threads_seen, 1);
+	return thread;
 }
 
 static __always_inline void thread_leaves(struct task_struct *task, const struct cpu_state *cpu, u64 now_ns)
 {
-	u64 begun_ns = cpu->switched_in_ns ? cpu->switched_in_ns : now_ns;
-	struct thread *thread = thread_slot(task->pid, task->start_time);
+	u64 begun_ns = cpu->switched_in_ns ? cpu->switched_in_ns : now_ns, on_ns;
+	struct thread_key key = {.start_ns = task->start_time, .tid = task->pid};
+	struct thread *thread = bpf_map_lookup_elem(&threads, &key);
 	struct run *run;
-	u64 on_ns;
 
-	if (!thread_has(thread, task->pid, task->start_time))
-		thread_take(thread, task, cpu, begun_ns);
+	if (!thread)
+		thread = thread_new(&key, cpu, begun_ns);
+	if (!thread)
+		return;
 	on_ns = thread->runs ? run_at(thread, thread->runs - 1)->on_ns : 0;
 	run = run_at(thread, thread->runs++);
-	run->out_ns = thread->out_ns = now_ns;
+	run->out_ns = now_ns;
 	run->on_ns = on_ns + now_ns - begun_ns;
 	run->delay_ns = task->sched_info.run_delay;
 }
@@ -100,7 +87,7 @@ static __always_inline u32 run_after(struct thread *thread, u32 oldest, u64 sinc
 	/* Mostly it came while the reader was off the CPU for the last time. */
 	if (low != high && run_at(thread, high - 1)->out_ns <= since_ns)
 		return high;
-	for (u32 step = 0; step < 7 && low != high; step++) { /* of 64 */
+	for (u32 step = 0; step < 8 && low != high; step++) { /* of 128 */
 		u32 middle = low + (high - low) / 2;
 
 		if (run_at(thread, middle)->out_ns > since_ns)
@@ -147,44 +134,43 @@ static __always_inline bool thread_share(struct thread *thread, u64 since_ns, st
 	return true;
 }
 
-static __always_inline u64 reader_share(struct thread *thread, const struct cpu_state *cpu, u64 since_ns, u64 now_ns,
-					struct share *share)
+static __always_inline u64 thread_off(struct thread *thread, const struct cpu_state *cpu, u64 since_ns, u64 now_ns,
+				      struct share *share)
 {
 	u64 on_ns = now_ns - cpu->switched_in_ns;
 
 	if (!thread_share(thread, since_ns, share, cpu->switched_in_ns))
 		return UNKNOWN_NS;
-	thread->reads = 1;
 	if (thread->runs)
 		on_ns += run_at(thread, thread->runs - 1)->on_ns;
 	return now_ns - since_ns - (on_ns - share->on_ns);
 }
 
 /* For how long the running thread was off the CPU since then, and, in the CPU's `runnable_ns`, how much of that it waited
- * for one. UNKNOWN_NS: it came on a CPU more often than is remembered, or another thread had its slot.
+ * for one. UNKNOWN_NS: it came on a CPU more often than is remembered, or was forgotten.
  */
 __noinline u64 reader_off(u64 since_ns, u64 now_ns)
 {
 	struct cpu_state *cpu = this_cpu();
-	u32 tid = bpf_get_current_pid_tgid();
+	struct thread_key key = {.start_ns = cpu->start_ns, .tid = (u32)bpf_get_current_pid_tgid()};
 	struct thread *thread;
 	struct share share;
 	u64 delay_ns, off_ns;
 
 	cpu->runnable_ns = 0;
-	if (since_ns >= cpu->switched_in_ns || !tid)
+	if (since_ns >= cpu->switched_in_ns || !key.tid)
 		return 0;
 	delay_ns = share.delay_ns = BPF_CORE_READ(current_task(), sched_info.run_delay);
-	thread = thread_slot(tid, cpu->start_ns);
-	if (thread_has(thread, tid, cpu->start_ns)) {
-		off_ns = reader_share(thread, cpu, since_ns, now_ns, &share);
+	thread = bpf_map_lookup_elem(&threads, &key);
+	if (thread) {
+		off_ns = thread_off(thread, cpu, since_ns, now_ns, &share);
 		if (off_ns == UNKNOWN_NS)
 			return off_ns;
-	} else if (thread->tid) {
-		return UNKNOWN_NS;
-	} else {
+	} else if (threads_all()) {
 		off_ns = cpu->switched_in_ns - since_ns;
 		share.delay_ns = cpu->delay_ns;
+	} else {
+		return UNKNOWN_NS;
 	}
 	delay_ns -= share.delay_ns;
 	cpu->runnable_ns = delay_ns < off_ns ? delay_ns : off_ns;

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from hopscope.bpf.layout import HopProtocolGroup, HopRxDiscard, HopRxHop, HopRxStage
+from hopscope.bpf.layout import HopLimits, HopProtocolGroup, HopRxDiscard, HopRxHop, HopRxStage
 from hopscope.errors import KernelError, UsageError
 from hopscope.libbpf import Btf
 from hopscope.live.attached import Attached
@@ -125,6 +125,7 @@ class RxCollector(SelfTrafficFilter, Attached):
         bpf.set_const("cfg_programs_nest", int(not Btf.kernel().has_func(_RECURSION_GUARD)))
         bpf.set_const("cfg_nic_stamps", int(bool(self._nics.used)))
         bpf.maps["nic_clocks"].set_max_entries(max(1, len(self._nics.used)))
+        bpf.maps["threads"].set_max_entries(HopLimits.HOP_THREADS if "rx.wake" in chosen else 1)
         bpf.maps["tcp_states_by_address"].set_max_entries(1 if storage else _SOCKETS)
         Series.size(bpf, hops=HopRxHop.HOP_RX_HOPS, rows=self._options.rows)
 
