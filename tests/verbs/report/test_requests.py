@@ -146,8 +146,9 @@ def test_what_nobody_answered_or_asked_is_said(tmp_path: Path) -> None:
     found = report(made, tmp_path)
     assert not len(found)
     assert found.notes[0].startswith("no request that was answered")
-    assert any("nothing was sent back" in note for note in found.notes)
-    assert any("the server spoke first" in note for note in found.notes)
+    # Both ends have it, and it counts once.
+    assert found.notes[1].startswith("not paired: 1 on 1 connection: nothing was sent back")
+    assert found.notes[2].startswith("not paired: 1 on 1 connection: the server spoke first")
 
 
 def test_the_client_is_who_sent_the_syn(tmp_path: Path) -> None:
@@ -210,3 +211,16 @@ def test_a_part_may_be_wanted(tmp_path: Path) -> None:
     assert len(report(made, tmp_path / "1", ports=[40001])) == 3
     assert len(report(made, tmp_path / "2", flows=["10.0.0.2:80>10.0.0.1:40000"])) == 3
     assert len(report(made, tmp_path / "3", from_s=0.0026, processes=["server"])) == 2
+
+
+def test_an_answer_that_was_not_read_is_one_of_its_own(tmp_path: Path) -> None:
+    made = MadeTrace()
+    connection = Connection(made)
+    connection.ask(1_000_000)
+    connection.write(2_000_000, 50)
+    connection.read(2_010_000, 50)
+    connection.write(2_020_000, 7, back=True)
+    found = report(made, tmp_path)
+    assert len(found) == 1
+    (note,) = found.notes
+    assert note == "not paired: 1 on 1 connection: the answer was sent, and not read while it was recorded"

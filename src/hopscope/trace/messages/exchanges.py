@@ -103,7 +103,12 @@ _OF_SIDES: Final = """
     WINDOW own AS (PARTITION BY forth, back, connection, side ORDER BY exchange)"""
 
 _CONNECTION: Final = ("forth", "back", "connection")
-_SAME: Final = " AND ".join(f"c.{name} = s.{name}" for name in (*_CONNECTION, "asked_byte", "answered_byte"))
+# Nothing was asked before an answer that nobody asked for; what the client has not read, it does not have.
+_SAME: Final = " AND ".join((
+    *(f"c.{name} = s.{name}" for name in _CONNECTION),
+    "coalesce(c.asked_byte = s.asked_byte, c.asked_byte IS NULL AND s.asked_byte IS NULL)",
+    "coalesce(c.answered_byte = s.answered_byte, c.answered_byte IS NULL)",
+))
 _SAME_START: Final = " AND ".join(f"coalesce(c.{name} = s.{name}, TRUE)" for name in ("from_asked", "from_answered"))
 _EITHER: Final = ", ".join(
     f"coalesce(c.{name}, s.{name}) AS {name}" for name in (*_CONNECTION, "protocol", "asked_byte", "answered_byte")
@@ -118,10 +123,12 @@ _MATCHED: Final = f"""
     FULL JOIN (SELECT * FROM side_exchanges WHERE side = {_SERVER}) s ON {_SAME} AND {_SAME_START}"""
 
 _KEY: Final = ", ".join(_CONNECTION)
-# What became of an exchange: answered; unasked (the server spoke first); unanswered; or the ends do not agree on it.
+# What became of an exchange: answered; unasked (the server spoke first); unanswered; the answer was not read; or the ends do
+# not agree on it.
 _STATED: Final = f"""
     SELECT *, ends_ns - begins_ns AS total_ns,
            CASE WHEN asked_byte IS NULL THEN 'unasked' WHEN answered_byte IS NULL THEN 'unanswered'
+                WHEN of_both AND ends_ns IS NULL THEN 'unread'
                 WHEN of_both OR sides = 1 THEN 'answered' ELSE 'overlapping' END AS state
     FROM (SELECT m.*, sides FROM matched_exchanges m
           JOIN (SELECT {_KEY}, count(DISTINCT side) AS sides FROM exchange_calls GROUP BY {_KEY}) e
@@ -252,7 +259,7 @@ fixed(
         begins_ns="when the client's first send call of the request began; NULL: not seen",
         ends_ns="when the client had read the answer; NULL: not seen",
         total_ns="`ends_ns - begins_ns`; NULL: the client was not seen",
-        state="`answered`, `unasked`, `unanswered`, or `overlapping`: the two ends do not agree on it",
+        state="`answered`, `unasked`, `unanswered`, `unread`, or `overlapping`: the two ends do not agree on it",
     ),
     _STATED,
     needs=("matched_exchanges", "exchange_calls"),

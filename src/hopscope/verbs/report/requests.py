@@ -77,7 +77,7 @@ _RELATIONS: Final = (
         begins_ns="when the client's first send call of the request began; NULL: not seen",
         ends_ns="when the client had read the answer; NULL: not seen",
         total_ns="`ends_ns - begins_ns`; NULL: the client was not seen",
-        state="`answered`, `unasked`, `unanswered`, or `overlapping`: the two ends do not agree on it",
+        state="`answered`, `unasked`, `unanswered`, `unread`, or `overlapping`: the two ends do not agree on it",
     ),
     needs=("exchanges", "final_translations"),
     parameters=("wanted",),
@@ -103,7 +103,7 @@ def _wanted_exchanges(context: Context) -> str:
         begins_ns="when the client's first send call of the request began; NULL: not seen",
         ends_ns="when the client had read the answer; NULL: not seen",
         total_ns="`ends_ns - begins_ns`; NULL: the client was not seen",
-        state="`answered`, `unasked`, `unanswered`, or `overlapping`: the two ends do not agree on it",
+        state="`answered`, `unasked`, `unanswered`, `unread`, or `overlapping`: the two ends do not agree on it",
         flow_name="name of the request's flow",
         client="name of the client's thread; NULL: not seen",
         server="name of the server's thread; NULL: not seen",
@@ -223,6 +223,7 @@ _REASONS: Final = {
     ),
     "overlapping": ("not paired", _OVERLAPPING),
     "unanswered": ("not paired", "nothing was sent back while it was recorded"),
+    "unread": ("not paired", "the answer was sent, and not read while it was recorded"),
     "unasked": ("not paired", _UNASKED),
 }
 
