@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
+from hopscope.store.trace import Trace
+from hopscope.trace.relation import build
 from tests.lab.traces import STARTED_NS, UDP, MadeTrace
 from tests.trace.messages.test_tcp import in_order, table
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 CLIENT, SERVER = 100, 200
+RECORDINGS = Path(__file__).parents[2] / "recordings"
 
 
 def send(  # noqa: PLR0913 # what a test says of a datagram
@@ -107,3 +107,13 @@ def test_a_dropped_datagram_was_not_read(tmp_path: Path) -> None:
     assert [row["received_ns"] is None for row in rows] == [number == 3 for number in range(7)]
     assert [row["dropped_ns"] is not None for row in rows] == [number == 3 for number in range(7)]
     assert all(in_order(row) for row in rows)
+
+
+def test_a_datagram_in_fragments_is_one() -> None:
+    """53 and 11 datagrams whole, 7 in three fragments each, as the sender counted them."""
+    with Trace(RECORDINGS / "udp") as trace:
+        build(trace, "messages")
+        rows = trace.rows(
+            "SELECT len_bytes, count(*), count(received_ns), count(first_ns), count(l4_ns) FROM messages GROUP BY 1"
+        )
+    assert sorted(rows) == [(97, 11, 11, 0, 11), (331, 53, 53, 0, 53), (4001, 7, 7, 7, 7)]

@@ -139,6 +139,21 @@ def test_port(kept_lab: Lab, protocol: str, name: str) -> None:
     assert len(seen.at("tx.driver")) == len(seen.at("tx.start"))
 
 
+@pytest.mark.parametrize("name", ["veth-4", "veth-6"])
+def test_fragments_go_with_the_first_one(kept_lab: Lab, name: str) -> None:
+    """Only the first one has ports: the others are known by the number that they have in common."""
+    path = way(kept_lab, name)
+    with both("udp", path, path) as (flow, other), recording(None, ports=[flow[1].getsockname()[1]]) as seen:
+        for _ in range(23):
+            for sender, receiver in (other, flow, other):
+                sender.send(bytes(4001))
+                assert len(receiver.recv(5000)) == 4001
+        seen.take()
+    for point in (*SENDING, "rx.driver", "rx.core"):
+        assert len(seen.at(point)) == 3 * 23, point
+    assert len(seen.at("rx.l4")) == len(seen.at("rx.received")) == 23
+
+
 @pytest.mark.parametrize("protocol", PAIRS)
 def test_address(kept_lab: Lab, protocol: str) -> None:
     # No other laboratory on this machine has this one.

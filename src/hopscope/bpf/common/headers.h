@@ -29,6 +29,13 @@ struct headers {
 	u64 readable_end; /* of what is not in pages */
 	u32 seq;
 	u8 tcp_flags;
+	u8 fragment; /* enum fragment */
+};
+
+enum fragment {
+	NO_FRAGMENT = 0,
+	FIRST_FRAGMENT = 1,
+	LATER_FRAGMENT = 2, /* has no ports: its flow is that of the addresses */
 };
 
 struct ip4_header {
@@ -73,6 +80,7 @@ struct udp_header {
 #define UDP_HEADER_BYTES 8
 #define UDP_KEY_SHIFT 16
 #define FRAGMENT_OFFSET 0x1fff
+#define MORE_FRAGMENTS 0x2000
 
 /* One read has all of the headers, unless IP's has options: it costs more than anything else here. */
 #define FIRST_BYTES (sizeof(struct ip6_header) + sizeof(struct tcp_header))
@@ -119,9 +127,11 @@ static __always_inline void parse_ip4(struct headers *found, u64 network, const 
 	found->key.protocol = ip4->protocol;
 	found->seq = bpf_ntohs(ip4->id);
 	found->payload = l4;
-	/* A later fragment has no ports: its flow is that of the addresses. */
-	if (bpf_ntohs(ip4->fragment) & FRAGMENT_OFFSET)
-		return;
+	if (unlikely(bpf_ntohs(ip4->fragment) & (FRAGMENT_OFFSET | MORE_FRAGMENTS))) {
+		found->fragment = bpf_ntohs(ip4->fragment) & FRAGMENT_OFFSET ? LATER_FRAGMENT : FIRST_FRAGMENT;
+		if (found->fragment == LATER_FRAGMENT)
+			return;
+	}
 	if (likely(l4 == network + sizeof(*ip4))) {
 		parse_l4(found, (void *)(ip4 + 1), l4);
 	} else {
@@ -140,7 +150,7 @@ struct ip6_extension {
 	u8 next_header;
 	u8 more; /* eight bytes each; of a fragment's header nothing */
 	u16 fragment;
-	u32 rest;
+	u32 id;
 };
 
 static __always_inline bool is_extension(u32 next_header)
@@ -162,9 +172,14 @@ static __noinline int parse_extensions(struct headers *found, u64 at)
 		at += next_header == IPV6_FRAGMENT ? 8 : (extension.more + 1) * 8;
 		found->key.protocol = extension.next_header;
 		found->payload = at;
-		/* A later fragment has no ports, as with IPv4. */
-		if (next_header == IPV6_FRAGMENT && bpf_ntohs(extension.fragment) & IPV6_FRAGMENT_OFFSET)
-			return 0;
+		if (next_header == IPV6_FRAGMENT) {
+			found->seq = bpf_ntohl(extension.id) & 0xffff;
+			found->fragment = FIRST_FRAGMENT;
+			if (bpf_ntohs(extension.fragment) & IPV6_FRAGMENT_OFFSET) {
+				found->fragment = LATER_FRAGMENT;
+				return 0;
+			}
+		}
 		next_header = extension.next_header;
 	}
 	bpf_probe_read_kernel(&tcp, sizeof(tcp), (void *)at);

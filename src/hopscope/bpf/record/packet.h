@@ -162,20 +162,46 @@ static __always_inline bool owner_wanted(const struct passing *passing, const st
 	return true;
 }
 
+/* What the fragments of a datagram have in common. */
+static __noinline u64 datagram_of(const struct headers *found)
+{
+	struct flow_key key = {.protocol = found->key.protocol};
+
+	__builtin_memcpy(key.ends.address, found->key.ends.address, sizeof(key.ends.address));
+	return flow_mix(flow_of(&key), found->seq & 0xffff);
+}
+
+/* Whether a later fragment is wanted for its ports shows in the first one. */
+static __always_inline bool fragment_wanted(const struct headers *found)
+{
+	bool by_ports = cfg_ports || cfg_by_process || cfg_sample > 1;
+
+	return !by_ports || flow_wanted(datagram_of(found));
+}
+
+static __always_inline bool ports_wanted(const struct passing *passing, const struct headers *found)
+{
+	if (found->fragment == LATER_FRAGMENT)
+		return fragment_wanted(found);
+	if (!port_wanted(&found->key.ends))
+		return false;
+	if (cfg_by_process && !owner_wanted(passing, found))
+		return false;
+	return cfg_sample <= 1 || (found->flow && flow_sampled(&found->key));
+}
+
 static __always_inline bool headers_wanted(const struct passing *passing, const struct headers *found)
 {
 	if (cfg_own && own_flow(&found->key))
 		return false;
-	if (!port_wanted(&found->key.ends) || !address_wanted(&found->key.ends))
+	if (!address_wanted(&found->key.ends) || !ports_wanted(passing, found))
 		return false;
 	if (!pcap_wanted(passing->network, passing->readable_end - passing->network, passing->end - passing->network))
 		return false;
-	if (cfg_by_process && !owner_wanted(passing, found))
-		return false;
 	if ((cfg_interfaces || cfg_namespaces) && !place_wanted(passing, found))
 		return false;
-	if (cfg_sample > 1 && (!found->flow || !flow_sampled(&found->key)))
-		return false;
+	if (found->fragment == FIRST_FRAGMENT)
+		want_flow(datagram_of(found));
 	if (cfg_pcap || cfg_sample > 1)
 		want_socket(passing, found);
 	return true;

@@ -104,11 +104,13 @@ _OF_SIDES: Final = """
 
 _CONNECTION: Final = ("forth", "back", "connection")
 # Nothing was asked before an answer that nobody asked for; what the client has not read, it does not have.
-_SAME: Final = " AND ".join((
-    *(f"c.{name} = s.{name}" for name in _CONNECTION),
-    "coalesce(c.asked_byte = s.asked_byte, c.asked_byte IS NULL AND s.asked_byte IS NULL)",
-    "coalesce(c.answered_byte = s.answered_byte, c.answered_byte IS NULL)",
-))
+_SAME: Final = " AND ".join(
+    (
+        *(f"c.{name} = s.{name}" for name in _CONNECTION),
+        "coalesce(c.asked_byte = s.asked_byte, c.asked_byte IS NULL AND s.asked_byte IS NULL)",
+        "coalesce(c.answered_byte = s.answered_byte, c.answered_byte IS NULL)",
+    )
+)
 _SAME_START: Final = " AND ".join(f"coalesce(c.{name} = s.{name}, TRUE)" for name in ("from_asked", "from_answered"))
 _EITHER: Final = ", ".join(
     f"coalesce(c.{name}, s.{name}) AS {name}" for name in (*_CONNECTION, "protocol", "asked_byte", "answered_byte")
@@ -123,8 +125,8 @@ _MATCHED: Final = f"""
     FULL JOIN (SELECT * FROM side_exchanges WHERE side = {_SERVER}) s ON {_SAME} AND {_SAME_START}"""
 
 _KEY: Final = ", ".join(_CONNECTION)
-# What became of an exchange: answered; unasked (the server spoke first); unanswered; the answer was not read; or the ends do
-# not agree on it.
+# What became of an exchange: answered; unasked (the server spoke first); unanswered; answered and not read; or the ends
+# do not agree on it.
 _STATED: Final = f"""
     SELECT *, ends_ns - begins_ns AS total_ns,
            CASE WHEN asked_byte IS NULL THEN 'unasked' WHEN answered_byte IS NULL THEN 'unanswered'

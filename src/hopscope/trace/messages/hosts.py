@@ -94,7 +94,7 @@ def tightened(checked: str, others: Sequence[str]) -> str:
 _MOST_ROUTERS: Final = 8
 # What a packet passes on the host that it comes to.
 _RECEIVED: Final = (*PACKET_COLUMNS[4:8], "copied_ns", "freed_ns", "freed_tid", "came_cpu")
-_SENT: Final = (*PACKET_COLUMNS[:4], "packet", "begins_ns", "tcp_ns", "flow", "tid", "len_bytes")
+_SENT: Final = (*PACKET_COLUMNS[:4], "packet", "begins_ns", "tcp_ns", "flow", "seq", "tid", "len_bytes")
 
 # What left is at a device last to be sent; what came begins with the driver.
 _ENDS: Final = """

@@ -11,6 +11,7 @@ from hopscope.trace.messages.hosts import LINKED, lives_to_link
 from hopscope.trace.messages.path import BY_COLUMN, PACKET_COLUMNS
 from hopscope.trace.messages.segments import flows_of, number
 from hopscope.trace.names import points
+from hopscope.trace.packets.continues import ID_STEP
 from hopscope.trace.packets.skb_lifetimes import addresses
 from hopscope.trace.relation import SELECTION, columns, fixed, relation
 
@@ -41,7 +42,7 @@ def _is_of_one_host(context: Context) -> bool:
     "a datagram's lifetime on a host of a joined trace, with when it passed which point first",
     columns(
         "packet begins_ns queue_ns enqueue_ns dequeue_ns start_ns driver_ns core_ns ip_ns l4_ns copied_ns",
-        "dropped_ns tcp_ns freed_tid freed_ns came_cpu flow tid len_bytes last_flow last_len host last_seq",
+        "dropped_ns tcp_ns freed_tid freed_ns came_cpu flow seq tid len_bytes last_flow last_len host last_seq",
         "last_queue_ns last_start_ns leaves came_flow came_seq came_len",
         begins_ns="when its lifetime begins",
         flow="that it came to its first device with; NULL: to none",
@@ -57,10 +58,10 @@ def _udp_lifetimes(context: Context) -> str:
 
 
 _SEND: Final = columns(
-    "packet begins_ns queue_ns enqueue_ns dequeue_ns start_ns driver_ns core_ns ip_ns l4_ns copied_ns",
-    "dropped_ns tcp_ns freed_tid freed_ns came_cpu flow tid len_bytes last_flow last_len sender_host",
-    "receiver_host state translated",
-    begins_ns="when its lifetime begins",
+    "packet first_ns queue_ns enqueue_ns dequeue_ns start_ns driver_ns core_ns ip_ns l4_ns copied_ns",
+    "dropped_ns tcp_ns freed_tid freed_ns came_cpu flow tid len_bytes sender_host receiver_host state translated",
+    packet="the last one, of a datagram in fragments",
+    first_ns="when its first fragment came to a device; NULL: it has only one",
     tid="thread that sent it",
     len_bytes="of the payload",
 )
@@ -83,7 +84,12 @@ def _udp_sends(context: Context) -> str:
     # Of a flow that is translated, both ends' addresses and ports are its own.
     wanted = " OR ".join(flows_of(context).flow(context.trace, name) for name in ("flow", "translated"))
     lifetimes = LINKED if _is_joined(context) else _lifetimes(context.trace)
-    return _SENT.format(lifetimes=lifetimes, wanted=wanted)
+    sent = _SENT.format(lifetimes=lifetimes)
+    if context.trace.rows(f"SELECT 1 FROM flows WHERE {_IN_FRAGMENTS} LIMIT 1"):
+        sent = _REASSEMBLED.format(sent=sent)
+    else:
+        sent = f"SELECT *, CAST(NULL AS BIGINT) AS first_ns FROM ({sent}) whole"
+    return f"SELECT {', '.join(_SEND)} FROM ({sent}) sends WHERE {wanted}"
 
 
 def _lifetimes(trace: Trace, more: str = "") -> str:
@@ -173,7 +179,8 @@ def lifetimes_of_datagrams(numbers: dict[str, int], among: str, more: str = "") 
                max(CASE WHEN point = {freed} THEN tid END) AS freed_tid,
                max(CASE WHEN point = {freed} THEN time_ns END) AS freed_ns,
                coalesce(min_by(cpu, {at["l4"]}), min_by(cpu, {at["core"]})) AS came_cpu,
-               min_by(flow, {at["queue"]}) AS flow, min_by(tid, {at["queue"]}) AS tid,
+               min_by(flow, {at["queue"]}) AS flow, min_by(seq, {at["queue"]}) AS seq,
+               min_by(tid, {at["queue"]}) AS tid,
                min_by({payload}, {at["queue"]}) AS len_bytes,
                max_by(flow, {at["queue"]}) AS last_flow, max_by({payload}, {at["queue"]}) AS last_len,
                {more or _ONE_HOST}
@@ -182,10 +189,31 @@ def lifetimes_of_datagrams(numbers: dict[str, int], among: str, more: str = "") 
 
 # The packets whose life begins with a send call.
 _SENT: Final = f"""
-    SELECT {", ".join(_SEND)} FROM (
-                   SELECT *, CASE WHEN last_flow <> flow AND last_len = len_bytes THEN last_flow END AS translated
-                   FROM ({{lifetimes}}) whole) named
-    WHERE queue_ns = begins_ns AND flow IN (SELECT flow FROM flows WHERE protocol = {UDP}) AND ({{wanted}})"""
+    SELECT *, CASE WHEN last_flow <> flow AND last_len = len_bytes THEN last_flow END AS translated
+    FROM ({{lifetimes}}) whole
+    WHERE queue_ns = begins_ns AND flow IN (SELECT flow FROM flows WHERE protocol = {UDP})"""
+
+# A later fragment has no ports. What it is a fragment of has its addresses and IP identification, and came before it.
+_IN_FRAGMENTS: Final = f"protocol = {UDP} AND source_port = 0 AND destination_port = 0"
+_OF_FIRST: Final = ("flow", "tid", "translated", "sender_host")
+# IP hands on what has come of a datagram as the fragment that came last.
+_AT_SENDER: Final = ("packet", "queue_ns", "enqueue_ns", "dequeue_ns", "start_ns")
+_OF_WHOLE: Final = tuple(
+    name for name in _SEND if name not in {*_OF_FIRST, *_AT_SENDER, "first_ns", "len_bytes", "dropped_ns"}
+)
+_REASSEMBLED: Final = f"""
+    SELECT {", ".join(f"min_by({name}, queue_ns) AS {name}" for name in _OF_FIRST)},
+           {", ".join(f"max_by({name}, queue_ns) AS {name}" for name in _AT_SENDER)},
+           {", ".join(f"max_by({name}, coalesce(l4_ns, driver_ns, queue_ns)) AS {name}" for name in _OF_WHOLE)},
+           CASE WHEN count(*) > 1 THEN min(queue_ns) END AS first_ns, CAST(sum(len_bytes) AS BIGINT) AS len_bytes,
+           min(dropped_ns) AS dropped_ns
+    FROM (SELECT *, sum(CASE WHEN later THEN 0 ELSE 1 END) OVER (PARTITION BY source, destination, id, from_host
+                                                                ORDER BY queue_ns ROWS UNBOUNDED PRECEDING) AS datagram
+          FROM (SELECT s.*, f.source, f.destination, s.seq % {ID_STEP} AS id, coalesce(s.sender_host, 0) AS from_host,
+                       {_IN_FRAGMENTS} AS later
+                FROM ({{sent}}) s JOIN flows f ON f.flow = s.flow) named) counted
+    WHERE datagram > 0
+    GROUP BY source, destination, id, from_host, datagram"""
 
 
 def _calls(numbers: dict[str, int]) -> str:
@@ -265,8 +293,7 @@ def _before_returns(numbers: dict[str, int]) -> str:
 _MESSAGES: Final = f"""
     SELECT d.flow, d.translated, 0 AS connection, CAST(NULL AS BIGINT) AS start_byte, CAST(NULL AS BIGINT) AS end_byte,
            d.len_bytes, d.tid AS sender_tid, c.call_ns, CAST(NULL AS BIGINT) AS send_ns, c.sent_ns,
-           CAST(NULL AS BIGINT) AS first_ns,
-           {", ".join(f"d.{name}" for name in PACKET_COLUMNS)},
+           d.first_ns, {", ".join(f"d.{name}" for name in PACKET_COLUMNS)},
            t.ready_ns, r.tid AS reader_tid, a.wake_ns, a.switch_ns, d.copied_ns AS copy_ns,
            CASE WHEN d.freed_tid = r.tid AND d.freed_ns < r.time_ns THEN d.freed_ns END AS read_ns,
            r.time_ns AS received_ns, 0 AS retransmits, CAST(NULL AS BIGINT) AS resent_ns, d.dropped_ns,
