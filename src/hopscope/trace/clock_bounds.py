@@ -22,8 +22,8 @@ SLOT_NS: Final = 500_000_000
 
 fixed(
     "clock_bounds",
-    "a half second of a host, with how far its times may be off",
-    columns("host slot_ns bound_ns", bound_ns="times of the host may be off by so much in it"),
+    "a half second of a host, with the maximum error of its times",
+    columns("host slot_ns bound_ns", bound_ns="maximum error of the host's times within it"),
     "SELECT host, time_ns AS slot_ns, greatest(offset_ns - low_ns, high_ns - offset_ns) AS bound_ns FROM clocks",
     kind="view",
 )

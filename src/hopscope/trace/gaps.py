@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hopscope.term.format import plural
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -21,7 +23,12 @@ def loss_notes(trace: Trace) -> list[str]:
     lost = lost_events(trace)
     if not lost:
         return []
-    return [f"lost: {lost:,} events: the reader or the disk was too slow; what needs them is missing"]
+    return [
+        (
+            f"lost: {plural(lost, 'event')}, because the reader or the disk was too slow;"
+            " results that depend on them are missing"
+        )
+    ]
 
 
 def unattached(trace: Trace) -> dict[str, str]:
@@ -44,4 +51,4 @@ def unattached(trace: Trace) -> dict[str, str]:
 def unattached_notes(trace: Trace, points: Iterable[str]) -> list[str]:
     """Return a sentence for each of the points that was not attached."""
     reasons = unattached(trace)
-    return [f"{point} was not attached: {reasons[point]}" for point in points if point in reasons]
+    return [f"{point} not attached: {reasons[point]}" for point in points if point in reasons]

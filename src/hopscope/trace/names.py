@@ -66,7 +66,7 @@ fixed(
     columns(
         "netns ifindex name label",
         name="of the device; in a joined trace with `@HOST`",
-        label="the name, with the namespace where it alone is ambiguous",
+        label="the name, with the namespace if the name is ambiguous",
     ),
     f"""
         SELECT d.netns, d.ifindex, d.name,
@@ -81,7 +81,7 @@ fixed(
 )
 fixed(
     "thread_names",
-    "a thread with the last name that it had",
+    "a thread with its last name",
     columns("tid pid comm name thread", name="`COMM (PID)`", thread="`COMM-TID`"),
     f"""
         SELECT tid, pid, comm, concat(comm, ' (', {_OWN_PID}, ')', {_AT_HOST}) AS name,
@@ -94,7 +94,7 @@ fixed(
 )
 fixed(
     "cpu_names",
-    "a CPU that has events, with its name",
+    "a CPU with events, with its name",
     columns("cpu name", name="its number; in a joined trace `HOST:NUMBER`"),
     f"""
         SELECT cpu, CASE WHEN h.name IS NULL THEN CAST(cpu AS STRING) ELSE concat(h.name, ':', {_OWN_CPU}) END AS name

@@ -46,11 +46,11 @@ _OWNERS: Final = f"""
 
 @relation(
     "flow_owners",
-    "one end of a flow, with the process whose socket it is",
+    "one end of a flow, with the process that owns the socket",
     columns(
         "flow sends pid comm name",
-        sends="whether it is the sender's end; else the receiver's",
-        name="of the process: `COMM (PID)`",
+        sends="whether it is the sender's end (otherwise the receiver's)",
+        name="name of the process: `COMM (PID)`",
     ),
     needs=("thread_names",),
 )

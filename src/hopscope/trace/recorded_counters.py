@@ -75,7 +75,10 @@ def reading_at(trace: Trace, time_ns: int) -> Readings:
     """
     found = dict(times(trace))
     if time_ns not in found:
-        raise UsageError("the trace has no counters of that time", "`hopscope record` reads them unless --counters 0")
+        raise UsageError(
+            "The trace has no reading of the counters at that time",
+            "`hopscope record` reads the counters unless --counters 0 is given",
+        )
     return Readings(
         time_ns,
         found[time_ns],
@@ -97,8 +100,8 @@ def first_and_last(trace: Trace) -> tuple[Readings, Readings]:
     found = times(trace)
     if len(found) < 2:
         raise UsageError(
-            f"{trace.folder} has {'one reading' if found else 'no readings'} of counters, where two are needed",
-            "`hopscope record` reads them each second, unless --counters says otherwise",
+            f"{trace.folder} has {'only one reading' if found else 'no readings'} of the counters, but two are needed",
+            "`hopscope record` reads the counters every second unless --counters says otherwise",
         )
     return reading_at(trace, found[0][0]), reading_at(trace, found[-1][0])
 

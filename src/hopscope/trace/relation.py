@@ -212,7 +212,7 @@ def _known(name: str, needed_by: str = "") -> Relation:
     if name not in _RELATIONS:
         if needed_by:
             raise ValueError(f"{needed_by} needs {name}, which is no relation")
-        raise UsageError(f"There is no relation {name}", "`hopscope sql TRACE --tables` lists them")
+        raise UsageError(f"No relation is named {name}", "`hopscope sql TRACE --tables` lists them")
     return _RELATIONS[name]
 
 

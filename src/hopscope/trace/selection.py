@@ -104,7 +104,9 @@ class Selection:
         for name in self.interfaces:
             if name not in found:
                 has = ", ".join(sorted(each for (each,) in trace.rows("SELECT DISTINCT name FROM devices"))) or "none"
-                raise UsageError(f"{trace.folder} has no packet on an interface {name}", f"It has {has}")
+                raise UsageError(
+                    f"{trace.folder} has no packets at interface {name}", f"The recorded interfaces are {has}"
+                )
         return f"({prefix}netns, {prefix}ifindex) IN (SELECT netns, ifindex FROM devices WHERE name IN ({names}))"
 
     def threads(self, trace: Trace) -> str:
@@ -140,7 +142,8 @@ def _flow(text: str) -> str:
     found = _FLOW.fullmatch(text)
     if not found:
         raise UsageError(
-            f"--flow {text} cannot be read", "Give its number, or ADDRESS:PORT>ADDRESS:PORT (= for both directions)"
+            f"--flow {text} is not a flow",
+            "Give the number of a flow, or ADDRESS:PORT>ADDRESS:PORT (= instead of > for both directions)",
         )
     source, destination = (_end(found[side]) for side in ("source", "destination"))
     forth = _between(source, destination)
@@ -151,7 +154,7 @@ def _end(text: str) -> tuple[str, str]:
     """Return an end's address and port, as written in SQL."""
     address, _, port = text.rpartition(":")
     if not port.isdecimal():
-        raise UsageError(f"{text} is no end of a flow", "Give ADDRESS:PORT, of IPv6 [ADDRESS]:PORT")
+        raise UsageError(f"{text} is not an endpoint of a flow", "Give ADDRESS:PORT, or [ADDRESS]:PORT for IPv6")
     return _texts([_address(address.strip("[]"))]), port
 
 
@@ -170,7 +173,7 @@ def _address(text: str) -> str:
     try:
         return str(ipaddress.ip_address(text))
     except ValueError:
-        raise UsageError(f"{text} is no IP address", "Give it in numbers") from None
+        raise UsageError(f"{text} is not an IP address", "Give a numeric address") from None
 
 
 def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
@@ -178,7 +181,7 @@ def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
         return ipaddress.ip_network(text, strict=False)
     except ValueError:
         raise UsageError(
-            f"--address {text} is no IP address", "Give it in numbers, with /LENGTH for a network"
+            f"--address {text} is not an IP address", "Give a numeric address, with /LENGTH for a network"
         ) from None
 
 

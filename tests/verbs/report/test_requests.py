@@ -119,8 +119,8 @@ def test_pipelined_requests_are_not_paired(tmp_path: Path) -> None:
     found = report(made, tmp_path)
     assert [row["begin_ns"] for row in rows(found)] == [1_000_000, 3_000_000]
     (note,) = found.notes
-    assert note.startswith("not paired: 3 on 1 connection: ")
-    assert "pipelining" in note
+    assert note.startswith("not matched: 3 on 1 connection: ")
+    assert "(pipelined)" in note
 
 
 def test_an_answer_before_all_was_read_is_not_paired(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_an_answer_before_all_was_read_is_not_paired(tmp_path: Path) -> None:
     connection.read(1_040_000, 7, back=True)
     found = report(made, tmp_path)
     assert not len(found)
-    assert any("pipelining" in note for note in found.notes)
+    assert any("(pipelined)" in note for note in found.notes)
 
 
 def test_what_nobody_answered_or_asked_is_said(tmp_path: Path) -> None:
@@ -145,8 +145,8 @@ def test_what_nobody_answered_or_asked_is_said(tmp_path: Path) -> None:
     second.read(1_010_000, 50, back=True)
     found = report(made, tmp_path)
     assert not len(found)
-    assert found.notes[0].startswith("no request that was answered")
-    assert any("nothing was sent back" in note for note in found.notes)
+    assert found.notes[0].startswith("no answered requests")
+    assert any("no answer was sent during the recording" in note for note in found.notes)
     assert any("the server spoke first" in note for note in found.notes)
 
 
@@ -172,7 +172,7 @@ def test_one_end_has_its_own_times(tmp_path: Path) -> None:
         assert times == {(100_000, None, None, None) if side == "client" else (None, None, 50_000, None)}
         assert len(every) == 5
         assert {row["answer_bytes"] for row in every[1:]} == {1009}
-        assert found.notes[0].startswith("seen by one end only: 5 on 1 connection")
+        assert found.notes[0].startswith("recorded at one end only: 5 on 1 connection")
 
 
 def test_datagrams_are_paired(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def test_without_sys_admin_the_own_namespace_is_seen() -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert objects(done.stdout)[-1]["hops"][0]["count"] == 23
     done = hopscope("rx", "--interface", "nope0", before=capable)
-    assert "There is no interface nope0" in complaint(done, 2)
+    assert "No interface is named nope0" in complaint(done, 2)
 
 
 def in_mounts(script: str) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from hopscope.clock.network import join
 from hopscope.clock.offline import smooth
 from hopscope.clock.samples import Samples, Way
 from hopscope.errors import UsageError
+from hopscope.term.format import noun_of
 from hopscope.trace.clock_bounds import SLOT_NS
 
 if TYPE_CHECKING:
@@ -205,9 +206,10 @@ def _all_reached(sources: Sequence[Source], curves: Mapping[Ends, Curve]) -> Non
         reached |= more
     if missing := [source.name for source in sources if source.number not in reached]:
         raise UsageError(
-            f"The clock of {', '.join(missing)} cannot be compared with that of {sources[0].name}: there are neither"
-            " probes nor packets of both directions that both hosts stamped",
-            f"Record with `hopscope record --host`, or leave it out: `hopscope join --without {missing[0]}`",
+            f"The {noun_of(len(missing), 'clock')} of {', '.join(missing)} cannot be compared with the clock "
+            f"of {sources[0].name}: there are no clock probes, and no packets in both directions that both "
+            "hosts time-stamped",
+            f"Record with `hopscope record --host`, or join without this host: `hopscope join --without {missing[0]}`",
         )
 
 
@@ -242,7 +244,10 @@ def _axis(curve: Curve, grid: Ns, name: str) -> Axis:
     value, _, _ = curve.offsets(grid)
     offset_ns = curve.base_ns + np.rint(value).astype(np.int64)
     if not (np.diff(grid + offset_ns) > 0).all():
-        raise UsageError(f"The clock of {name} was set back: its times have two meanings", f"Leave {name} out")
+        raise UsageError(
+            f"The clock of {name} was set back, so its times are ambiguous",
+            f"Join without this host: `hopscope join --without {name}`",
+        )
     within = grid[:-1, None] + _WITHIN[None, :]
     line = offset_ns[:-1, None] + np.diff(offset_ns)[:, None] * (_WITHIN / SLOT_NS)[None, :] - curve.base_ns
     _, low, high = (row.reshape(within.shape) for row in curve.offsets(within.ravel()))

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 _SAID: Final = {
-    "breaks": "times that one of them was set, or began to run otherwise",
-    "contradictory": "windows left out, as no two clocks could have them",
-    "refused": "packets left out, as the probes contradict them",
+    "breaks": "changes of time or rate of one of the clocks",
+    "contradictory": "windows discarded as contradictory",
+    "refused": "packets discarded because the probes contradict them",
 }
 
 
@@ -33,21 +33,21 @@ def host_lines(trace: Trace) -> list[str]:
     for host, name in names.items():
         bounds = np.asarray(trace.columns(f"SELECT bound_ns FROM clock_bounds WHERE host = {host}")["bound_ns"])
         if host == 0:
-            lines.append(f"{name}: its clock is the time axis; the date is that of its wall clock at the start")
+            lines.append(f"{name}: its clock is the time axis; the date is from its wall clock at the start")
         else:
-            lines.append(f"{name}: within {np.median(bounds):,.0f} ns of it (median), {bounds.max():,} ns (worst)")
+            lines.append(f"{name}: error bound {np.median(bounds):,.0f} ns (median), {bounds.max():,} ns (maximum)")
     for pair in trace.metadata.joined.get("pairs", []):
         first, second = names[pair["first"]], names[pair["second"]]
         counts = [
-            f"{there:,} {kind} there and {back:,} back{_stamped(pair) if kind == 'probes' else ''}"
+            f"{there:,} {kind} in one direction and {back:,} in the other{_stamped(pair) if kind == 'probes' else ''}"
             for kind in ("probes", "packets")
             for there, back in [pair[kind]]
             if there or back
         ]
-        line = f"clocks of {first} and {second}: compared by {', '.join(counts)}"
+        line = f"clocks of {first} and {second}: compared using {', '.join(counts)}"
         median, worst = pair["residual_ns"]
         if worst >= 1:
-            line += f"; off from what all pairs say by {median:,.0f} ns (median), {worst:,.0f} ns (worst)"
+            line += f"; deviation from the consensus of all pairs: {median:,.0f} ns (median), {worst:,.0f} ns (maximum)"
         for field, what in _SAID.items():
             if pair.get(field):
                 line += f"; {what}: {pair[field]:,}"
@@ -61,10 +61,12 @@ def _stamped(pair: Mapping[str, Any]) -> str:
     if by_nics is None:
         return ""
     if not by_nics:
-        return " (stamped by the kernels)"
+        return " (time-stamped by the kernels)"
     every = sum(pair["probes"])
     return (
-        " (stamped by the NICs)" if by_nics == every else f" ({by_nics:,} stamped by the NICs, the rest by the kernels)"
+        " (time-stamped by the NICs)"
+        if by_nics == every
+        else f" ({by_nics:,} time-stamped by the NICs, the rest by the kernels)"
     )
 
 
@@ -72,8 +74,8 @@ def absence_notes(trace: Trace) -> list[str]:
     """Return a sentence for each while in which nothing was recorded of a host."""
     names, started_ns = hosts(trace), trace.metadata.started_ns
     return [
-        f"{names.get(host, host)}: nothing from {(from_ns - started_ns) / 1e9:.3f} s"
-        f" to {(until_ns - started_ns) / 1e9:.3f} s: {reason}"
+        f"{names.get(host, host)}: no data from {(from_ns - started_ns) / 1e9:.3f} s to "
+        f"{(until_ns - started_ns) / 1e9:.3f} s: {reason}"
         for host, from_ns, until_ns, reason in trace.rows(
             "SELECT host, from_ns, until_ns, reason FROM absences ORDER BY host, from_ns"
         )

@@ -140,18 +140,18 @@ def sources(folders: Sequence[Path], *, without: Collection[str] = ()) -> Source
                 if name not in without:
                     _add(found, name, parts)
     if missing := set(without) - taken:
-        raise UsageError(f"There is no host {min(missing)}", f"There are {', '.join(sorted(taken))}")
+        raise UsageError(f"No host is named {min(missing)}", f"The hosts are {', '.join(sorted(taken))}")
     if not found.hosts:
-        raise UsageError("No host is left to be joined", "Leave out fewer of them")
+        raise UsageError("No hosts are left to join", "Exclude fewer hosts")
     if len(found.hosts) > MOST_HOSTS:
-        raise UsageError(f"{len(found.hosts)} hosts are too many", f"At most {MOST_HOSTS} can be joined")
+        raise UsageError(f"{len(found.hosts)} hosts are too many to join", f"The maximum is {MOST_HOSTS}")
     return found
 
 
 def _add_recording(found: Sources, folder: Path, without: Collection[str]) -> set[str]:
     recording = Hosts.read(folder)
     if recording.state != "complete":
-        found.notes.append(f"{folder} was not completed: {recording.state}")
+        found.notes.append(f"{folder} is incomplete: {recording.state}")
     numbers: dict[tuple[int, int], int] = {}  # of the host that a part is of, in the joined trace
     for place, host in enumerate(recording.hosts):
         if host.name in without:
@@ -203,7 +203,7 @@ def _add(found: Sources, name: str, parts: list[Part]) -> None:
 def _part(folder: Path) -> Part:
     metadata = Metadata.read(folder)
     if metadata.joined:
-        raise UsageError(f"{folder} is a joined trace", "Give the traces that it was joined from")
+        raise UsageError(f"{folder} is already a joined trace", "Give the traces from which it was made")
     ended_ns = metadata.ended_ns
     if ended_ns is None:  # the recorder was killed
         with Trace(folder) as trace:

@@ -33,7 +33,7 @@ def _tcp_sends(context: Context) -> str:
 # First the rows, then the windows: DuckDB is four times as fast.
 @relation(
     "tcp_reader_events",
-    "a read, or a copy, a wake-up or a switch of a thread that reads",
+    "a read, copy, wake-up or context switch of a reading thread",
     columns("tid time_ns point"),
     needs=("tcp_socket_events",),
     temporary=True,
@@ -44,10 +44,10 @@ def _tcp_reader_events(context: Context) -> str:
 
 @relation(
     "tcp_reads",
-    "a read of a TCP socket, with what its thread did before and after it",
+    "a read of a TCP socket, with the surrounding events of its thread",
     columns(
         "flow connection tid sock read_ns end_byte from_byte received_ns copy_ns wake_ns switch_ns",
-        end_byte="place behind the last byte that was read",
+        end_byte="offset after the last byte that was read",
     ),
     needs=("tcp_socket_events", "tcp_anchors", "tcp_reader_events"),
     temporary=True,

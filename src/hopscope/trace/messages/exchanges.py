@@ -130,28 +130,28 @@ _STATED: Final = f"""
 
 fixed(
     "udp_ordered_messages",
-    "one of `messages` of UDP, with its place in the order of its flow",
+    "a UDP message, with its position in the order of its flow",
     columns(
         "protocol flow connection start_byte end_byte len_bytes sender_tid reader_tid sent_ns retransmits",
         "resent_ns dropped_ns sender_host receiver_host state call_ns send_ns first_ns queue_ns enqueue_ns",
         "dequeue_ns start_ns driver_ns core_ns ip_ns l4_ns tcp_ns ready_ns wake_ns switch_ns copy_ns read_ns",
         "received_ns network_ns network_bound_ns begins_ns ends_ns total_ns place",
-        len_bytes="of the message",
-        place="its number in the order of the flow",
+        len_bytes="length of the message",
+        place="its position in the order of the flow",
     ),
     _DATAGRAMS,
     needs=("messages",),
 )
 fixed(
     "ordered_messages",
-    "one of `messages`, with the byte that an exchange names it by",
+    "a message, with the byte by which an exchange refers to it",
     columns(
         "protocol flow connection start_byte end_byte len_bytes sender_tid reader_tid sent_ns retransmits",
         "resent_ns dropped_ns sender_host receiver_host state call_ns send_ns first_ns queue_ns enqueue_ns",
         "dequeue_ns start_ns driver_ns core_ns ip_ns l4_ns tcp_ns ready_ns wake_ns switch_ns copy_ns read_ns",
         "received_ns network_ns network_bound_ns begins_ns ends_ns total_ns place",
-        len_bytes="of the message",
-        place="TCP: `end_byte`; UDP: its number in the order of the flow",
+        len_bytes="length of the message",
+        place="TCP: `end_byte`; UDP: its position in the order of the flow",
     ),
     _ORDERED,
     kind="view",
@@ -159,13 +159,13 @@ fixed(
 )
 fixed(
     "socket_calls",
-    "a call that sent to a connection, or read from it",
+    "a call that sent to a connection or read from it",
     columns(
         "protocol flow connection sends at_ns end_byte len_bytes tid",
-        at_ns="when a send call began, or a read was done; NULL: not seen",
-        end_byte="place behind the last byte that is sent, or read; of UDP: number of the datagram",
-        len_bytes="sent; 0: it reads",
-        tid="thread that called; NULL: not seen",
+        at_ns="when a send call began or a read ended; NULL: not seen",
+        end_byte="offset after the last byte sent or read; UDP: number of the datagram",
+        len_bytes="bytes sent; 0: a read",
+        tid="calling thread; NULL: not seen",
     ),
     _CALLS,
     needs=("tcp_sends", "tcp_reads", "udp_ordered_messages"),
@@ -173,8 +173,8 @@ fixed(
 )
 fixed(
     "flow_aliases",
-    "a name that a flow has, its own or one that NAT gave it",
-    columns("flow original", flow="as it is called"),
+    "a name of a flow, its own or one given by NAT",
+    columns("flow original", flow="the name"),
     _ALIASES,
     kind="view",
     needs=("socket_calls", "final_translations"),
@@ -182,7 +182,7 @@ fixed(
 )
 
 
-@relation("syn_flows", "a flow of TCP whose sender opened the connection", columns("flow"), temporary=True)
+@relation("syn_flows", "a TCP flow whose sender opened the connection", columns("flow"), temporary=True)
 def _syn_flows(context: Context) -> str:
     number = points(context.trace)
     return _OPENING.format(points=", ".join(str(number.get(name, -1)) for name in _SYN_SEEN))
@@ -190,7 +190,7 @@ def _syn_flows(context: Context) -> str:
 
 @relation(
     "flow_pairs",
-    "a client's flow, with the one that answers it",
+    "a client's flow, with the flow of the answers",
     columns("protocol forth back"),
     needs=("flow_aliases", "socket_calls", "syn_flows"),
     temporary=True,
@@ -201,15 +201,15 @@ def _flow_pairs(context: Context) -> str:
 
 fixed(
     "exchange_calls",
-    "a call, with the number of the exchange that it is of, as its end of the connection sees it",
+    "a call, with the number of its exchange as seen from its end of the connection",
     columns(
         "forth back connection answers side protocol at_ns end_byte len_bytes tid before exchange",
-        answers="1: of the answer; 0: of the request",
-        at_ns="when a send call began, or a read was done; NULL: not seen",
-        end_byte="place behind the last byte that is sent, or read; of UDP: number of the datagram",
-        len_bytes="sent; 0: it reads",
-        tid="thread that called; NULL: not seen",
-        before="`answers` of the call before; NULL: there is none",
+        answers="1: part of the answer; 0: part of the request",
+        at_ns="when a send call began or a read ended; NULL: not seen",
+        end_byte="offset after the last byte sent or read; UDP: number of the datagram",
+        len_bytes="bytes sent; 0: a read",
+        tid="calling thread; NULL: not seen",
+        before="`answers` of the previous call; NULL: none",
     ),
     _TURNS,
     needs=("socket_calls", "flow_pairs"),
@@ -217,13 +217,13 @@ fixed(
 )
 fixed(
     "side_exchanges",
-    "an exchange as one end of the connection sees it",
+    "an exchange as seen from one end of the connection",
     columns(
         "forth back connection side exchange protocol asked_byte answered_byte asked_ns last_asked_ns",
         "last_answered_ns calls len_bytes tid from_asked from_answered",
-        asked_ns="when the first call of the request began, or was done; NULL: not seen",
-        last_asked_ns="when the last call of the request began, or was done; NULL: not seen",
-        len_bytes="sent by this side",
+        asked_ns="when the first call of the request began (sending) or ended (receiving); NULL: not seen",
+        last_asked_ns="when the last call of the request began (sending) or ended (receiving); NULL: not seen",
+        len_bytes="bytes sent by this side",
         tid="thread of the last call; NULL: not seen",
     ),
     _OF_SIDES,
@@ -232,7 +232,7 @@ fixed(
 )
 fixed(
     "matched_exchanges",
-    "an exchange as both ends of the connection have it, or one of them",
+    "an exchange as recorded by both ends of the connection, or by one of them",
     columns(
         "forth back connection protocol asked_byte answered_byte begins_ns last_asked_ns asked_ns answers_ns",
         "ends_ns requests answers request_bytes answer_bytes client_tid server_tid of_both",
@@ -245,14 +245,14 @@ fixed(
 )
 fixed(
     "exchanges",
-    "a request and its answer, or what of them there is",
+    "a request and its answer, as far as they were recorded",
     columns(
         "forth back connection protocol asked_byte answered_byte begins_ns last_asked_ns asked_ns answers_ns",
         "ends_ns requests answers request_bytes answer_bytes client_tid server_tid of_both sides total_ns state",
         begins_ns="when the client's first send call of the request began; NULL: not seen",
         ends_ns="when the client had read the answer; NULL: not seen",
         total_ns="`ends_ns - begins_ns`; NULL: the client was not seen",
-        state="`answered`, `unasked`, `unanswered`, or `overlapping`: the two ends do not agree on it",
+        state="`answered`, `unasked`, `unanswered`, or `overlapping` (the two ends disagree)",
     ),
     _STATED,
     needs=("matched_exchanges", "exchange_calls"),

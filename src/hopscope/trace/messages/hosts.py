@@ -44,7 +44,7 @@ _FLOW_HOSTS: Final = f"""
 
 @relation(
     "flow_hosts",
-    "a flow of TCP of a joined trace, with the hosts of its sockets",
+    "a TCP flow of a joined trace, with the hosts of its sockets",
     columns("flow sender_host receiver_host"),
     needs=("original_sockets",),
     temporary=True,
@@ -105,8 +105,8 @@ _ENDS: Final = """
     SELECT packet, host, -1, begins_ns, came_flow, came_seq, came_len FROM udp_lifetimes WHERE driver_ns = begins_ns"""
 fixed(
     "host_datagrams",
-    "a datagram that left a host, or came to one",
-    columns("packet host step time_ns flow seq len_bytes", len_bytes="of the payload"),
+    "a datagram that left a host or arrived at one",
+    columns("packet host step time_ns flow seq len_bytes", len_bytes="length of the payload"),
     _ENDS,
     needs=("udp_lifetimes",),
     temporary=True,
@@ -122,7 +122,7 @@ _LONGER: Final = """
 
 @relation(
     "datagram_routes",
-    "a datagram that left a host, with what came of it to the last host that recorded it",
+    "a datagram that left a host, with its arrival at the last host that recorded it",
     columns("packet arrived"),
     needs=("host_datagrams_transfers",),
     temporary=True,

@@ -38,7 +38,7 @@ def cells(name: str, ranges: str, carried: Mapping[str, Meaning], **declared: An
     first, last = "start_byte - start_byte % width", "end_byte - 1 - (end_byte - 1) % width"
     fixed(
         f"{name}_cells",
-        f"a row of `{ranges}` in a cell that it touches",
+        f"a row of `{ranges}` in a cell that it overlaps",
         dict(carried) | columns("width cell"),
         f"SELECT *, {first} AS cell FROM {sized} UNION ALL SELECT *, {last} FROM {sized} WHERE {first} <> {last}",
         needs=(ranges,),
@@ -47,7 +47,7 @@ def cells(name: str, ranges: str, carried: Mapping[str, Meaning], **declared: An
     )
     fixed(
         f"{name}_widths",
-        f"a width of cells in `{name}_cells`, in a connection",
+        f"a cell width used in `{name}_cells` for a connection",
         columns("flow connection width"),
         f"SELECT DISTINCT flow, connection, width FROM {name}_cells",
         needs=(f"{name}_cells",),

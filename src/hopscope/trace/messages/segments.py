@@ -41,11 +41,11 @@ def flows_of(context: Context) -> Selection:
 
 @relation(
     "tcp_connections",
-    "a TCP connection, from its SYN on",
+    "a TCP connection, beginning with its SYN",
     columns(
         "flow from_ns connection until_ns",
-        from_ns="when its SYN was seen first",
-        until_ns="when that of the next one was; 2^63 - 1: there is none",
+        from_ns="when its SYN was first seen",
+        until_ns="when the SYN of the next connection was first seen; 2^63 - 1: none",
     ),
     needs=("original_packets",),
     temporary=True,
@@ -56,7 +56,7 @@ def _tcp_connections(context: Context) -> str:
 
 @relation(
     "tcp_socket_events",
-    "what a socket says of its stream: a call writes, or reads",
+    "a position in the stream of a socket: a call writes or reads",
     columns("flow connection slice time_ns point tid sock seq len_bytes"),
     needs=("tcp_connections", "original_sockets", "flow_translations"),
     parameters=(SELECTION,),
@@ -68,11 +68,11 @@ def _tcp_socket_events(context: Context) -> str:
 
 @relation(
     "tcp_packets",
-    "what a packet carried, and when it passed which point",
+    "the payload of a packet, with the time at each point",
     columns(
         "flow connection slice time_ns seq payload queue_ns enqueue_ns dequeue_ns start_ns driver_ns core_ns",
         "ip_ns l4_ns tcp_ns",
-        time_ns="when its headers were looked at",
+        time_ns="when its headers were inspected",
     ),
     needs=("tcp_connections", "tcp_socket_events", "original_packets", "flow_translations", "flow_hosts"),
     parameters=(SELECTION,),
@@ -222,11 +222,11 @@ _SEGMENTS: Final = f"""
 
 fixed(
     "tcp_anchors",
-    "a slice of time of a connection, with the place of one byte in it",
+    "a slice of time of a connection, with the offset of one byte in it",
     columns(
         "flow connection slice seq place",
         seq="sequence number of the byte",
-        place=("byte", "its place in the connection"),
+        place=("byte", "its offset in the connection"),
     ),
     anchors(f"SELECT {ANCHORED} FROM tcp_packets UNION ALL SELECT {ANCHORED} FROM tcp_socket_events"),
     needs=("tcp_packets", "tcp_socket_events"),
@@ -234,7 +234,7 @@ fixed(
 )
 fixed(
     "tcp_segments",
-    "a range of bytes, with when it was first carried past which point",
+    "a range of bytes, with the time when it first passed each point",
     columns(
         "flow connection start_byte end_byte queue_ns enqueue_ns dequeue_ns start_ns driver_ns core_ns ip_ns",
         "l4_ns tcp_ns",

@@ -37,13 +37,13 @@ _NO_NETWORK: Final = "CAST(NULL AS BIGINT) AS network_ns, CAST(NULL AS BIGINT) A
 
 @relation(
     "final_translations",
-    "a span of time in which the receiver of a flow had it as another one",
+    "a period in which the receiver of a flow saw it under another address or port",
     columns(
         "flow original from_ns until_ns",
-        flow="as the receiver has it",
+        flow="flow as the receiver sees it",
         original="flow that the socket sent",
-        from_ns="since when; 0: always",
-        until_ns="until when; 2^63 - 1: to the end",
+        from_ns="beginning; 0: always",
+        until_ns="end; 2^63 - 1: end of the recording",
     ),
     needs=("flow_translations",),
     needs_if={"udp_messages": has_udp},
@@ -62,13 +62,13 @@ def _is_joined(context: Context) -> bool:
 
 @relation(
     "messages",
-    "a message: what a send call wrote to a TCP connection, or a datagram of UDP",
+    "a message: the data of one send call on a TCP connection, or a UDP datagram",
     columns(
         "protocol flow connection start_byte end_byte len_bytes sender_tid reader_tid sent_ns retransmits",
         "resent_ns dropped_ns sender_host receiver_host state call_ns send_ns first_ns queue_ns enqueue_ns",
         "dequeue_ns start_ns driver_ns core_ns ip_ns l4_ns tcp_ns ready_ns wake_ns switch_ns copy_ns read_ns",
         "received_ns network_ns network_bound_ns begins_ns ends_ns total_ns",
-        len_bytes="of the message",
+        len_bytes="length of the message",
     ),
     needs=("tcp_messages", "final_translations"),
     needs_if={"udp_messages": has_udp, "clock_bounds": _is_joined},

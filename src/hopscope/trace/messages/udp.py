@@ -38,15 +38,15 @@ def _is_of_one_host(context: Context) -> bool:
 
 @relation(
     "udp_lifetimes",
-    "a datagram's lifetime on a host of a joined trace, with when it passed which point first",
+    "the lifetime of a datagram on a host of a joined trace, with the time when it first passed each point",
     columns(
         "packet begins_ns queue_ns enqueue_ns dequeue_ns start_ns driver_ns core_ns ip_ns l4_ns copied_ns",
         "dropped_ns tcp_ns freed_tid freed_ns came_cpu flow tid len_bytes last_flow last_len host last_seq",
         "last_queue_ns last_start_ns leaves came_flow came_seq came_len",
-        begins_ns="when its lifetime begins",
-        flow="that it came to its first device with; NULL: to none",
+        begins_ns="when its lifetime began",
+        flow="flow at its first device; NULL: no device",
         tid="thread that sent it; NULL: not seen",
-        len_bytes="of the payload; NULL: not seen",
+        len_bytes="length of the payload; NULL: not seen",
     ),
     needs=("skb_step_lifetimes",),
     temporary=True,
@@ -60,15 +60,15 @@ _SEND: Final = columns(
     "packet begins_ns queue_ns enqueue_ns dequeue_ns start_ns driver_ns core_ns ip_ns l4_ns copied_ns",
     "dropped_ns tcp_ns freed_tid freed_ns came_cpu flow tid len_bytes last_flow last_len sender_host",
     "receiver_host state translated",
-    begins_ns="when its lifetime begins",
+    begins_ns="when its lifetime began",
     tid="thread that sent it",
-    len_bytes="of the payload",
+    len_bytes="length of the payload",
 )
 
 
 @relation(
     "udp_sends",
-    "a datagram that a call sent here",
+    "a datagram that was sent on this host",
     _SEND,
     needs_if={
         "skb_step_lifetimes": _is_of_one_host,
@@ -93,7 +93,7 @@ def _lifetimes(trace: Trace, more: str = "") -> str:
 
 @relation(
     "udp_send_calls",
-    "a datagram with when its send call was entered and done",
+    "a datagram, with the begin and end of its send call",
     columns("packet call_ns sent_ns"),
     needs=("udp_sends",),
     temporary=True,
@@ -104,8 +104,8 @@ def _udp_send_calls(context: Context) -> str:
 
 @relation(
     "udp_notifications",
-    "a datagram that a socket was notified of, with its place in the order of the socket",
-    columns("packet sock ready_ns place", place="place of the datagram among those of the socket"),
+    "a datagram of which a socket was notified, with its position in the socket's order",
+    columns("packet sock ready_ns place", place="position of the datagram among those of the socket"),
     needs=("udp_sends",),
     temporary=True,
 )
@@ -115,11 +115,11 @@ def _udp_notifications(context: Context) -> str:
 
 @relation(
     "udp_receives",
-    "a call that received a datagram, with the datagram's place in the order of the socket",
+    "a call that received a datagram, with the datagram's position in the socket's order",
     columns(
         "sock tid time_ns len_bytes place",
         len_bytes="received",
-        place="place of the datagram among those of the socket",
+        place="position of the datagram among those of the socket",
     ),
     temporary=True,
 )
@@ -130,8 +130,8 @@ def _udp_receives(context: Context) -> str:
 # First the rows, then the windows: that is quicker.
 @relation(
     "udp_reader_events",
-    "the return of a call that received a datagram, or a wake-up or a switch of its thread",
-    columns("tid time_ns point", point="of the wake-up or the switch; 0: the return of the call"),
+    "the return of a call that received a datagram, or a wake-up or context switch of its thread",
+    columns("tid time_ns point", point="point of the wake-up or switch; 0: return of the call"),
     needs=("udp_receives",),
     temporary=True,
 )
@@ -141,8 +141,8 @@ def _udp_reader_events(context: Context) -> str:
 
 @relation(
     "udp_wakeups",
-    "the return of a call that received a datagram, with when its thread was woken up",
-    columns("tid time_ns point wake_ns switch_ns", point="0: the return of the call"),
+    "the return of a call that received a datagram, with the wake-up of its thread",
+    columns("tid time_ns point wake_ns switch_ns", point="0: return of the call"),
     needs=("udp_reader_events",),
     temporary=True,
 )
@@ -278,12 +278,12 @@ _MESSAGES: Final = f"""
     LEFT JOIN udp_wakeups a ON a.tid = r.tid AND a.time_ns = r.time_ns"""
 fixed(
     "udp_messages",
-    "a datagram that was sent here, with when it was first where; not yet checked for order",
+    "a datagram that was sent on this host, with the time when it first passed each point; order not yet checked",
     columns(
         "flow translated connection start_byte end_byte len_bytes sender_tid call_ns send_ns sent_ns first_ns",
         "queue_ns enqueue_ns dequeue_ns start_ns driver_ns core_ns ip_ns l4_ns tcp_ns ready_ns reader_tid wake_ns",
         "switch_ns copy_ns read_ns received_ns retransmits resent_ns dropped_ns sender_host receiver_host state",
-        len_bytes="of the payload",
+        len_bytes="length of the payload",
     ),
     _MESSAGES,
     needs=("udp_sends", "udp_send_calls", "udp_notifications", "udp_receives", "udp_wakeups"),

@@ -120,51 +120,51 @@ def transfers(name: str, given: str, **declared: Any) -> None:  # noqa: ANN401 #
 _GIVEN: Final = "packet host time_ns step flow"
 _AROUND: Final = "before_step before_host before_at_ns next_step next_packet next_host next_time_ns"
 _IN_BATCH: Final = f"{_GIVEN} id len_bytes at_ns {_AROUND} silence on_way ends batch"
-_PAYLOAD: Final = "of the payload; at least 18: shorter frames are filled up"
+_PAYLOAD: Final = "length of the payload, at least 18 because shorter frames are padded"
 _OWN_MEANINGS: Final[dict[str, dict[str, str]]] = {
     **{part: {"len_bytes": _PAYLOAD} for part in ("keyed", "followed", "tangled", "batched")},
     "numbered": {
         "len_bytes": _PAYLOAD,
-        "sent": "how many of its batch left",
-        "came": "how many of its batch came",
-        "place": "its place among those of its batch that left, or came",
+        "sent": "number of its batch that left",
+        "came": "number of its batch that arrived",
+        "place": "its position among those of its batch that left or arrived",
     },
-    "transfers": {"state": "`came`, `lost`, or `unsure`, as others are like it"},
+    "transfers": {"state": "`came`, `lost`, or `unsure` (indistinguishable from others)"},
 }
 # Part → what a row is, the query, what it needs, its columns.
 _PARTS: Final[dict[str, tuple[str, str, tuple[str, ...], str]]] = {
     "keyed": (
-        "a datagram with what it has in common at both ends",
+        "a datagram with the properties that it has at both ends",
         _KEYED,
         ("given", "clock_bounds"),
         f"{_GIVEN} len_bytes id at_ns",
     ),
     "followed": (
-        "a datagram with those like it before and behind it",
+        "a datagram with the previous and next identical ones",
         _FOLLOWED,
         ("keyed",),
         f"{_GIVEN} id len_bytes at_ns {_AROUND}",
     ),
     "tangled": (
-        "what datagrams have in common of which several were on the way at a time",
+        "the common properties of identical datagrams of which several were in flight at a time",
         _TANGLED,
         ("followed",),
         "flow id len_bytes",
     ),
     "batched": (
-        "one of several datagrams that are alike, with the batch in which as many came as left",
+        "one of several identical datagrams, with the batch in which as many arrived as left",
         _BATCHED,
         ("followed", "tangled"),
         _IN_BATCH,
     ),
     "numbered": (
-        "one of several datagrams that are alike, with its place in its batch",
+        "one of several identical datagrams, with its position in its batch",
         _NUMBERED,
         ("batched",),
         f"{_IN_BATCH} sent came fewest place",
     ),
     "transfers": (
-        "a datagram that left a host, and what became of it",
+        "a datagram that left a host, and its outcome",
         _TRANSFERS,
         ("followed", "tangled", "numbered"),
         "packet flow host left_ns arrived to_host came_ns state short",

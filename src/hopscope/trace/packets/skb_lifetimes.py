@@ -112,9 +112,10 @@ _LIVES: Final = f"""
     "a point that may follow another one in the lifetime of an skb",
     columns(
         "before point condition",
-        before="the point before",
+        before="the previous point",
         point="the point",
-        condition="number of the condition under which both are of the same packet (hopscope.trace.packets.continues)",
+        condition="number of the condition under which both belong to the same packet "
+        "(hopscope.trace.packets.continues)",
     ),
     aliases=("transitions",),
 )
@@ -126,8 +127,8 @@ def _transitions(context: Context) -> str:
 
 @relation(
     "loss_spans",
-    "a span of time in which events of a host are missing",
-    columns("host from_ns until_ns next_ns", next_ns="when the next such span of the host begins; 2^63 - 1: never"),
+    "a period in which events of a host are missing",
+    columns("host from_ns until_ns next_ns", next_ns="when the next such period of the host begins; 2^63 - 1: never"),
     aliases=("gaps",),
 )
 def _loss_spans(context: Context) -> str:
@@ -136,7 +137,7 @@ def _loss_spans(context: Context) -> str:
 
 @relation(
     "skb_steps",
-    "an event on a packet's path, with the event before it at the same skb address",
+    "an event on a packet's path, with the previous event at the same skb address",
     columns(
         "time_ns cpu point tid skb head flow len_bytes header_bytes seq tcp_flags ifindex netns place content",
         "known_content from_point from_time_ns from_cpu from_head from_content from_place continues broken",
@@ -153,12 +154,12 @@ def _steps(context: Context) -> str:
 
 @relation(
     "driver_returns",
-    "the return of a driver's transmit function (`tx.driver`), with its call (`tx.start`) as the event before",
+    "the return of a driver's transmit function (`tx.driver`), with its call (`tx.start`) as the previous event",
     columns(
         "time_ns cpu point tid skb head flow len_bytes header_bytes seq tcp_flags ifindex netns from_point",
         "from_time_ns from_cpu continues broken",
-        continues="whether the event before is its call",
-        broken="whether it would be, if no events were missing in between",
+        continues="whether the previous event is its call",
+        broken="whether it would be if no events were missing in between",
     ),
     kind="view",
     needs=("loss_spans",),
@@ -170,7 +171,7 @@ def _driver_returns(context: Context) -> str:
 
 @relation(
     "skb_step_lifetimes",
-    "an event on a packet's path, with the packet that it is of",
+    "an event on a packet's path, with its packet",
     columns(
         "time_ns cpu point tid skb head flow len_bytes header_bytes seq tcp_flags ifindex netns from_point",
         "from_time_ns from_cpu continues broken packet life_flow life_ifindex life_netns",
@@ -185,12 +186,12 @@ def _step_lifetimes(context: Context) -> str:
 
 @relation(
     "driver_return_lifetimes",
-    "the return of a driver's transmit function, with the packet that it is of",
+    "the return of a driver's transmit function, with its packet",
     columns(
         "time_ns cpu point tid skb head flow len_bytes header_bytes seq tcp_flags ifindex netns from_point",
         "from_time_ns from_cpu continues broken packet life_flow life_ifindex life_netns",
-        continues="whether the event before is its call",
-        broken="whether it would be, if no events were missing in between",
+        continues="whether the previous event is its call",
+        broken="whether it would be if no events were missing in between",
     ),
     kind="view",
     needs=("skb_step_lifetimes", "loss_spans"),
@@ -205,7 +206,7 @@ def _driver_return_lifetimes(context: Context) -> str:
 
 @relation(
     "skb_lifetimes",
-    "an event of `packets`, with the packet that it is of",
+    "an event of `packets`, with its packet",
     columns(
         "time_ns cpu point tid skb head flow len_bytes header_bytes seq tcp_flags ifindex netns from_point",
         "from_time_ns from_cpu packet life_flow life_ifindex life_netns",

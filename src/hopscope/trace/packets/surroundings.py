@@ -138,7 +138,7 @@ def _event(row: _Row) -> Event:
     time_ns, cpu, tid, point, subject, value, extra = row
     says = {
         "napi.poll": f"{value} of {extra} polled",
-        "rx.ready": "reader is told",
+        "rx.ready": "reader notified",
         "sched.wake": f"thread {subject}",
         "sched.switch": f"to thread {subject}",
     }.get(point, "NET_RX" if point.startswith("softirq.") else f"interrupt {subject}")

@@ -42,19 +42,19 @@ _NOT_CALLED: Final = "SELECT 0 AS time_ns, 0 AS skb, 0 AS original WHERE FALSE"
 _NOTHING: Final = "SELECT 0 AS flow, 0 AS original, 0 AS since_ns, 0 AS from_ns, 0 AS until_ns WHERE FALSE"
 
 
-@relation("sent_tcp_flows", "a flow of TCP that a socket of this host sent", columns("flow"), temporary=True)
+@relation("sent_tcp_flows", "a TCP flow sent by a socket of this host", columns("flow"), temporary=True)
 def _sent_tcp_flows(context: Context) -> str:
     return _senders(_numbers(context.trace))
 
 
 @relation(
     "flow_translations",
-    "a span of time in which a flow of TCP was the translation of another one, which a socket sent",
+    "a period in which a TCP flow was the translation of another one, sent by a socket",
     columns(
         "flow original since_ns from_ns until_ns",
-        flow="as it is translated",
-        from_ns="since when packets are taken to be translated; 0: always",
-        until_ns="until when; 2^63 - 1: to the end",
+        flow="translated flow",
+        from_ns="beginning of the translation; 0: always",
+        until_ns="end; 2^63 - 1: end of the recording",
     ),
     needs=("sent_tcp_flows",),
     scratch=("translated_calls", "resolving_translations"),
@@ -72,7 +72,7 @@ def _flow_translations(context: Context) -> str:
 
 @relation(
     "original_packets",
-    "one of `packets`, with the original flow",
+    "an event of `packets`, with the original flow",
     columns("time_ns cpu point tid skb head flow len_bytes header_bytes seq tcp_flags ifindex netns"),
     kind="view",
     needs=("flow_translations",),
@@ -83,7 +83,7 @@ def _original_packets(context: Context) -> str:
 
 @relation(
     "original_sockets",
-    "one of `sockets`, with the original flow",
+    "an event of `sockets`, with the original flow",
     columns("time_ns cpu point tid sock flow seq len_bytes value protocol netns"),
     kind="view",
     needs=("flow_translations",),

@@ -88,9 +88,15 @@ class PacketTree:
         names = [event.point for event in self.own]
         remarks = []
         if names[0] not in BEGINNINGS and self.kind != "segment":
-            remarks.append("its beginning was not seen: lost, before the recording, not attached, or cut from another")
+            remarks.append(
+                "beginning not seen: lost, before the recording, probe point not attached, or "
+                "segmented from another packet"
+            )
         if names[-1] == "rx.tcp_queue":
-            remarks.append("its data were not seen read: merged into an earlier packet, not read yet, or lost")
+            remarks.append(
+                "read not seen: the data was merged into an earlier packet, had not been read yet, "
+                "or the event was lost"
+            )
         elif names[-1] != "rx.copy" and not set(names) & set(ENDS):  # TCP frees what was read without an event
-            remarks.append("its end was not seen: merged into another, still waiting, lost, or not attached")
+            remarks.append("end not seen: merged into another packet, still queued, lost, or probe point not attached")
         return remarks

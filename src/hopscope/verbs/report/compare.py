@@ -9,6 +9,7 @@ import numpy as np
 
 from hopscope.model.rank_test import bucket_of_part, holm, rank_difference, share_difference
 from hopscope.model.report import Column, Report, of_rows
+from hopscope.term.format import plural
 from hopscope.trace.gaps import lost_events
 from hopscope.trace.hop_slices import hop_slices
 
@@ -34,23 +35,29 @@ LEAST_COUNT: Final = 20
 _EVER_NS: Final = 1 << 62
 
 COLUMNS: Final = (
-    Column("hop", "text", "from the point → to the point", "hop"),
+    Column("hop", "text", "from point → to point", "hop"),
     Column(
         "verdict",
         "text",
-        "slower, faster, longer tail, shorter tail, other shape; same: no difference that matters",
+        "slower, faster, longer tail, shorter tail or other shape; same: no relevant difference",
         "verdict",
     ),
-    Column("p50_before_ns", "ns", "half took at most so long, in the first trace", "p50 A"),
+    Column("p50_before_ns", "ns", "median in the first trace", "p50 A"),
     Column("p50_after_ns", "ns", "in the second", "p50 B"),
     Column("p50_ratio", "ratio", "the second by the first", "B/A", rank=3),
-    Column("p99_before_ns", "ns", "99 % took at most so long, in the first trace", "p99 A"),
+    Column("p99_before_ns", "ns", "99th percentile in the first trace", "p99 A"),
     Column("p99_after_ns", "ns", "in the second", "p99 B"),
     Column("p99_ratio", "ratio", "the second by the first", "B/A", rank=4),
-    Column("mean_change_ns", "ns", "mean of the second less that of the first", "mean by", rank=2),
-    Column("delta", "ratio", "Cliff's delta: -1 all faster .. 1 all slower", "delta", rank=1),
-    Column("tail", "part", "of the second, those beyond the first's 99th percentile", "tail", rank=5),
-    Column("probability", "ratio", "of chance making such a difference, corrected for all tests", "p", rank=6),
+    Column("mean_change_ns", "ns", "mean in the second trace minus mean in the first", "mean by", rank=2),
+    Column("delta", "ratio", "Cliff's delta, from -1 (all faster) to 1 (all slower)", "delta", rank=1),
+    Column("tail", "part", "fraction of the second trace beyond the 99th percentile of the first", "tail", rank=5),
+    Column(
+        "probability",
+        "ratio",
+        "probability of such a difference by chance (p), corrected for multiple tests",
+        "p",
+        rank=6,
+    ),
     Column("before", "count", "in the first", "A", rank=7),
     Column("after", "count", "in the second", "B", rank=8),
 )
@@ -82,7 +89,7 @@ def compare(before: Trace, after: Trace, selection: Selection, *, limit: int | N
     notes = [*_only(first, second), *_lost(before, after)]
     heading = [_sentence(changed, len(rows)), ""] if rows else []
     if not rows:
-        notes.insert(0, f"the two traces have no hop in common that {LEAST_COUNT} packets or messages took in each")
+        notes.insert(0, f"the traces have no hop in common with at least {LEAST_COUNT} packets or messages in each")
     return of_rows("compare", COLUMNS, shown, notes=notes, left_out=len(rows) - len(shown), heading=heading)
 
 
@@ -140,8 +147,11 @@ def _enough(hop: Hop) -> bool:
 
 def _sentence(changed: int, hops: int) -> str:
     if not changed:
-        return f"no hop differs: of {hops} hops, none by more than chance or by an amount that matters"
-    return f"{changed} of {hops} hops differ by more than chance; what changed the mean most comes first"
+        return f"no significant difference in {plural(hops, 'hop')}"
+    return (
+        f"{changed} of {plural(hops, 'hop')} {'differs' if changed == 1 else 'differ'} significantly; "
+        "sorted by the change of the mean"
+    )
 
 
 def _only(first: dict[str, Hop], second: dict[str, Hop]) -> list[str]:
@@ -155,7 +165,11 @@ def _only(first: dict[str, Hop], second: dict[str, Hop]) -> list[str]:
 
 def _lost(before: Trace, after: Trace) -> list[str]:
     found = {"first": lost_events(before), "second": lost_events(after)}
-    return [f"the {name} trace lost {lost:,} events: its hops are a sample" for name, lost in found.items() if lost]
+    return [
+        (f"the {name} trace lost {plural(lost, 'event')}: its durations are a sample")
+        for name, lost in found.items()
+        if lost
+    ]
 
 
 def _hops(trace: Trace, selection: Selection) -> dict[str, Hop]:

@@ -28,16 +28,22 @@ if TYPE_CHECKING:
     from hopscope.trace.selection import Selection
 
 COLUMNS: Final = (
-    Column("layer", "text", "of the stack, from the wire to the application", "layer"),
-    Column("name", "text", "of the counter; `hopscope counters explain` says what it counts", "counter"),
-    Column("subject", "text", "which of several: an interface, a queue", "of"),
-    Column("netns", "text", "the network namespace; missing: the host's", "netns"),
-    Column("sign", "text", "loss: something was lost or refused; bad: a bad sign", "sign", rank=2),
-    Column("count", "count", "that it counted from the first reading to the last, besides what `anew` hides", "count"),
-    Column("per_s", "per_s", "how much a second, over that time", "per s", rank=1),
-    Column("peak_per_s", "per_s", "the most a second between two readings", "peak/s", rank=3),
-    Column("peak_at_ns", "at_ns", "the reading that ended that", "peak at", rank=3),
-    Column("anew", "count", "readings at which it had fallen: what it counted there is not known", "anew", rank=4),
+    Column("layer", "text", "layer of the network stack, from the wire to the application", "layer"),
+    Column("name", "text", "name of the counter; `hopscope counters explain` describes it", "counter"),
+    Column("subject", "text", "the interface, queue or the like to which the counter belongs", "of"),
+    Column("netns", "text", "network namespace; missing for the host's own", "netns"),
+    Column("sign", "text", "loss: packets or connections were lost or refused; bad: a sign of trouble", "sign", rank=2),
+    Column("count", "count", "increase from the first reading to the last, except what `anew` hides", "count"),
+    Column("per_s", "per_s", "average rate over that time", "per s", rank=1),
+    Column("peak_per_s", "per_s", "highest rate between two consecutive readings", "peak/s", rank=3),
+    Column("peak_at_ns", "at_ns", "time of the reading that ended this interval", "peak at", rank=3),
+    Column(
+        "anew",
+        "count",
+        "readings at which the value had decreased (counter reset): the increase there is unknown",
+        "anew",
+        rank=4,
+    ),
 )
 _SIGNS: Final = ("loss", "bad")
 
@@ -123,9 +129,9 @@ def notes(trace: Trace) -> list[str]:
     """Return sentences on what is not in the trace."""
     ((readings,),) = trace.rows("SELECT count(*) FROM readings")
     if readings < 2:
-        return ["counters were not recorded: `hopscope record` reads them unless --counters 0 says otherwise"]
+        return ["counters were not recorded: `hopscope record` reads them unless --counters 0 is given"]
     unread = trace.rows("SELECT DISTINCT source, reason FROM unread WHERE reason <> '' ORDER BY source, reason")
-    return [f"{source} was not read: {reason}" for source, reason in unread]
+    return [f"{source} not read: {reason}" for source, reason in unread]
 
 
 def netns_names(trace: Trace) -> dict[int, str]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from hopscope.model.report import Column, Report, of_rows
+from hopscope.term.format import plural
 from hopscope.trace.gaps import lost_events, unattached_notes
 from hopscope.trace.relation import build
 
@@ -16,16 +17,16 @@ if TYPE_CHECKING:
 
 COLUMNS: Final = (
     Column("drops", "count", "packets", "drops"),
-    Column("reason", "text", "the kernel's name for why", "reason"),
-    Column("location", "text", "the kernel's function that dropped them", "where"),
+    Column("reason", "text", "the kernel's drop reason", "reason"),
+    Column("location", "text", "kernel function that dropped the packets", "where"),
     Column("flow_name", "text", "source > destination", "flow"),
-    Column("interface", "text", "the device that they were at", "interface", rank=2),
-    Column("per_s", "per_s", "over the run", "per s", rank=1),
-    Column("peak_per_s", "per_s", "in the tenth of a second that had most", "peak/s", rank=1),
-    Column("first_ns", "at_ns", "when the first was dropped", "first", rank=3),
-    Column("last_ns", "at_ns", "when the last was dropped", "last", rank=3),
+    Column("interface", "text", "device at which they were dropped", "interface", rank=2),
+    Column("per_s", "per_s", "average rate over the run", "per s", rank=1),
+    Column("peak_per_s", "per_s", "highest rate in any tenth of a second", "peak/s", rank=1),
+    Column("first_ns", "at_ns", "time of the first drop", "first", rank=3),
+    Column("last_ns", "at_ns", "time of the last drop", "last", rank=3),
 )
-STACK: Final = Column("stack", "text", "what the kernel was doing, the innermost function first", "stack", rank=0)
+STACK: Final = Column("stack", "text", "kernel stack, innermost function first", "stack", rank=0)
 
 _PEAK_NS: Final = 100_000_000
 _GROUP: Final = "reason, location, flow, netns, ifindex"
@@ -92,7 +93,7 @@ def drop_reasons(trace: Trace, selection: Selection, *, limit: int | None = None
         rows,
         notes=_notes(trace),
         left_out=found[0][9] - len(found) if found else 0,
-        heading=[f"{total:,} packets were dropped", ""] if total else [],
+        heading=[f"{plural(int(total), 'packet was', 'packets were')} dropped", ""] if total else [],
     )
 
 
@@ -118,5 +119,8 @@ def _notes(trace: Trace) -> list[str]:
     notes = unattached_notes(trace, ["skb.drop"])
     lost = lost_events(trace)
     if lost:
-        notes.append(f"lost: {lost:,} events, any of which may have been a drop: the counts are too low by no more")
+        notes.append(
+            f"lost: {plural(lost, 'event')}, each of which may have been a drop: the counts may be "
+            "too low by up to this number"
+        )
     return notes

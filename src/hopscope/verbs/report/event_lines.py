@@ -41,7 +41,7 @@ _ALL: Final = ("time_ns", "cpu", "point", "tid", "comm", "interface", "flow_name
 _FIELDS: Final = "fields"
 COLUMNS: Final = (
     *(
-        Column(name, "text", "the name, where it is known", name)
+        Column(name, "text", "the name, if known", name)
         if name in _TEXTS
         else Column(name, "number", _MEANINGS[name], name)
         for name in _ALL
@@ -55,39 +55,39 @@ _CPU_CELL: Final = "lpad(name, CAST(greatest(length(name), 3) AS INTEGER), '0')"
 # Names are padded once each, and not once an event: most of the time of a line would go there.
 fixed(
     "event_cpus",
-    "a CPU, as a line shows it",
-    columns("cpu cell", cell="as a line shows it"),
+    "a CPU as shown in a line",
+    columns("cpu cell", cell="text of the line"),
     f"SELECT cpu, concat(' [', {_CPU_CELL}, '] ') AS cell FROM cpu_names",
     needs=("cpu_names",),
     report="events",
 )
 fixed(
     "event_points",
-    "a probe point, as a line shows it",
-    columns("point name cell", name="of the probe point", cell="as a line shows it"),
+    "a probe point as shown in a line",
+    columns("point name cell", name="name of the probe point", cell="text of the line"),
     f"SELECT point, name, concat(rpad(name, {_POINT_WIDTH}, ' '), ' ') AS cell FROM points",
     report="events",
 )
 fixed(
     "event_threads",
-    "a thread, as a line shows it",
-    columns("tid comm cell", cell="as a line shows it"),
+    "a thread as shown in a line",
+    columns("tid comm cell", cell="text of the line"),
     "SELECT tid, comm, concat(rpad(thread, 20, ' '), ' ') AS cell FROM thread_names",
     needs=("thread_names",),
     report="events",
 )
 fixed(
     "event_devices",
-    "a device, as a line shows it",
-    columns("netns ifindex name", name="of the device"),
+    "a device as shown in a line",
+    columns("netns ifindex name", name="name of the device"),
     "SELECT netns, ifindex, name FROM device_names",
     needs=("device_names",),
     report="events",
 )
 fixed(
     "event_flows",
-    "a flow, as a line shows it",
-    columns("flow name cell", cell="as a line shows it"),
+    "a flow as shown in a line",
+    columns("flow name cell", cell="text of the line"),
     "SELECT flow, name, concat('  ', name) AS cell FROM flow_names",
     needs=("flow_names",),
     report="events",

@@ -11,6 +11,7 @@ import numpy as np
 
 from hopscope.model.report import of_rows
 from hopscope.store.schema import BY_NAME
+from hopscope.term.format import plural
 from hopscope.trace.packets.skb_lifetimes import addresses
 from hopscope.trace.relation import SELECTION, build, columns, relation
 from hopscope.verbs.report.event_lines import (
@@ -102,7 +103,7 @@ def _has_flows(selection: Selection) -> bool:
 
 @relation(
     "wanted_packets",
-    "one of `packets` of a wanted flow: most events do not look at headers",
+    "an event of a packet of a selected flow",
     columns(" ".join(_PACKET_COLUMNS)),
     needs=("skb_lifetimes",),
     parameters=(SELECTION,),
@@ -136,7 +137,7 @@ def _notes(trace: Trace, selection: Selection) -> list[str]:
     ((left_out,),) = trace.rows(f"SELECT CAST(sum(events) AS BIGINT) FROM ({counted}) c")
     if not left_out:
         return []
-    return [f"left out: {left_out:,} events that are of no flow: calls, what CPUs did, tracepoints and functions"]
+    return [f"left out: {plural(left_out, 'event')} without a flow (calls, CPU activity, tracepoints and functions)"]
 
 
 def _slices(trace: Trace, selection: Selection) -> list[tuple[int, int]]:

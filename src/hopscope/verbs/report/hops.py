@@ -16,6 +16,7 @@ import numpy as np
 
 from hopscope.model.histogram import SLOTS, Histogram
 from hopscope.model.report import Column, Report, of_rows
+from hopscope.term.format import plural
 from hopscope.trace.gaps import loss_notes, unattached
 from hopscope.trace.histogram_sql import slot
 from hopscope.trace.host_numbers import host_of_cpu, hosts
@@ -45,22 +46,22 @@ WAY: Final = (
 )  # fmt: skip
 
 COLUMNS: Final = (
-    Column("hop", "text", "from the point → to the point", "hop"),
-    Column("from_point", "text", "where it begins", "from", rank=9),
-    Column("to_point", "text", "where it ends", "to", rank=9),
-    Column("count", "count", "packets that took it", "count"),
-    Column("moved", "part", "of them, those that ended it on another CPU than they began it on", "moved", rank=2),
-    Column("sum_ns", "ns", "of all of them", "sum", rank=4),
-    Column("mean_ns", "ns", "of one", "mean", rank=3),
-    Column("p50_ns", "ns", "half took at most so long", "p50"),
-    Column("p90_ns", "ns", "90 % took at most so long", "p90", rank=1),
-    Column("p99_ns", "ns", "99 % took at most so long", "p99"),
-    Column("p99_9_ns", "ns", "99.9 % took at most so long", "p99.9"),
-    Column("max_ns", "ns", "the longest", "max"),
+    Column("hop", "text", "from point → to point", "hop"),
+    Column("from_point", "text", "probe point at which it begins", "from", rank=9),
+    Column("to_point", "text", "probe point at which it ends", "to", rank=9),
+    Column("count", "count", "number of packets", "count"),
+    Column("moved", "part", "fraction that ended the hop on a different CPU than they began it", "moved", rank=2),
+    Column("sum_ns", "ns", "total duration", "sum", rank=4),
+    Column("mean_ns", "ns", "mean duration", "mean", rank=3),
+    Column("p50_ns", "ns", "median duration", "p50"),
+    Column("p90_ns", "ns", "90th percentile", "p90", rank=1),
+    Column("p99_ns", "ns", "99th percentile", "p99"),
+    Column("p99_9_ns", "ns", "99.9th percentile", "p99.9"),
+    Column("max_ns", "ns", "maximum", "max"),
 )
 # In a trace of several hosts.
 BOUND: Final = Column(
-    "bound_ns", "ns", "from host to host: by so much each time may be wrong; null: of one host", "±", rank=1
+    "bound_ns", "ns", "maximum error of each duration between hosts; null within one host", "±", rank=1
 )
 NETWORK: Final = " (network)"
 
@@ -86,7 +87,7 @@ _GROUPS: Final = {
     "process": _Group("o.pid", "(SELECT DISTINCT pid AS id, name FROM flow_owners)", "flow_owners"),
 }
 BY: Final = tuple(_GROUPS)
-BY_COLUMNS: Final = tuple(Column(by, "text", "whose packets the line is of, with --by", by) for by in BY)
+BY_COLUMNS: Final = tuple(Column(by, "text", "group of the packets in this row, with --group-by", by) for by in BY)
 
 # A hop belongs to who sends until the driver has the packet, and to who receives from there on.
 _SENDER: Final = "(s.point IN ({tx}) OR (s.point IN ({ends}) AND s.from_point IN ({tx})))"
@@ -135,19 +136,19 @@ def _needs_links(context: Context) -> bool:
 
 @relation(
     "hop_counts",
-    "a bucket of durations of a hop, of a group of packets",
+    "a bucket of the durations of a hop, for a group of packets",
     columns(
         "grp broken from_point point slot samples sum_ns max_ns moved bound_ns",
-        grp="number of the group: a flow, a device, …; 0: all; NULL: not known",
-        broken="whether events were lost in between: no hop for sure",
-        from_point="where the hop begins",
-        point="where it ends",
+        grp="number of the group (a flow, a device, …); 0: all; NULL: unknown",
+        broken="whether events were lost in between, so that it may not be a hop",
+        from_point="point at which the hop begins",
+        point="probe point at which it ends",
         slot="bucket of the duration (hopscope.model.histogram)",
-        samples="hops in the bucket",
-        sum_ns="their durations in all",
-        max_ns="the longest",
-        moved="of them, those that ended on another CPU",
-        bound_ns="between hosts: times may be off by so much; NULL: of one host",
+        samples="number of hops in the bucket",
+        sum_ns="total duration",
+        max_ns="maximum",
+        moved="number of hops that ended on a different CPU",
+        bound_ns="maximum error between hosts; NULL: one host",
     ),
     needs_if={
         "skb_step_lifetimes": _needs_whose,
@@ -291,6 +292,9 @@ def _notes(trace: Trace) -> list[str]:
     notes = loss_notes(trace)
     if notes:
         ((broken,),) = trace.rows("SELECT CAST(coalesce(sum(samples), 0) AS BIGINT) FROM hop_counts WHERE broken")
-        notes.append(f"left out: {broken:,} hops in which events were lost: they may be of two packets")
+        notes.append(
+            f"left out: {plural(broken, 'hop')} in which events were lost, as start and end may "
+            "belong to different packets"
+        )
     reasons = unattached(trace)
-    return [*notes, *(f"{point} was not attached: {reasons[point]}" for point in WAY if point in reasons)]
+    return [*notes, *(f"{point} not attached: {reasons[point]}" for point in WAY if point in reasons)]

@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from hopscope.trace.selection import Selection
 
 COLUMNS: Final = (
-    Column("at_ns", "at_ns", "the interval between two readings of counters begins", "from"),
-    Column("until_ns", "at_ns", "and ends", "until", rank=1),
-    Column("what", "text", "the hop that was slow, or the counter that moved", "what"),
-    Column("of", "text", "counter: of which interface, CPU, queue or network namespace", "of"),
-    Column("p99_ns", "ns", "hop: 99 % took at most so long, in the interval", "p99"),
-    Column("usual_p99_ns", "ns", "hop: the median of that over all intervals", "usual"),
-    Column("count", "count", "hop: how many; counter: what it counted, in the interval", "count"),
-    Column("usual_count", "ratio", "counter: its median over all intervals", "usual count", rank=2),
-    Column("times", "ratio", "how many times the usual; missing where that is 0", "times"),
+    Column("at_ns", "at_ns", "beginning of the interval between two readings of the counters", "from"),
+    Column("until_ns", "at_ns", "end of the interval", "until", rank=1),
+    Column("what", "text", "hop that was slow, or counter that increased", "what"),
+    Column("of", "text", "counter: its interface, CPU, queue or network namespace", "of"),
+    Column("p99_ns", "ns", "hop: 99th percentile in the interval", "p99"),
+    Column("usual_p99_ns", "ns", "hop: median of `p99_ns` over all intervals", "usual"),
+    Column("count", "count", "in the interval, hop: number of packets; counter: its increase", "count"),
+    Column("usual_count", "ratio", "counter: median increase over all intervals", "usual count", rank=2),
+    Column("times", "ratio", "ratio to the usual value; missing where that is 0", "times"),
 )
 
 # A hop is slow when its 99th percentile is so many times its median over all intervals, with so many packets to tell.
@@ -97,7 +97,7 @@ def _moments(trace: Trace, selection: Selection, limit: int | None) -> tuple[lis
     return rows, len(found) - len(chosen), []
 
 
-TOO_FEW: Final = "the trace has too few readings of counters to say what is usual: three are the least"
+TOO_FEW: Final = "the trace has too few readings of the counters to tell what is usual: at least three are needed"
 
 # By how many ns it was slower than usual, and the rest of a row.
 _Slow = tuple[float, str, float, float, int]

@@ -26,32 +26,32 @@ if TYPE_CHECKING:
     from hopscope.trace.selection import Selection
 
 RX_COLUMNS: Final = (
-    Column("at_ns", "at_ns", "when the first of what follows was", "at"),
-    Column("cpu", "number", "that received it", "CPU"),
+    Column("at_ns", "at_ns", "time of the first of the following events", "at"),
+    Column("cpu", "number", "CPU that received it", "CPU"),
     Column("interface", "text", "the device", "interface"),
     Column("flow_name", "text", "source > destination", "flow", rank=3),
-    Column("len_bytes", "bytes", "of the packet", "len", rank=2),
-    Column("irq_ns", "ns", "the interrupt's entry, after `at_ns`", "irq"),
-    Column("softirq_ns", "ns", "the softirq's entry, after `at_ns`", "softirq"),
+    Column("len_bytes", "bytes", "length of the packet", "len", rank=2),
+    Column("irq_ns", "ns", "entry of the interrupt, after `at_ns`", "irq"),
+    Column("softirq_ns", "ns", "entry of the softirq, after `at_ns`", "softirq"),
     Column("receive_ns", "ns", "netif_receive_skb, after `at_ns`", "receive"),
-    Column("copy_ns", "ns", "the first copy to the reader, after `at_ns`", "copy"),
-    Column("poll_exit_ns", "ns", "the end of the poll, after `at_ns`", "poll end"),
-    Column("thread", "text", "that read it", "read by", rank=1),
-    Column("instead", "text", "what became of it, where there is no copy", "instead"),
+    Column("copy_ns", "ns", "first copy to the reader, after `at_ns`", "copy"),
+    Column("poll_exit_ns", "ns", "end of the NAPI poll, after `at_ns`", "poll end"),
+    Column("thread", "text", "thread that read it", "read by", rank=1),
+    Column("instead", "text", "outcome, if it was not copied to a reader", "instead"),
 )
 TX_COLUMNS: Final = (
-    Column("at_ns", "at_ns", "when it came to the device", "at"),
-    Column("cpu", "number", "that sent it", "CPU", rank=1),
+    Column("at_ns", "at_ns", "time when it was queued at the device", "at"),
+    Column("cpu", "number", "CPU that sent it", "CPU", rank=1),
     Column("interface", "text", "the device", "interface"),
     Column("flow_name", "text", "source > destination", "flow", rank=2),
-    Column("len_bytes", "bytes", "of the packet", "len"),
-    Column("qdisc_ns", "ns", "from the queue to the driver's function", "qdisc"),
-    Column("netdevice_ns", "ns", "from the driver's function to its release", "netdevice"),
-    Column("instead", "text", "what became of it, where it was not released as sent", "instead"),
+    Column("len_bytes", "bytes", "length of the packet", "len"),
+    Column("qdisc_ns", "ns", "time from the queue to the driver's transmit function", "qdisc"),
+    Column("netdevice_ns", "ns", "time from the driver's transmit function to the release of the packet", "netdevice"),
+    Column("instead", "text", "outcome, if it was not released as sent", "instead"),
 )
 
 # In a trace of several hosts, behind its number, which is then unlike what the host calls it.
-CPU_NAME: Final = Column("cpu_name", "text", "of several hosts: the host, and its number of the CPU", "CPU")
+CPU_NAME: Final = Column("cpu_name", "text", "with several hosts: the host, and the CPU's number on it", "CPU")
 
 
 def _since(point: str, value: str, closing: str) -> str:
@@ -155,10 +155,10 @@ _NAMES: Final = {
 
 @relation(
     "softirq_events",
-    "an event of an interrupt, of a softirq of reception, or of a poll",
+    "an event of an interrupt, a NET_RX softirq or a NAPI poll",
     columns(
         "cpu time_ns point irq_ns",
-        irq_ns="of a softirq's entry: the entry of the interrupt that raised it, 0: none; NULL: another event",
+        irq_ns="for a softirq's entry: the entry of the interrupt that raised it, 0: none; NULL: another event",
     ),
     kind="view",
     report="netdev-times",

@@ -14,6 +14,7 @@ import numpy as np
 
 from hopscope.model.histogram import SLOTS, Histogram
 from hopscope.model.report import Column, Report, of_rows
+from hopscope.term.format import plural
 from hopscope.trace.gaps import loss_notes
 from hopscope.trace.histogram_sql import slot
 from hopscope.trace.messages.path import BY_COLUMN, STEPS, latest, stage
@@ -43,15 +44,15 @@ LEAST_MESSAGES: Final = 50
 SHOWN_CAUSES: Final = 3
 
 COLUMNS: Final = (
-    Column("what", "text", "`time`: took long there; `way`: other points", "what"),
-    Column("where", "text", "the stage, or the points that are extra (+) or not there (-)", "where"),
-    Column("messages", "count", "so many messages", "messages"),
-    Column("part", "part", "of all messages", "of all", rank=2),
-    Column("median_ns", "ns", "that half of them took there at most, or in all", "median"),
-    Column("usual_ns", "ns", "the same of all messages", "usual"),
-    Column("worst_ns", "ns", "the longest of them", "worst", rank=1),
-    Column("worst_at_ns", "at_ns", "when that message began", "at", rank=3),
-    Column("different", "text", "what else is different, and how many times as frequent as elsewhere", "different"),
+    Column("what", "text", "`time`: a stage took unusually long; `way`: an unusual path", "what"),
+    Column("where", "text", "the stage, or the additional (+) and missing (-) points", "where"),
+    Column("messages", "count", "number of messages", "messages"),
+    Column("part", "part", "fraction of all messages", "of all", rank=2),
+    Column("median_ns", "ns", "their median duration, of the stage or in total", "median"),
+    Column("usual_ns", "ns", "the same for all messages", "usual"),
+    Column("worst_ns", "ns", "the maximum", "worst", rank=1),
+    Column("worst_at_ns", "at_ns", "beginning of the message with the maximum", "at", rank=3),
+    Column("different", "text", "what else distinguishes them, and how many times as frequent it is", "different"),
 )
 
 
@@ -68,7 +69,7 @@ def outliers(trace: Trace, selection: Selection, *, limit: int | None = None) ->
     build(trace, "numbered_messages", selection=selection)
     count = int(trace.rows("SELECT count(*) FROM numbered_messages")[0][0])
     if count < LEAST_MESSAGES:
-        note = f"{count} messages: too few to say what is usual; {LEAST_MESSAGES} are needed"
+        note = f"{plural(count, 'message')}: too few to tell what is usual; at least {LEAST_MESSAGES} are needed"
         return of_rows("outliers", COLUMNS, [], notes=[note, *loss_notes(trace)])
     usual = {step.column: each for step in STEPS[1:] if (each := _usual(trace, step.column))}
     build(trace, "slow_stages", selection=selection, usual=usual)
@@ -80,7 +81,7 @@ def outliers(trace: Trace, selection: Selection, *, limit: int | None = None) ->
     rows.sort(key=lambda row: -row[-1])
     shown = [row[:-1] for row in (rows if limit is None else rows[:limit])]
     heading = [_sentence(trace, count), ""] if rows else []
-    notes = [] if rows else [f"nothing odd: all {count:,} messages went the usual ways in the usual times"]
+    notes = [] if rows else [f"no outliers among {plural(count, 'message')}: usual paths, usual durations"]
     notes += [*notes_on_often, *loss_notes(trace)]
     return of_rows("outliers", COLUMNS, shown, notes=notes, left_out=len(rows) - len(shown), heading=heading)
 
@@ -93,14 +94,14 @@ _WAY: Final = ", ".join(
 )
 fixed(
     "numbered_messages",
-    "one of `messages` that took any time, with its number in the order of time",
+    "a message with a duration, with its position in chronological order",
     columns(
         "protocol flow connection start_byte end_byte len_bytes sender_tid reader_tid sent_ns retransmits",
         "resent_ns dropped_ns sender_host receiver_host state call_ns send_ns first_ns queue_ns enqueue_ns",
         "dequeue_ns start_ns driver_ns core_ns ip_ns l4_ns tcp_ns ready_ns wake_ns switch_ns copy_ns read_ns",
         "received_ns network_ns network_bound_ns begins_ns ends_ns total_ns message way",
-        len_bytes="of the message",
-        total_ns="from its first point to its last",
+        len_bytes="length of the message",
+        total_ns="time from its first point to its last",
         message="number of the message",
         way="columns of the points that it passed, in order",
     ),
@@ -132,14 +133,14 @@ def _usual(trace: Trace, column: str) -> _Usual | None:
 
 @relation(
     "slow_stages",
-    "a message that took too long at a stage: the one at which it lost most time",
+    "a message that took unusually long at a stage, with the stage at which it lost most time",
     columns(
         "message place held_ns excess_ns begins_ns worst",
         message="number of the message (`numbered_messages`)",
-        place="column of the point that the stage ends at",
+        place="column of the point at which the stage ends",
         held_ns="length of the stage",
-        excess_ns="of it more than usual",
-        worst="1: of its stages the one at which it lost most",
+        excess_ns="excess over the usual duration",
+        worst="1: the stage at which it lost most time",
     ),
     needs=("numbered_messages",),
     parameters=("usual",),
@@ -166,14 +167,14 @@ def _slow_stages(context: Context) -> str:
 
 @relation(
     "slow_messages",
-    "one of `slow_stages`, of a stage that few messages take long",
+    "one of `slow_stages`, for stages at which few messages are slow",
     columns(
         "message place held_ns excess_ns begins_ns worst",
         message="number of the message (`numbered_messages`)",
-        place="column of the point that the stage ends at",
+        place="column of the point at which the stage ends",
         held_ns="length of the stage",
-        excess_ns="of it more than usual",
-        worst="1: of its stages the one at which it lost most",
+        excess_ns="excess over the usual duration",
+        worst="1: the stage at which it lost most time",
     ),
     needs=("slow_stages",),
     parameters=("often",),
@@ -193,8 +194,8 @@ def _sentence_on_often(trace: Trace, usual: dict[str, _Usual], place: str, messa
     members = f"FROM slow_stages WHERE place = '{place}'"
     median_ns = trace.rows(_MEDIAN.format(source=f"SELECT held_ns AS time_ns {members}"))[0][0]
     name = _stage_name(trace, place, f"SELECT message {members}")
-    times = f"{_in_us(median_ns)}, the others {_in_us(usual[place].median_ns)}"
-    return f"{name} has two usual times: {messages / count:.0%} of the messages take about {times}"
+    times = f"{_in_us(median_ns)}, the others about {_in_us(usual[place].median_ns)}"
+    return f"{name} has two usual durations: {messages / count:.0%} of the messages take about {times}"
 
 
 def _long_stages(trace: Trace, usual: dict[str, _Usual], count: int) -> Iterator[list[Any]]:
@@ -287,7 +288,7 @@ def _median_total(trace: Trace, way: str) -> int:
 
 def _sentence(trace: Trace, count: int) -> str:
     odd = int(trace.rows("SELECT count(*) FROM slow_messages")[0][0])
-    return f"{odd:,} of {count:,} messages took far longer than usual at a stage"
+    return f"{odd:,} of {plural(count, 'message')} took far longer than usual at one stage"
 
 
 def _in_us(duration_ns: float) -> str:

@@ -43,14 +43,14 @@ SAMPLES: Final = ("compared_messages", "message_attributes", "activity_counts")
 
 @relation(
     "compared_messages",
-    "one of `numbered_messages` that is looked at: the odd ones, and a sample of the others",
+    "a message that is compared: the outliers, and a sample of the others",
     columns(
         "protocol flow connection start_byte end_byte len_bytes sender_tid reader_tid sent_ns retransmits",
         "resent_ns dropped_ns sender_host receiver_host state call_ns send_ns first_ns queue_ns enqueue_ns",
         "dequeue_ns start_ns driver_ns core_ns ip_ns l4_ns tcp_ns ready_ns wake_ns switch_ns copy_ns read_ns",
         "received_ns network_ns network_bound_ns begins_ns ends_ns total_ns message way",
-        len_bytes="of the message",
-        total_ns="from its first point to its last",
+        len_bytes="length of the message",
+        total_ns="time from its first point to its last",
         message="number of the message",
         way="columns of the points that it passed, in order",
     ),
@@ -68,9 +68,11 @@ def _compared_messages(context: Context) -> str:
 
 @relation(
     "message_attributes",
-    "something that one of `compared_messages` has",
+    "an attribute of one of `compared_messages`",
     columns(
-        "message attribute", message="number of the message (`numbered_messages`)", attribute="as people are shown it"
+        "message attribute",
+        message="number of the message (`numbered_messages`)",
+        attribute="attribute as shown in the report",
     ),
     needs=("compared_messages", "flow_names", "thread_names", "cpu_names", "device_names", "original_packets"),
     report="outliers",
@@ -81,13 +83,13 @@ def _message_attributes(context: Context) -> str:
 
 @relation(
     "activity_counts",
-    "how often something happened in a slice of time",
+    "how often an activity occurred in a slice of time",
     columns(
         "point subject slice times",
-        point="what happened: the probe point",
-        subject="of interrupts and softirqs the number; of tx.queue the flow",
+        point="the probe point",
+        subject="for interrupts and softirqs: the number; for tx.queue: the flow",
         slice=("ns", "beginning of the slice of time, 2^16 ns long"),
-        times="how often",
+        times="number of occurrences",
     ),
     needs=("original_packets",),
     report="outliers",
@@ -229,7 +231,7 @@ def _load(trace: Trace, from_ns: I64, until_ns: I64, flows: I64) -> Iterator[tup
             continue
         lift = _rate_lift(slices, times, from_ns, until_ns, _length_ns(trace))
         if lift >= LEAST_LIFT:
-            yield lift, f"packets of flow {_flow_name(trace, flow)} meanwhile"
+            yield lift, f"packets of flow {_flow_name(trace, flow)} at the same time"
 
 
 def _rate_lift(slices: I64, times: I64, from_ns: I64, until_ns: I64, length_ns: int) -> float:
@@ -272,9 +274,9 @@ def _length_ns(trace: Trace) -> int:
 
 def _activity_name(trace: Trace, point: int, subject: int) -> str:
     if point == number(points(trace), "irq.enter"):
-        return f"interrupt {subject} meanwhile"
+        return f"interrupt {subject} at the same time"
     name = _SOFTIRQS[subject] if subject < len(_SOFTIRQS) else str(subject)
-    return f"softirq {name} meanwhile"
+    return f"softirq {name} at the same time"
 
 
 def _flow_name(trace: Trace, flow: int) -> str:

@@ -65,7 +65,7 @@ def schema(name: str) -> dict[str, Any]:
     }
     verb = name.partition(".")[0]
     return line_schema(
-        f"report.{name}", VERSION, f"A line of `hopscope report {verb} --json`. Null is what was not seen.", line
+        f"report.{name}", VERSION, f"A line of `hopscope report {verb} --json`. Null: not observed.", line
     )
 
 
