@@ -272,7 +272,7 @@ def test_plan_of_each_host_is_shown(hosts: Hosts) -> None:
 @pytest.mark.parametrize(
     ("options", "code", "said"),
     [
-        (["--netns", "nosuch"], 2, "a: There is no network namespace nosuch. "),
+        (["--netns", "nosuch"], 2, "a: No network namespace is named nosuch. "),
         (["--remote-command", f"{NO_CAPABILITIES} hopscope agent"], 77, "a: "),
     ],
 )
@@ -299,7 +299,7 @@ def test_hosts_without_an_agent_of_this_version_have_a_sentence_each(hosts: Host
 
 @pytest.mark.parametrize("verb", ["rx", "tx", "cpu", "drops"])
 def test_options_for_hosts_need_hosts(verb: str) -> None:
-    assert complaint(hopscope(verb, "--together"), 2) == "--together needs --host. Name the hosts: --host HOST"
+    assert complaint(hopscope(verb, "--together"), 2) == "--together needs --host. Specify the hosts: --host HOST"
 
 
 def test_what_does_not_go_together_is_refused_before_anybody_is_asked() -> None:

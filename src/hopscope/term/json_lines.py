@@ -243,4 +243,4 @@ def clock_ns(text: str) -> int:
     try:
         return (datetime.strptime(text, _ISO).replace(tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1) * 1000
     except ValueError as error:
-        raise FormatError(f"{text[:40]} is no time") from error
+        raise FormatError(f"{text[:40]} is not a time") from error

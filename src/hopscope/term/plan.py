@@ -59,7 +59,7 @@ def _way(terminal: Terminal, way: WayStatus) -> list[str]:
 def _details(terminal: Terminal, differs: str, next_step: str) -> list[str]:
     lines = []
     if differs:
-        lines += _folded(terminal, " " * _INDENT + f"sees it differently: {differs}", "dim")
+        lines += _folded(terminal, " " * _INDENT + f"difference: {differs}", "dim")
     if next_step:
         lines += _folded(terminal, " " * _INDENT + f"next: {next_step}", "")
     return lines

@@ -35,7 +35,7 @@ _MIB = 1 << 20
     short_help="Record every packet and message into a trace, for `report`.",
     examples=(
         (
-            "Record ten seconds of one service, and see what its messages waited for",
+            "Record ten seconds of one service, and see what delayed its messages",
             "hopscope record --port 443 -d 10 -o trace && hopscope report messages trace",
         ),
         (
@@ -129,7 +129,7 @@ _MIB = 1 << 20
         default=1,
         metavar="N",
         show_default=True,
-        help="Follow one flow in N, both ways.",
+        help="Follow one flow in N, both directions.",
     ),
 )
 @host_options()

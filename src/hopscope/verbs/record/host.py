@@ -93,7 +93,7 @@ def begin(channel: Channel, request: dict[str, Any]) -> Began:
     stream = channel.open(SERVICE, request)
     block, message = stream.receive(), stream.receive()
     if not isinstance(block, Block) or not isinstance(message, Message):
-        raise FormatError(f"{channel.name} does not begin to record")
+        raise FormatError(f"{channel.name} does not start recording")
     return Began(channel, stream, metadata_of(block, "began"), texts(message.body, "not_granted"))
 
 

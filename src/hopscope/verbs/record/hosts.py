@@ -185,7 +185,7 @@ class _Work:
         if missing:
             raise HopscopeError(
                 f"The recording is incomplete: {'; '.join(missing)}",
-                f"{folder / FILE} shows which times are covered; what was recorded can be read",
+                f"{folder / FILE} lists the times that are covered; the recorded parts are readable",
             )
 
     def _state(self) -> tuple[int, ...]:
