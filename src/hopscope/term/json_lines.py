@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hopscope.model.checked_json import Fields
-    from hopscope.model.snapshot import HostFact, PointStatus, WayStatus
+    from hopscope.model.snapshot import HostFact, MethodStatus, PointStatus
 
 Json: TypeAlias = dict[str, Any]
 
@@ -168,7 +168,7 @@ def plan_from_json(row: Fields) -> PlanRow:
     )
 
 
-def _way(way: WayStatus) -> Json:
+def _way(way: MethodStatus) -> Json:
     return {
         "way": way.way,
         "granted": way.granted,

@@ -11,7 +11,7 @@ import numpy as np
 from hopscope.clock.change import clock_changes
 from hopscope.clock.network import join
 from hopscope.clock.offline import smooth
-from hopscope.clock.samples import Samples, Way
+from hopscope.clock.samples import Direction, Samples
 from hopscope.errors import UsageError
 from hopscope.term.format import noun_of
 from hopscope.trace.clock_bounds import SLOT_NS
@@ -185,8 +185,8 @@ def _believed(packets: Samples, likely: Curve) -> tuple[Samples, int]:
     return kept, int((~there).sum() + (~back).sum())
 
 
-def _some(way: Way, kept: NDArray[np.bool_]) -> Way:
-    return Way(way.sent_ns[kept], way.received_ns[kept])
+def _some(direction: Direction, kept: NDArray[np.bool_]) -> Direction:
+    return Direction(direction.sent_ns[kept], direction.received_ns[kept])
 
 
 def _counts(samples: Samples | None) -> tuple[int, int]:

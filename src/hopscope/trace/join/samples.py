@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hopscope.clock.change import Change
-from hopscope.clock.samples import Samples, Way
+from hopscope.clock.samples import Direction, Samples
 from hopscope.store.hosts import BACK, CHANGES, THERE, UNKNOWN_RATE
 from hopscope.store.probes import read_changes, read_probes
 from hopscope.trace.join.packets import Seen, fewest, matched, one_in, received, sent
@@ -33,7 +33,7 @@ def probes(sources: Sequence[Source], probed: Iterable[Probed]) -> dict[Ends, Sa
         columns = read_probes(recording.folder)
         for number, (first, second) in recording.pairs.items():
             ours = columns["pair"] == number
-            way = {each: _way(columns, ours & (columns["way"] == each)) for each in (THERE, BACK)}
+            way = {each: _direction(columns, ours & (columns["way"] == each)) for each in (THERE, BACK)}
             there, back = (way[THERE], way[BACK]) if first < second else (way[BACK], way[THERE])
             ends = min(first, second), max(first, second)
             found.setdefault(ends, []).append(between(sources, ends, there, back))
@@ -96,17 +96,17 @@ def packets(
     )
     found = {}
     for first, second in combinations(range(len(sources)), 2):
-        there, back = (Way(*fewest(*matched(left[a], came[b]))) for a, b in ((first, second), (second, first)))
+        there, back = (Direction(*fewest(*matched(left[a], came[b]))) for a, b in ((first, second), (second, first)))
         if len(there) or len(back):
             found[first, second] = between(sources, (first, second), there, back)
     return found
 
 
-def between(sources: Sequence[Source], ends: Ends, there: Way, back: Way) -> Samples:
+def between(sources: Sequence[Source], ends: Ends, there: Direction, back: Direction) -> Samples:
     """Return the samples of two hosts."""
     return Samples(sources[ends[0]].domain, sources[ends[1]].domain, there, back)
 
 
-def _way(columns: Mapping[str, NDArray[np.int64]], ours: NDArray[np.bool_]) -> Way:
+def _direction(columns: Mapping[str, NDArray[np.int64]], ours: NDArray[np.bool_]) -> Direction:
     # As if the packet had taken longer by what the stamps may be off: so each has its own bound.
-    return Way(columns["sent_ns"][ours], columns["received_ns"][ours] + columns["bound_ns"][ours])
+    return Direction(columns["sent_ns"][ours], columns["received_ns"][ours] + columns["bound_ns"][ours])

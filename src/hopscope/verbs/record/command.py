@@ -174,12 +174,12 @@ def command(  # noqa: PLR0913 # one parameter an option
         from hopscope.agent.ssh import Ssh  # noqa: PLC0415
         from hopscope.agent.target import parse_all  # noqa: PLC0415
         from hopscope.live.words import words_of  # noqa: PLC0415
-        from hopscope.verbs.record.host import Ways  # noqa: PLC0415
+        from hopscope.verbs.record.host import Transports  # noqa: PLC0415
         from hopscope.verbs.record.hosts import record_hosts  # noqa: PLC0415
 
         words = words_of(click.get_current_context().command, what)
-        ways = Ways(Ssh.of(ssh, remote_command), tls)
-        return record_hosts(parse_all(hosts), ways, words, folder, limits, command=command)
+        transports = Transports(Ssh.of(ssh, remote_command), tls)
+        return record_hosts(parse_all(hosts), transports, words, folder, limits, command=command)
     from hopscope.kernel.capabilities import require_rights  # noqa: PLC0415
     from hopscope.live.recorder.collector import Recorder  # noqa: PLC0415
     from hopscope.verbs.record.asked import asked  # noqa: PLC0415
