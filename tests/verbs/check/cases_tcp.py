@@ -80,8 +80,8 @@ CASES: Final = (
     Case(
         "tcp-abort-data",
         {"netstat::TcpExtTCPAbortOnData": 100},
-        "100 TCP connections (20 a second) were reset by this host: data arrived after the application had closed them, "
-        "or it resets them on purpose (SO_LINGER of 0)",
+        "100 TCP connections (20 a second) were reset by this host: data arrived after the application had closed them,"
+        " or it resets them on purpose (SO_LINGER of 0)",
         {"netstat::TcpExtTCPAbortOnData": 99},
     ),
     Case(
