@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a joined trace says of its hosts, in sentences: how far times may be off, and when one was missing."""
+"""Sentences about the hosts of a joined trace: error bounds of their times, and absences."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SAID: Final = {
 
 
 def host_lines(trace: Trace) -> list[str]:
-    """Return a line for each host, and one for each pair of clocks that were compared; nothing of a trace of one."""
+    """Return a line per host and per pair of compared clocks; nothing for a trace of one host."""
     names = hosts(trace)
     if not names:
         return []
@@ -56,7 +56,7 @@ def host_lines(trace: Trace) -> list[str]:
 
 
 def _stamped(pair: Mapping[str, Any]) -> str:
-    """Say who stamped the probes of a pair, as far as that is known."""
+    """Tell what time-stamped the probes of a pair, if known."""
     by_nics = pair.get("by_nics")
     if by_nics is None:
         return ""
@@ -71,7 +71,7 @@ def _stamped(pair: Mapping[str, Any]) -> str:
 
 
 def absence_notes(trace: Trace) -> list[str]:
-    """Return a sentence for each while in which nothing was recorded of a host."""
+    """Return a sentence for each period in which a host was not recorded."""
     names, started_ns = hosts(trace), trace.metadata.started_ns
     return [
         f"{names.get(host, host)}: no data from {(from_ns - started_ns) / 1e9:.3f} s to "

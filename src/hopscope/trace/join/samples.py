@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def probes(sources: Sequence[Source], probed: Iterable[Probed]) -> dict[Ends, Samples]:
-    """Return the probes of each pair of hosts that are joined, by their numbers, the lower first."""
+    """Return pair of joined hosts (the lower number first) → probes."""
     found: dict[Ends, list[Samples]] = {}
     for recording in probed:
         columns = read_probes(recording.folder)
@@ -41,7 +41,7 @@ def probes(sources: Sequence[Source], probed: Iterable[Probed]) -> dict[Ends, Sa
 
 
 def stamped_by_nics(probed: Iterable[Probed]) -> dict[Ends, int]:
-    """Return how many probes of each pair both NICs stamped, of those pairs of which that is known."""
+    """Return pair → number of probes time-stamped by both NICs, where this is known."""
     found: dict[Ends, int] = {}
     unknown = set()
     for recording in probed:
@@ -56,7 +56,7 @@ def stamped_by_nics(probed: Iterable[Probed]) -> dict[Ends, int]:
 
 
 def changes(probed: Iterable[Probed]) -> dict[Ends, tuple[list[Change], list[Change]]]:
-    """Return what was done to the clocks of each pair, the lower number first, each by its own clock."""
+    """Return pair (the lower number first) → changes of both clocks, each by its own clock."""
     found: dict[Ends, tuple[list[Change], list[Change]]] = {}
     for recording in probed:
         columns = read_changes(recording.folder)
@@ -108,5 +108,5 @@ def between(sources: Sequence[Source], ends: Ends, there: Direction, back: Direc
 
 
 def _direction(columns: Mapping[str, NDArray[np.int64]], ours: NDArray[np.bool_]) -> Direction:
-    # As if the packet had taken longer by what the stamps may be off: so each has its own bound.
+    # The error of the time stamps is added to the arrival time, so that each packet has its own bound.
     return Direction(columns["sent_ns"][ours], columns["received_ns"][ours] + columns["bound_ns"][ours])
