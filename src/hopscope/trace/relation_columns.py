@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What columns of relations mean, where the relation itself does not say otherwise.
+"""Default meanings of columns, unless the relation itself gives a different one.
 
-A unit stands at the end of a column's name; where it does not, it is given with the meaning. A time is
-CLOCK_MONOTONIC, of a joined trace that of its first host.
+The unit is at the end of a column's name; otherwise it is given with the meaning. Times are CLOCK_MONOTONIC; in a
+joined trace, that of its first host.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who of a connection's two ends spoke when, and which answer is to which request.
+"""The turns of the two ends of a connection, and the matching of requests with answers.
 
-An end sees itself send and read, in the order of its own clock. What it sends from one read to the next is a turn. A
-request is the client's turn, the answer is the turn in which the server then speaks. Each end that was recorded gives a
-list of exchanges: so many bytes asked, so many answered. An exchange is one if **both ends have it**, from the same
-bytes to the same bytes: a client that asks again before it has read the answer (pipelining), or a server that answers
-before it has read all that was asked, has others than its peer. Where only one end was recorded, its turns are taken as
-they are.
+Each end records its own sends and reads, in the order of its own clock. The data that it sends between two reads is a
+turn. A request is a turn of the client, and the answer is the following turn of the server. Each recorded end gives a
+list of exchanges: bytes requested, bytes answered. An exchange is valid if **both ends agree**, with the same byte
+ranges: a client that sends the next request before it has read the answer (pipelining), or a server that answers before
+it has read the whole request, has different exchanges than its peer. If only one end was recorded, its turns are used
+as they are.
 
-The client is the end that sent the SYN; if that was not seen, the one with the greater port.
+The client is the end that sent the SYN; if that was not seen, the end with the higher port.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _OPENING: Final = f"""
     SELECT DISTINCT flow FROM packets
     WHERE point IN ({{points}}) AND tcp_flags % {2 * _SYN} >= {_SYN} AND tcp_flags % {2 * _ACK} < {_ACK}"""
 
-# A flow under each name that NAT gave it.
+# A flow under its own name, and under each name given by NAT.
 _ALIASES: Final = """
     SELECT flow, flow AS original FROM flows
     WHERE flow IN (SELECT flow FROM socket_calls) OR flow NOT IN (SELECT flow FROM final_translations)
     UNION SELECT flow, original FROM final_translations WHERE original IN (SELECT flow FROM socket_calls)"""
 
-# Who asks in `forth` is answered in `back`.
+# Requests are sent in `forth`, and answers in `back`.
 _PAIRS: Final = f"""
     SELECT DISTINCT protocol, forth, back FROM (
         SELECT f.protocol, a.original AS forth, b.original AS back,
@@ -53,7 +53,7 @@ _PAIRS: Final = f"""
         WINDOW forward AS (PARTITION BY a.original, b.original)) both_ways
     WHERE connects > 0 OR (connects = 0 AND (above > 0 OR (above = 0 AND forth < back)))"""
 
-# What each end says: `at_ns` is when a send call began, or a read was done; bytes up to `end_byte` are sent, or read.
+# The calls of each end: `at_ns` is when a send call began or a read ended; bytes up to `end_byte` were sent or read.
 _CALLS: Final = f"""
     SELECT {TCP} AS protocol, flow, connection, TRUE AS sends, coalesce(call_ns, send_ns, sent_ns) AS at_ns, end_byte,
            end_byte - start_byte AS len_bytes, tid
@@ -66,7 +66,7 @@ _CALLS: Final = f"""
     SELECT {UDP}, flow, 0, FALSE, received_ns, place, 0, reader_tid FROM udp_ordered_messages
     WHERE received_ns IS NOT NULL"""
 
-# A datagram is as a byte of a stream: the n-th. Of those that were one packet up to the driver (GSO), the way tells.
+# The n-th datagram counts as the n-th byte of a stream. Datagrams of one GSO packet are ordered by their path.
 _DATAGRAMS: Final = f"""
     SELECT *, row_number() OVER (PARTITION BY flow ORDER BY queue_ns NULLS LAST, driver_ns NULLS LAST,
                   ready_ns NULLS LAST, received_ns NULLS LAST, ends_ns) AS place
@@ -88,7 +88,7 @@ _TURNS: Final = f"""
                        s.protocol, s.at_ns, s.end_byte, s.len_bytes, s.tid
                 FROM socket_calls s JOIN flow_pairs p ON p.back = s.flow) sided) followed"""
 
-# `asked_byte` and `answered_byte` are where the turns end; `from_` are those of the exchange before.
+# `asked_byte` and `answered_byte` are the ends of the turns; `from_` are those of the previous exchange.
 _OF_SIDES: Final = """
     SELECT *, lag(asked_byte) OVER own AS from_asked, lag(answered_byte) OVER own AS from_answered
     FROM (SELECT forth, back, connection, side, exchange, max(protocol) AS protocol,
@@ -118,7 +118,7 @@ _MATCHED: Final = f"""
     FULL JOIN (SELECT * FROM side_exchanges WHERE side = {_SERVER}) s ON {_SAME} AND {_SAME_START}"""
 
 _KEY: Final = ", ".join(_CONNECTION)
-# What became of an exchange: answered; unasked (the server spoke first); unanswered; or the ends do not agree on it.
+# Outcome of an exchange: answered; unasked (the server sent first); unanswered; or the ends disagree (overlapping).
 _STATED: Final = f"""
     SELECT *, ends_ns - begins_ns AS total_ns,
            CASE WHEN asked_byte IS NULL THEN 'unasked' WHEN answered_byte IS NULL THEN 'unanswered'

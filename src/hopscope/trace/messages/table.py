@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``messages``: a row a message, TCP and UDP, with the times at which it passed its points (:mod:`.path`).
+"""``messages``: one row per TCP or UDP message, with the times at its points (:mod:`.path`).
 
-A time that cannot be right is not kept. Where events were lost, what was seen of a packet may be a later copy of it:
-then a point seems to be passed after those behind it, and the earlier points are the ones to doubt.
+Inconsistent times are discarded. If events were lost, the observed packet may be a later copy: a point then appears to
+be passed after later points, and the earlier points are the doubtful ones.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _OTHERS: Final = (
     "flow", "connection", "start_byte", "end_byte", "len_bytes", "sender_tid", "reader_tid", "sent_ns", "retransmits",
     "resent_ns", "dropped_ns", "sender_host", "receiver_host", "state",
 )  # fmt: skip
-# What TCP's messages do not have.
+# Columns that TCP messages do not have.
 _OF_UDP: Final = "CAST(NULL AS BIGINT) AS dropped_ns, CAST(NULL AS STRING) AS state"
 _NO_NETWORK: Final = "CAST(NULL AS BIGINT) AS network_ns, CAST(NULL AS BIGINT) AS network_bound_ns"
 
@@ -87,7 +87,7 @@ def _messages(context: Context) -> str:
 
 
 def _wanted(trace: Trace, selection: Selection) -> str:
-    """Return the condition on a message: when it began, whose it is, which device its flow passes."""
+    """Return the condition on a message: its beginning, its threads, and the devices of its flow."""
     parts = [selection.window(trace, "begins_ns")]
     if selection.processes:
         threads = selection.threads(trace)
@@ -101,7 +101,7 @@ def _wanted(trace: Trace, selection: Selection) -> str:
 
 
 def _right(trace: Trace, source: str) -> str:
-    """Return the query for messages without the times that cannot be right, with those on the network."""
+    """Return the query for messages without inconsistent times, with network times."""
     columns = ", ".join((*_OTHERS, *_ALL))
     if not hosts(trace):
         return f"SELECT {columns}, {_NO_NETWORK} FROM ({_checked(source, _OTHERS)}) right_ones"
@@ -111,7 +111,7 @@ def _right(trace: Trace, source: str) -> str:
 
 
 def _checked(source: str, others: tuple[str, ...]) -> str:
-    """Return the query for messages without the times that cannot be right."""
+    """Return the query for messages without inconsistent times."""
     sound = ", ".join((*others, *_SENDER, "wake_ns", "switch_ns"))
     first = ", ".join(f"{_unless(_too_late(name), name)} AS {name}" for name in _CARRIED)
     read = ", ".join(f"{_unless(_before(name, _SENDER), name)} AS {name}" for name in _READER)
@@ -129,7 +129,7 @@ def _checked(source: str, others: tuple[str, ...]) -> str:
 
 
 def _too_late(name: str) -> str:
-    """Return the condition that a packet seems to pass a point after one behind it, or before the call that sent it."""
+    """Return the condition that a packet appears to pass a point after a later one, or before its send call."""
     behind = (*_CARRIED[_CARRIED.index(name) + 1 :], "read_ns", "received_ns")
     same = " OR coalesce(first_ns = queue_ns, FALSE)" if name == "first_ns" else ""
     return f"{_after(name, behind)} OR {_before(name, _SENDER)}{same}"

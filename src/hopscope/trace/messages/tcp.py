@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages of TCP: what one send call wrote, followed to the read that delivers its last byte."""
+"""TCP messages: the data of one send call, followed to the read that delivers its last byte."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _KEY: Final = ("flow", "connection", "end_byte")
 
-# Of which flows the receiver is another host than one that was told.
+# Flows whose receiver is a different host than the notified one.
 _ELSEWHERE: Final = (
     "SELECT f.flow, h.host FROM flow_hosts f JOIN hosts h ON h.host <> f.receiver_host"
     " WHERE f.receiver_host IS NOT NULL"
@@ -26,7 +26,7 @@ _ELSEWHERE: Final = (
 
 
 def _notified(ready: int) -> str:
-    """Return the query for the segments, with the first time that the reader of the flow was told after each."""
+    """Return the query for segments, with the time when the reader of the flow was next notified."""
     return f"""
         SELECT * FROM (
             SELECT *, CASE WHEN coalesce(tcp_ns, l4_ns) IS NOT NULL THEN
@@ -114,7 +114,7 @@ fixed(
     temporary=True,
 )
 
-# Bytes are read in order: the first read that goes up to a message's end or further has its last byte.
+# Bytes are read in order: the first read up to a message's end or further contains its last byte.
 _READINGS: Final = """
     SELECT flow, connection, end_byte, read_ns FROM (
         SELECT flow, connection, end_byte, written, min(at_ns) OVER (
@@ -191,7 +191,7 @@ fixed(
     temporary=True,
 )
 
-# A read of a call that began to read behind the message's end is not the one that read it: that one was not seen.
+# A call that began to read after the message's end did not read it; the actual read was not seen.
 _MESSAGES: Final = f"""
     SELECT s.flow, s.connection, s.start_byte, s.end_byte, s.end_byte - s.start_byte AS len_bytes,
            s.tid AS sender_tid, s.call_ns, s.send_ns, s.sent_ns,

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What went from host to host: which packets left one, which came to the next one, and when.
+"""Packets between hosts: which ones left a host, which ones arrived at the next one, and when.
 
-Where a packet's lifetime on a host begins with the driver it came; where it ends at a device that it is sent from, it
-left. On the wire a flow has the same number at both ends. From each host it goes to the one where it is seen next: a
+A packet arrived at a host if its lifetime there begins with the driver, and left it if its lifetime ends at a sending
+device. On the wire, a flow has the same number at both ends. From each host, it goes to the host that sees it next: a
 *link*.
 
-A datagram is followed as a whole (:mod:`hopscope.trace.packets.datagram_links`). TCP is followed by its bytes: packets
-are cut and merged on the way, bytes are not. A byte that left n times and came m times was lost n - m times; of several
-packets that had it, the earlier ones are taken to be the lost ones, as others followed them. When a packet came is when
-its last byte did, if it left only once.
+A datagram is followed as a whole (:mod:`hopscope.trace.packets.datagram_links`). TCP is followed by its bytes, because
+packets are split and merged in transit. A byte that left n times and arrived m times was lost n - m times; of several
+packets with this byte, the earlier ones are assumed to be lost, as others followed them. A packet arrives when its last
+byte does, if that was sent only once.
 
-`selection` says which flows on the wire are wanted, and when they left. It is applied when all is compared: what was
-sent again may have left before, or may come after.
+`selection` applies to flows on the wire and to departure times. It is applied after the comparison, because a
+retransmitted byte may have left before, or may arrive after the selected period.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from hopscope.trace.relation import columns, fixed, relation
 if TYPE_CHECKING:
     from hopscope.trace.relation import Context
 
-# How long a packet was on the way. Within the bound, what came may seem to have come before it left.
+# Time in transit. Within the bound, a packet may appear to arrive before it left.
 TOOK: Final = "greatest(came_ns - left_ns, 1)"
 
-# In which a packet that did not come may have come all the same.
+# Periods in which a missing packet may actually have arrived.
 _UNKNOWN: Final = f"""
     SELECT host, from_ns - {ON_THE_WAY_NS} AS from_ns, until_ns FROM absences
     UNION ALL SELECT {host_of_cpu("cpu")}, from_ns - {ON_THE_WAY_NS}, until_ns FROM losses WHERE lost > 0"""
 
-# Where an address is: whence its own packets come, and where those for it are not sent on.
+# The host of an address: the origin of its packets, and where packets to it are not forwarded.
 _ADDRESSES: Final = """
     SELECT address, max(host) AS host FROM (
         SELECT f.source AS address, j.host FROM host_visits j JOIN flows f ON f.flow = j.out_flow
@@ -48,7 +48,7 @@ _ADDRESSES: Final = """
         WHERE j.came AND NOT j.leaves) a
     GROUP BY address HAVING min(host) = max(host)"""
 
-# The next one is that where it is seen first, of those where it is not seen before; if nobody saw it, where it is for.
+# The next host is the first one to see the flow afterwards; if none did, the host of the destination address.
 _LINKS: Final = """
     WITH departures AS (
         SELECT out_flow AS flow, host, min(left_ns) AS first_ns FROM host_visits WHERE leaves GROUP BY out_flow, host),
@@ -78,7 +78,7 @@ _PASSAGES: Final = """
     FROM host_visits j JOIN flow_links l ON l.flow = j.in_flow AND l.to_host = j.host
     WHERE j.came AND j.in_len > 0"""
 
-# A link is as a flow between two hosts alone.
+# A link is treated like a flow between just two hosts.
 _DATAGRAMS: Final = f"""
     SELECT p.packet, CASE WHEN p.step > 0 THEN l.from_host ELSE l.to_host END AS host, p.step, p.time_ns,
            p.link AS flow, p.seq, p.payload AS len_bytes
@@ -133,7 +133,7 @@ fixed(
 )
 transfers("link_datagrams", "link_datagrams")
 
-# SYNs have no payload: they are looked for among all packets, by the flow on the wire.
+# SYNs have no payload: they are searched for among all packets, by the flow on the wire.
 _TCP_PACKETS: Final = f"""
     SELECT e.link AS flow, coalesce(c.connection, 0) AS connection, {SLICE} AS slice, e.packet, e.step, e.time_ns,
            e.started, e.seq, e.payload
@@ -147,7 +147,7 @@ _TCP_RANGES: Final = f"""
          ON a.flow = e.flow AND a.connection = e.connection AND a.slice = e.slice"""
 
 
-# Ranges of bytes that left more often than they came.
+# Ranges of bytes that left more often than they arrived.
 _SHORTFALLS: Final = """
     SELECT flow, connection, byte AS start_byte, next_byte AS end_byte, CAST(surplus AS BIGINT) AS surplus
     FROM (SELECT flow, connection, byte, lead(byte) OVER own AS next_byte,
@@ -166,7 +166,7 @@ _MISSED: Final = f"""
           FROM shortfall_bytes p JOIN left_cells c ON {holds("c", "p")}) held
     WHERE nth <= surplus GROUP BY flow, connection, packet"""
 
-# Most connections send nothing again: only where more left than there are bytes it is looked for which.
+# Most connections retransmit nothing: only if more bytes left than exist, the retransmissions are determined.
 _REPEATING: Final = """
     SELECT flow, connection FROM left_ranges GROUP BY flow, connection
     HAVING sum(end_byte - start_byte) > max(end_byte) - min(start_byte)"""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packets' lifetimes on a host: whether each came from another host, and left for one.
+"""Lifetimes of packets on a host, with their arrival from and departure to other hosts.
 
-Most lives either begin with the receiving driver and never come to a device to be sent, or come to one and its driver
-once: these are known from the next event or two of the same life, and only the others are put together.
+Most lifetimes either begin with the receiving driver and never reach a sending device, or pass one such device and its
+driver once: these are determined from the next one or two events of the lifetime, and only the others are assembled.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
     from hopscope.trace.relation import Condition, Context
 
-# Of `skb_steps`.
+# Columns of `skb_steps`.
 _NEEDED: Final = "skb, point, time_ns, cpu, flow, seq, len_bytes, header_bytes, continues"
 
 _WIRE: Final = f"SELECT flow FROM flows WHERE protocol IN ({TCP}, {UDP})"
 
-# The events that matter, and those that begin a life, so that it is known where one ends.
+# The relevant events, and those that begin a lifetime, so that its end is known.
 _EVENTS: Final = """
     SELECT point, time_ns, cpu, flow, seq, len_bytes - header_bytes AS payload, continues,
            {number} OVER upto AS packet,
