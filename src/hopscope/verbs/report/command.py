@@ -105,9 +105,9 @@ def hops(*, common: Common, group_by: str | None) -> None:
 @section(OUTPUT, option("--slowest", is_flag=True, help="Sort by time, longest first, not by start."))
 @report_options()
 def packets(*, common: Common, slowest: bool) -> None:
-    """Show what happened to individual packets on this host, and what else ran around them.
+    """Show individual packets on this host, event by event, with the CPU activity around them.
 
-    Each packet is a tree: time since its first event, time since the line before, CPU, point, device, thread. Points
+    Each packet is a tree: time since its first event, time since the previous line, CPU, point, device, thread. Points
     of stacked devices are indented below those of the upper device; clones and segments below their packet. JSON and
     CSV have one row per event. Without --limit, 20 packets are shown.
     """
@@ -164,9 +164,9 @@ def drops(*, common: Common, stacks: bool) -> None:
 )
 @report_options()
 def counters(*, common: Common) -> None:
-    """Show what the kernel's counters counted during the recording, from the wire to the application.
+    """Show the kernel counters that increased during the recording, from the wire to the application.
 
-    `hopscope counters explain NAME` describes what a counter counts, `hopscope check TRACE` reports what is wrong.
+    `hopscope counters explain NAME` describes a counter, `hopscope check TRACE` reports known problems.
     """
     from hopscope.verbs.report.counters import counter_history  # noqa: PLC0415
 
@@ -185,7 +185,7 @@ def counters(*, common: Common) -> None:
 )
 @report_options()
 def moments(*, common: Common) -> None:
-    """Show the intervals in which a hop was slower than usual or a counter of trouble increased, side by side.
+    """Show the intervals in which a hop was slower than usual, or a counter of losses increased, side by side.
 
     An interval is the time between two readings of the counters (`hopscope record --counters`). --limit applies to
     intervals.
@@ -215,7 +215,7 @@ def netdev_times(*, common: Common, rx: bool, tx: bool) -> None:
     """Show for each packet the times from the interrupt to the copy, and from the queue to its release.
 
     The times are those of `perf script netdev-times`, but packets that reuse an address, and drops and copies, are
-    told apart. They need a trace of `hopscope record -P all`.
+    distinguished. They need a trace of `hopscope record -P all`.
     """
     from hopscope.verbs.report.netdev_times import received, sent  # noqa: PLC0415
 
@@ -236,7 +236,7 @@ def netdev_times(*, common: Common, rx: bool, tx: bool) -> None:
 )
 @report_options()
 def events(*, common: Common) -> None:
-    """List the events in order of time, one per line; all of them unless --limit is given."""
+    """List the events in chronological order, one per line; all of them unless --limit is given."""
     from hopscope.verbs.report import events as analysis  # noqa: PLC0415
 
     with common.trace() as trace:
@@ -262,7 +262,7 @@ def events(*, common: Common) -> None:
 @report_options()
 @section(OUTPUT, option("--waterfall", is_flag=True, help="Each stage as a bar, of up to 10 messages."))
 def messages(*, common: Common, waterfall: bool) -> None:
-    """Follow the data of each send call to the call that read it, and show what held it up: the slowest first.
+    """Follow the data of each send call to the call that read it, and show what delayed it, slowest first.
 
     A message is the data of one send call on a TCP connection, or one UDP datagram.
     """
@@ -287,9 +287,9 @@ def messages(*, common: Common, waterfall: bool) -> None:
 )
 @report_options()
 def requests(*, common: Common) -> None:
-    """Pair the requests of clients with the answers of servers: the time to the server, in the server, and back.
+    """Match the requests of clients with the answers of servers: the time to the server, in the server, and back.
 
-    A request is what a client sent before the server answered. What cannot be paired is counted below the table.
+    A request is the data that a client sent before the server answered. Unmatched requests are counted below the table.
     """
     from hopscope.verbs.report import requests as analysis  # noqa: PLC0415
 
@@ -352,7 +352,7 @@ def compare(*, common: Common, other: Path) -> None:
 )
 @report_options()
 def outliers(*, common: Common) -> None:
-    """Find messages that took far longer than usual somewhere or took a different path, and what else differs.
+    """Find messages that took far longer than usual at a stage or took a different path, and what else differs.
 
     What is usual is derived from the recording itself.
     """

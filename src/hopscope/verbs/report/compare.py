@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report ``compare``: which hop takes another time in one recording than in another, and how sure that is."""
+"""The report ``compare``: hops whose duration differs between two recordings, and how certain that is."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from hopscope.trace.hop_slices import Hop
     from hopscope.trace.selection import Selection
 
-# A run is cut into so many slices of time, to see how much it differs from itself.
+# Number of time slices of a run, to determine its own variation.
 SLICES: Final = 20
-# Less than that is chance (Holm's correction made).
+# Significance level (after Holm's correction).
 SURE: Final = 0.01
-# Smaller effects are not worth a word: Cliff's delta below 0.147 is "negligible" (Romano et al., 2006); of the tail,
-# a share of values beyond the first run's 99th percentile that is not even doubled, or not halved.
+# Smaller effects are not reported: a Cliff's delta below 0.147 is "negligible" (Romano et al., 2006), as is a change of
+# the share beyond the first run's 99th percentile by less than doubling or halving.
 LEAST_DELTA: Final = 0.147
 LEAST_TAIL: Final = 0.01
 LEAST_COUNT: Final = 20
@@ -64,16 +64,16 @@ COLUMNS: Final = (
 
 
 def compare(before: Trace, after: Trace, selection: Selection, *, limit: int | None = None) -> Report:
-    """Return a row per hop that both traces have, what changed most first.
+    """Return a row per hop that both traces have, the greatest change first.
 
     Parameters
     ----------
     before, after
         The two recordings.
     selection
-        What of each is wanted.
+        The selected part of each.
     limit
-        So many rows.
+        Maximum number of rows.
     """
     first, second = (_hops(trace, selection) for trace in (before, after))
     both = [name for name in first if name in second and _enough(first[name]) and _enough(second[name])]
@@ -173,7 +173,7 @@ def _lost(before: Trace, after: Trace) -> list[str]:
 
 
 def _hops(trace: Trace, selection: Selection) -> dict[str, Hop]:
-    """Return hop → its durations in slices of the time in which there are packets."""
+    """Return hop → its durations, in slices of the period with packets."""
     bounds = trace.rows("SELECT min(time_ns), max(time_ns) FROM packets")[0]
     from_ns, until_ns = bounds if bounds[0] is not None else (0, 1)
     width_ns = (until_ns - from_ns) // SLICES + 1

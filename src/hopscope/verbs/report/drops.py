@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why, where and of which flows packets were dropped in a trace. Counts are exact but for what was lost."""
+"""Dropped packets of a trace: why, where, and of which flow. Counts are exact, except for lost events."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ STACK: Final = Column("stack", "text", "kernel stack, innermost function first",
 
 _PEAK_NS: Final = 100_000_000
 _GROUP: Final = "reason, location, flow, netns, ifindex"
-# A function may drop at several places.
+# A function may drop packets at several instructions.
 _QUERY: Final = """
     WITH named AS (
         SELECT d.time_ns, coalesce(r.name, CAST(d.reason AS STRING)) AS reason,
@@ -55,16 +55,16 @@ _QUERY: Final = """
 
 
 def drop_reasons(trace: Trace, selection: Selection, *, limit: int | None = None, stacks: bool = False) -> Report:
-    """Return a row for each reason, place, flow and device, the most drops first.
+    """Return a row for each reason, location, flow and device, most drops first.
 
     Parameters
     ----------
     trace, selection
-        Whose packets.
+        The trace, and the packets to count.
     limit
-        So many rows.
+        Maximum number of rows.
     stacks
-        Whether drops are told apart by the kernel's stack, too.
+        Whether to group drops by kernel stack, too.
     """
     build(trace, "flow_names", "device_names")
     ended_ns = trace.metadata.ended_ns or trace.rows("SELECT coalesce(max(time_ns), 0) FROM packets")[0][0]
@@ -98,7 +98,7 @@ def drop_reasons(trace: Trace, selection: Selection, *, limit: int | None = None
 
 
 def _frames(trace: Trace, stacks: set[int]) -> dict[int, str]:
-    """Return stack → its functions, without those that recorded it."""
+    """Return stack → its functions, without those of the recorder."""
     listed = ", ".join(str(stack) for stack in stacks)
     names: dict[int, list[str]] = {}
     for stack, name in trace.rows(
@@ -110,7 +110,7 @@ def _frames(trace: Trace, stacks: set[int]) -> dict[int, str]:
 
 
 def _outside(names: list[str]) -> list[str]:
-    """Return the frames without the program that took the stack and what called it."""
+    """Return the frames without the BPF program that took the stack, and its callers."""
     last = max((index for index, name in enumerate(names) if name.startswith("bpf_")), default=-1)
     return names[last + 1 :]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The flows of a trace: what each sent and received here, in packets, bytes, retransmissions and drops."""
+"""The flows of a trace: packets, bytes, retransmissions and drops of each on this host."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ COLUMNS: Final = (
     Column("last_ns", "at_ns", "time of the last packet", "last", rank=4),
 )
 
-# A packet passes stacked devices one after the other: the busiest device has each once.
+# A packet passes stacked devices one after the other: the busiest device counts each once.
 _QUERY: Final = """
     WITH by_device AS (
         SELECT flow, netns, ifindex, point, count(*) AS packets, sum(len_bytes) AS len_bytes,

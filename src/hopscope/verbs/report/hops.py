@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The time between consecutive points of packets' lives on this host, as distributions.
+"""Distributions of the time between consecutive points of packet lifetimes on this host.
 
-A hop ``a → b`` is from a packet's event at a to its next one at b, whichever CPU that was on. Where b is not the next
-point of the kernel's path, the one between was not attached, or the packet did not pass it. ``tx.driver`` is beside the
-way: the hop from ``tx.start`` says how long the driver's function took.
+A hop ``a → b`` is from a packet's event at a to its next event at b, on any CPU. If b is not the next point of the
+kernel's path, the point in between was not attached, or the packet did not pass it. ``tx.driver`` is not on the path:
+the hop from ``tx.start`` is the duration of the driver's transmit function.
 
-In a trace of several hosts there is one from host to host, too, of packets that are known to be the same at both ends.
+A trace of several hosts also has a hop between hosts, for packets identified at both ends.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     from hopscope.trace.selection import Selection
 
 PERCENTILES: Final = (50.0, 90.0, 99.0, 99.9)
-# Stands for a flow, device or process that is not known.
+# An unknown flow, device or process.
 UNKNOWN: Final = "-"
 
-# In the order of a packet's way, for the order of lines.
+# In the order of a packet's path, for the order of rows.
 WAY: Final = (
     "tx.queue", "tx.enqueue", "tx.dequeue", "tx.start", "tx.driver", "rx.driver", "rx.core", "rx.ip", "rx.l4",
     "rx.tcp_queue", "rx.copy", "skb.free", "skb.drop",
@@ -59,7 +59,7 @@ COLUMNS: Final = (
     Column("p99_9_ns", "ns", "99.9th percentile", "p99.9"),
     Column("max_ns", "ns", "maximum", "max"),
 )
-# In a trace of several hosts.
+# Columns in a trace of several hosts.
 BOUND: Final = Column(
     "bound_ns", "ns", "maximum error of each duration between hosts; null within one host", "±", rank=1
 )
@@ -67,7 +67,7 @@ NETWORK: Final = " (network)"
 
 
 class _Group(NamedTuple):
-    """What lines are by: the column that tells groups apart, their names, and the relation that has these, if any."""
+    """A grouping: the column that identifies groups, their names, and the relation with these names, if any."""
 
     column: str
     named: str
@@ -89,7 +89,7 @@ _GROUPS: Final = {
 BY: Final = tuple(_GROUPS)
 BY_COLUMNS: Final = tuple(Column(by, "text", "group of the packets in this row, with --group-by", by) for by in BY)
 
-# A hop belongs to who sends until the driver has the packet, and to who receives from there on.
+# A hop belongs to the sender up to the driver, and to the receiver from there on.
 _SENDER: Final = "(s.point IN ({tx}) OR (s.point IN ({ends}) AND s.from_point IN ({tx})))"
 _OWNED: Final = f" LEFT JOIN flow_owners o ON o.flow = s.life_flow AND o.sends = {_SENDER}"
 
@@ -101,7 +101,7 @@ _COUNTED: Final = """
                  s.time_ns - s.from_time_ns AS duration_ns, {slot} AS slot
           FROM {source} s{owned} WHERE {seen} AND {wanted}) hops
     GROUP BY grp, broken, from_point, point, slot"""
-# A hop from host to host is the receiver's; of what is recorded there, lines by flow and by host have it.
+# A hop between hosts belongs to the receiver; it is included in rows by flow and by host.
 _BETWEEN_GROUPS: Final = {None: "0", "flow": "l.flow", "host": "l.to_host"}
 _BETWEEN: Final = f"""
     SELECT grp, FALSE AS broken, {{from_point}} AS from_point, {{to_point}} AS point, slot, count(*) AS samples,
@@ -112,13 +112,13 @@ _BETWEEN: Final = f"""
 
 
 def _whose(selection: Selection, by: str | None) -> bool:
-    """Return whether it matters whose packet it is: that needs the whole lifetime, three times as slow."""
+    """Return whether the owner of a packet matters: this needs the whole lifetime, and takes three times as long."""
     wanted = (selection.flows, selection.ports, selection.addresses, selection.processes, selection.interfaces)
     return by not in {None, "cpu", "host"} or any(wanted)
 
 
 def _is_between(trace: Trace, selection: Selection, by: str | None) -> bool:
-    """Return whether hops from host to host are counted, too."""
+    """Return whether hops between hosts are counted, too."""
     return bool(hosts(trace)) and by in _BETWEEN_GROUPS and not selection.interfaces
 
 
@@ -182,11 +182,11 @@ def hop_times(trace: Trace, selection: Selection, *, by: str | None = None, limi
     Parameters
     ----------
     trace, selection
-        Whose packets: a hop counts where it ends.
+        The trace, and the packets to count; a hop counts where it ends.
     by
-        One of :data:`BY`: a line for each of these, instead of one for all.
+        One of :data:`BY`: one row per group, instead of one for all.
     limit
-        So many groups, those with most hops; all their hops are shown.
+        Maximum number of groups, those with most hops first; all their hops are shown.
     """
     held = _is_between(trace, selection, by) and not _whose(selection, by)
     names_of_groups = [_GROUPS[by].names] if by and _GROUPS[by].names else []
@@ -226,7 +226,7 @@ def _counted(trace: Trace, selection: Selection, by: str | None, source: str) ->
 
 
 def _groups(trace: Trace, by: str | None, limit: int | None) -> tuple[dict[int | None, str], int]:
-    """Return the groups that are shown, in order, with their names, and how many are not."""
+    """Return the groups to show, in order, with their names, and the number of omitted groups."""
     if by is None:
         return {0: ""}, 0
     found = trace.rows(
@@ -258,7 +258,7 @@ def _rows(trace: Trace, names: dict[int | None, str], by: str | None) -> list[li
 
 
 def _among(names: dict[int | None, str]) -> str:
-    """Return the condition that a group is one of those that are shown."""
+    """Return the condition that a group is shown."""
     numbers = ", ".join(str(each) for each in names if each is not None)
     return " OR ".join([*([f"grp IN ({numbers})"] if numbers else []), *(["grp IS NULL"] if None in names else [])])
 
@@ -288,7 +288,7 @@ def _row(before: str, point: str, counted: Sequence[tuple[Any, ...]], *, between
 
 
 def _notes(trace: Trace) -> list[str]:
-    """Return sentences on what is missing: hops that nobody could see whole."""
+    """Return sentences about missing hops."""
     notes = loss_notes(trace)
     if notes:
         ((broken,),) = trace.rows("SELECT CAST(coalesce(sum(samples), 0) AS BIGINT) FROM hop_counts WHERE broken")

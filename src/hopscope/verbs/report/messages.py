@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report ``messages``: where each message's time went, the slowest first, and who held all of them."""
+"""The report ``messages``: where messages spent their time, slowest first, and the share of each layer."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _AFTER: Final = "time after the beginning when "
 
 
 def step_name(column: str) -> str:
-    """Return what the report calls a point's column, with the unit: ``tx_start_ns`` after the message's begin."""
+    """Return the report's name of a point's column, with the unit: ``tx_start_ns``."""
     point = BY_COLUMN[column].title.replace(".", "_").replace(" ", "_")
     return f"{point}_ns"
 
@@ -91,7 +91,7 @@ _QUERY: Final = """
 
 
 def messages(trace: Trace, selection: Selection, *, limit: int | None = None) -> Report:
-    """Return a row per message, the slowest first; in the heading, who held all of them."""
+    """Return a row per message, slowest first, with the share of each layer in the heading."""
     build(trace, "messages", "final_translations", "flow_names", "thread_names", selection=selection)
     rows = trace.columns(_QUERY if limit is None else f"{_QUERY} LIMIT {limit}")
     count, single, unread, total_ns = trace.rows(_COUNTS)[0]
@@ -135,14 +135,14 @@ def _values(rows: Columns, reasons: NDArray[Any], started_ns: int) -> dict[str, 
 
 
 def _part(blame: NDArray[Any], on_one_host: NDArray[Any]) -> NDArray[Any]:
-    """Return of which part of the way each layer is, of messages between two hosts."""
+    """Return the part of the path to which each layer belongs, for messages between two hosts."""
     nobody = np.ma.getmaskarray(blame) | on_one_host
     parts = [PARTS.get(layer, "") for layer in np.ma.filled(blame, "").tolist()]
     return np.ma.MaskedArray(np.array(parts, dtype=object), nobody)
 
 
 def _until(rows: Columns) -> NDArray[Any]:
-    """Return the name of the last point that was seen of each message."""
+    """Return the name of the last observed point of each message."""
     names = np.full(len(rows["flow"]), "", dtype=object)
     for step in STEPS:
         names[~np.ma.getmaskarray(rows[step.column])] = step.title
@@ -166,7 +166,7 @@ def _shares(held: Mapping[str, int], total_ns: int) -> str:
 
 
 def share(part: int, whole: int) -> str:
-    """Return a part in per cent."""
+    """Return a share in per cent."""
     return f"{part / whole:.0%}" if part >= 0.005 * whole else "<1%"
 
 
@@ -185,7 +185,7 @@ def _notes(trace: Trace, count: int, single: int, unread: int) -> list[str]:
 
 
 def _across(trace: Trace) -> list[str]:
-    """Return sentences on messages between hosts of which the clocks do not tell, or that are like others."""
+    """Return sentences about messages between hosts without a network time, or that cannot be told apart."""
     if not hosts(trace):
         return []
     notes = []

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report ``network``: between hosts that were recorded, what was lost on the way, and how long the way took.
+"""The report ``network``: losses and one-way latencies between recorded hosts.
 
-A loss is located: the packet left by the driver of one host, and never came to that of the next one. What the next
-host's stack dropped did come. Only packets with a payload are counted.
+A lost packet left through the driver of one host, and did not arrive at the driver of the next one. Packets dropped by
+the stack of the next host did arrive. Only packets with a payload are counted.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def network(trace: Trace, selection: Selection, *, limit: int | None = None) -> 
     Raises
     ------
     UsageError
-        The trace is of one host.
+        The trace contains only one host.
     """
     names = hosts(trace)
     if len(names) < 2:
@@ -105,7 +105,7 @@ def network(trace: Trace, selection: Selection, *, limit: int | None = None) -> 
 
 
 def _times(trace: Trace, flow: str) -> dict[Key, tuple[Histogram, int]]:
-    """Return for each pair of hosts, and flow: how long packets took, and the bound."""
+    """Return for each pair of hosts, and flow: the durations of packets, and the bound."""
     parts: dict[Key, list[Sequence[int]]] = {}
     for from_host, to_host, number, *counted in trace.rows(_TIMED.format(flow=flow)):
         parts.setdefault((from_host, to_host, number), []).append(counted)
@@ -145,7 +145,7 @@ def _row(
 
 
 def _asymmetry(key: Key, times: Mapping[Key, tuple[Histogram, int]]) -> int | None:
-    """Return by how much longer half of the packets took than those back; None within what the clocks can be off."""
+    """Return the difference of the medians of both directions, ns; None within the error of the clocks."""
     from_host, to_host, flow = key
     if flow is not None or (to_host, from_host, None) not in times or key not in times:
         return None

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report ``outliers``: messages that went another way than most, or took much longer somewhere, and why perhaps.
+"""The report ``outliers``: messages with an unusual path or an unusually slow stage, and possible causes.
 
-What is usual is measured, not set: of each stage the median and the median absolute deviation of the logarithm of its
-time. A message is odd at a stage that took far longer than that, and that is a part of the message's time that counts.
+The usual duration is measured: for each stage, the median and the median absolute deviation of the logarithm of its
+duration. A message is an outlier at a stage that took far longer, and a substantial part of the message's time.
 """
 
 from __future__ import annotations
@@ -28,17 +28,18 @@ if TYPE_CHECKING:
     from hopscope.trace.relation import Context
     from hopscope.trace.selection import Selection
 
-# So many deviations above the median is odd; of values that spread log-normally, one in a thousand million is.
+# Deviations above the median that make an outlier; with a log-normal distribution, one in a thousand million exceeds
+# this.
 ODD: Final = 6.0
-# A deviation has at least so many buckets (each 9 %): what spreads less differs from itself by as much elsewhere.
+# Minimum deviation in buckets (of 9 %): smaller deviations are within the variation of a stage.
 LEAST_SLOTS: Final = 2.0
-# 1.4826 times the median absolute deviation is the standard deviation, where values spread normally.
+# With a normal distribution, 1.4826 times the median absolute deviation is the standard deviation.
 _DEVIATIONS: Final = 1.4826
-# It must be a fifth of the message's time, or it does not matter.
+# Minimum share of the message's time.
 LEAST_PART: Final = 0.2
-# A way that fewer go is another way; more than that, it is one of the usual ones.
+# A path with a smaller share of the messages is unusual.
 RARE: Final = 0.01
-# A stage that takes so many messages long has two usual times.
+# A stage at which a larger share of the messages is slow has two usual durations.
 OFTEN: Final = 0.1
 LEAST_MESSAGES: Final = 50
 SHOWN_CAUSES: Final = 3
@@ -58,14 +59,14 @@ COLUMNS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _Usual:
-    """What is usual at a stage: median, and the time above which it is odd, ns."""
+    """Usual duration of a stage: the median, and the limit above which it is an outlier, ns."""
 
     median_ns: float
     limit_ns: int
 
 
 def outliers(trace: Trace, selection: Selection, *, limit: int | None = None) -> Report:
-    """Return a row per kind of odd messages: those that took most time beyond the usual first."""
+    """Return a row per kind of outlier, those with the greatest excess time first."""
     build(trace, "numbered_messages", selection=selection)
     count = int(trace.rows("SELECT count(*) FROM numbered_messages")[0][0])
     if count < LEAST_MESSAGES:
@@ -86,9 +87,9 @@ def outliers(trace: Trace, selection: Selection, *, limit: int | None = None) ->
     return of_rows("outliers", COLUMNS, shown, notes=notes, left_out=len(rows) - len(shown), heading=heading)
 
 
-# Whether the reader slept, and in which packet the first byte was, are matters of luck: no other way.
+# Whether the reader slept, and which packet had the first byte, are incidental: they do not change the path.
 _LUCK: Final = frozenset({"first_ns", "wake_ns", "switch_ns"})
-# Which points a message passed, as a text that has their columns in order.
+# The points of a message, as a text with their columns in order.
 _WAY: Final = ", ".join(
     f"CASE WHEN {column} IS NULL THEN '' ELSE '{column} ' END" for column in BY_COLUMN if column not in _LUCK
 )
@@ -113,7 +114,7 @@ fixed(
 
 
 def _usual(trace: Trace, column: str) -> _Usual | None:
-    """Return what is usual at the stage that ends at a point; None where too few messages have it."""
+    """Return the usual duration of the stage that ends at a point; None if too few messages have it."""
     counts = np.zeros(SLOTS, np.int64)
     rows = trace.rows(
         f"SELECT slot, count(*) FROM (SELECT {slot('held_ns')} AS slot FROM"
@@ -186,7 +187,7 @@ def _slow_messages(context: Context) -> str:
 
 
 def _often(trace: Trace, count: int) -> list[tuple[str, int]]:
-    """Return the stages that too many messages take long for that to be odd, and how many do."""
+    """Return the stages at which too many messages are slow to be outliers, and their numbers."""
     return trace.rows(f"SELECT place, count(*) FROM slow_stages GROUP BY place HAVING count(*) > {OFTEN * count}")
 
 
@@ -223,7 +224,7 @@ def _long_stages(trace: Trace, usual: dict[str, _Usual], count: int) -> Iterator
 
 
 def _other_ways(trace: Trace, count: int) -> Iterator[list[Any]]:
-    """Iterate over the ways that few messages of a protocol went, compared with the one that most went."""
+    """Iterate over the unusual paths of each protocol, compared with the most common one."""
     ways = trace.rows("SELECT protocol, way, count(*) FROM numbered_messages GROUP BY protocol, way ORDER BY 3 DESC, 2")
     common: dict[int, str] = {}
     of_protocol: dict[int, int] = {}
@@ -257,14 +258,14 @@ def _other_ways(trace: Trace, count: int) -> Iterator[list[Any]]:
 
 
 def _difference(way: str, usual: str) -> str:
-    """Return the points that a way has more (+) or less (-) than the usual one."""
+    """Return the additional (+) and missing (-) points of a path compared with the usual one."""
     here, there = (set(text.split()) for text in (way, usual))
     marks = {**dict.fromkeys(here - there, "+"), **dict.fromkeys(there - here, "-")}
     return " ".join(f"{marks[column]}{step.title}" for column, step in BY_COLUMN.items() if column in marks)
 
 
 def _stage_name(trace: Trace, column: str, members: str) -> str:
-    """Return the stage's name, with the point that most of the messages came from."""
+    """Return the stage's name, with the most common preceding point of the messages."""
     before = [step.column for step in STEPS[: list(BY_COLUMN).index(column)]]
     last = latest(tuple(before))
     cases = " ".join(f"WHEN {last} = {each} THEN '{BY_COLUMN[each].title}'" for each in reversed(before))
@@ -275,7 +276,7 @@ def _stage_name(trace: Trace, column: str, members: str) -> str:
     return f"{name} → {BY_COLUMN[column].title}"
 
 
-# Of few rows: exact.
+# Exact, as there are few rows.
 _MEDIAN: Final = """
     SELECT time_ns FROM (SELECT time_ns, row_number() OVER (ORDER BY time_ns) AS place, count(*) OVER () AS rows_
     FROM ({source}) s) ranked WHERE place = floor((rows_ + 1) / 2)"""

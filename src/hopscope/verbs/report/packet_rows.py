@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packets' trees as a report: a row an event."""
+"""Packet trees as a report with one row per event."""
 
 from __future__ import annotations
 

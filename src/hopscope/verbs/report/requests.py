@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report ``requests``: how long answers took, and who held them: the way there, the server, or the way back."""
+"""The report ``requests``: response times, and their causes: the request's path, the server, or the answer's path."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SERVER: Final = "server"
 _REQUEST, _ANSWER = (tuple(f"{which}: {layer}" for layer in LAYERS) for which in ("request", "answer"))
 _HOLDERS: Final = (CLIENT, *_REQUEST, SERVER, *_ANSWER)
 
-# Who held less of all requests' time is not named.
+# Holders with a smaller share of the time are not named.
 _LEAST_SHARE: Final = 0.01
 
 COLUMNS: Final = (
@@ -134,7 +134,7 @@ def _shown_requests(context: Context) -> str:
 
 
 def requests(trace: Trace, selection: Selection, *, limit: int | None = None) -> Report:
-    """Return a row per request that was answered, the slowest first; in the heading, who held all of them."""
+    """Return a row per answered request, slowest first, with the share of each holder in the heading."""
     every = replace(selection, flows=(), processes=(), interfaces=(), from_s=None, until_s=None)
     build(trace, *_RELATIONS, selection=every, wanted=selection, limit=limit)
     answered = "SELECT * FROM wanted_exchanges WHERE state = 'answered'"
@@ -154,7 +154,7 @@ _COUNTS: Final = """
 
 
 def _wanted(trace: Trace, selection: Selection) -> str:
-    """Return the condition on an exchange: when it began, of which flow in either direction, whose, at which device."""
+    """Return the condition on an exchange: its beginning, its flow in either direction, its threads and its device."""
     own = replace(selection, processes=(), interfaces=())
     parts = [selection.window(trace, "coalesce(begins_ns, asked_ns, answers_ns, ends_ns)")]
     flows = [f"SELECT flow FROM flows WHERE {own.flow(trace, 'flow')}"]
@@ -191,7 +191,7 @@ def _values(trace: Trace, rows: Mapping[str, NDArray[Any]]) -> dict[str, NDArray
 
 
 def _held(trace: Trace, client_ns: NDArray[Any], server_ns: NDArray[Any]) -> NDArray[np.int64]:
-    """Return for how long each of :data:`_HOLDERS` held each of the exchanges that are shown, ns."""
+    """Return the time for which each of :data:`_HOLDERS` held each of the shown exchanges, ns."""
     ways = []
     for flow, place in _OWN.values():
         own = _MESSAGE.format(flow=flow, place=place)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a trace has: how many events of each probe point, from where and when, and what is missing."""
+"""The contents of a trace: events of each probe point, origin and time, and what is missing."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ _ONE: Final = """
 
 
 def summary(trace: Trace, selection: Selection, *, limit: int | None = None) -> Report:
-    """Return the number of events of each probe point, and in the heading what the trace is of.
+    """Return the number of events of each probe point, with the metadata of the trace in the heading.
 
-    `selection` may limit the time; the rest of it does not apply.
+    Only the period of `selection` applies.
     """
     del limit  # there are not many points
     counted = " UNION ALL ".join(_ONE.format(table=table, wanted=selection.window(trace)) for table in _TABLES)
