@@ -48,7 +48,7 @@ needs_root = pytest.mark.root
         (["--netns", "/etc/passwd"], "The network namespace /etc/passwd cannot be opened: "),
         (["--netns", "/proc/self/ns/mnt"], "The network namespace /proc/self/ns/mnt cannot be opened: "),
         (["--hop", "rx.nope"], "No hop is named rx.nope. The hops are rx.softirq, "),
-        (["--hop", ""], "There is no hop "),
+        (["--hop", ""], "No hop is named "),
         (["--attach", "nope"], "--attach expects POINT=METHOD, not nope. "),
         (["--attach", "rx.nope=x"], "No probe point is named rx.nope. The points are rx.softirq, "),
         (
@@ -79,7 +79,7 @@ def test_bad_value_is_one_sentence_with_the_next_step(args: list[str], said: str
 @needs_root
 def test_pid_of_another_pid_namespace_is_refused() -> None:
     done = hopscope("rx", "--pid", 1, before=("unshare", "--pid", "--fork", "--mount-proc"))
-    assert complaint(done, 2).startswith("--pid takes PIDs of the host")
+    assert complaint(done, 2).startswith("--pid expects PIDs of the host")
 
 
 @needs_root

@@ -355,7 +355,7 @@ def test_host_whose_agent_is_killed_is_missing_until_it_is_back(hosts: Hosts) ->
         for pid in hosts.b.sessions():
             os.kill(pid, signal.SIGKILL)
         gone = lines_until(child, ("b", "absences"))
-        while "not answered yet" in gone[-1]["absences"][0]["reason"]:  # late, before it was known to be gone
+        while "no answer yet" in gone[-1]["absences"][0]["reason"]:  # late, before it was known to be gone
             gone += lines_until(child, ("b", "absences"))
         assert_fits(gone[-1], "absences-1")
         (absence,) = gone[-1]["absences"]
@@ -403,7 +403,7 @@ def test_host_that_is_late_holds_up_nobody_and_loses_nothing() -> None:
         missing += lines_until(child, ("b" if slow == "a" else "a", "rx"))
     finally:
         os.kill(stopped, signal.SIGCONT)
-    assert "not answered yet" in next(each for each in missing if "absences" in each)["absences"][0]["reason"]
+    assert "no answer yet" in next(each for each in missing if "absences" in each)["absences"][0]["reason"]
     documents += [*missing, *lines_until(child, (slow, "rx"))]
     child.send_signal(signal.SIGTERM)
     code, out, _ = ended(child)

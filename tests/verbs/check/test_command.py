@@ -79,7 +79,7 @@ def test_all_says_what_is_well_and_what_is_not_to_be_seen(kept_lab: Lab) -> None
     done = hopscope("check", "-d", 0.1, "--netns", kept_lab.server.inode, "--all")
     assert "checked, no problems" in done.stdout
     assert "\nnot visible on this host\n" in done.stdout
-    assert "nic-cloud-limit: ethtool -S has no *_allowance_exceeded here" in done.stdout
+    assert "nic-cloud-limit: ethtool -S has no *_allowance_exceeded on this host" in done.stdout
 
 
 def test_namespace_that_is_not_there_is_said() -> None:

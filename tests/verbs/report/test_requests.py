@@ -147,7 +147,7 @@ def test_what_nobody_answered_or_asked_is_said(tmp_path: Path) -> None:
     assert not len(found)
     assert found.notes[0].startswith("no answered requests")
     assert any("no answer was sent during the recording" in note for note in found.notes)
-    assert any("the server spoke first" in note for note in found.notes)
+    assert any("the server sent first" in note for note in found.notes)
 
 
 def test_the_client_is_who_sent_the_syn(tmp_path: Path) -> None:

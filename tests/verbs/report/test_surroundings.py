@@ -180,4 +180,4 @@ def test_complaints_are_ascii() -> None:
 
 def test_unicode_name_in_an_ascii_locale_is_told_readably() -> None:
     done = hopscope("rx", "--interface", "ä", LC_ALL="C", PYTHONCOERCECLOCALE="0", PYTHONUTF8="0")
-    assert complaint(done, 2).startswith("There is no interface ")
+    assert complaint(done, 2).startswith("No interface is named ")
