@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from bench.hits import costs
 from bench.measure import Spread, table, turns
-from bench.traffic import Way, received, saturated
+from bench.traffic import TrafficSetup, received, saturated
 from hopscope.lab import Namespace
 from hopscope.verbs.tx.collector import TxCollector
 from hopscope.verbs.tx.options import TxOptions
@@ -59,7 +59,7 @@ def run(rounds: int = ROUNDS) -> Iterator[str]:
     """Measure, and yield the report."""
     with Namespace() as namespace:
         for size, size_bytes in SIZES.items():
-            with saturated(namespace, "tcp", way=Way(_PORT, ("--size", size_bytes))):
+            with saturated(namespace, "tcp", setup=TrafficSetup(_PORT, ("--size", size_bytes))):
                 measured = [
                     {name: window(namespace, name, size_bytes) for name in order}
                     for order in turns([*OTHER, *SELECTED], rounds)

@@ -23,7 +23,7 @@ from hopscope.clock.offline import smooth
 from hopscope.clock.online import Follower
 from hopscope.clock.pair import WINDOW_S
 from hopscope.clock.pairs import Pairs
-from hopscope.clock.samples import Samples, Way
+from hopscope.clock.samples import Direction, Samples
 from hopscope.lab import Workload
 
 if TYPE_CHECKING:
@@ -176,8 +176,8 @@ def _injected(parts: Sequence[Samples]) -> list[list[str]]:
     moved = [
         Samples(
             *(part.first, part.second),
-            Way(part.there.sent_ns, ahead(part.there.received_ns)),
-            Way(ahead(part.back.sent_ns), part.back.received_ns),
+            Direction(part.there.sent_ns, ahead(part.there.received_ns)),
+            Direction(ahead(part.back.sent_ns), part.back.received_ns),
             part.bound_ns + 1,
         )
         for part in parts

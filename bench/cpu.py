@@ -24,7 +24,7 @@ from bench.changes import OFF, Metric, changes_table
 from bench.floor import Floor
 from bench.measure import table, turns
 from bench.reader import watched
-from bench.traffic import Way
+from bench.traffic import TrafficSetup
 from hopscope.lab import Lab
 from hopscope.lab.veth import SERVER_IPV4
 from hopscope.probes.catalogue import POINTS
@@ -79,7 +79,7 @@ def run(rounds: int = ROUNDS) -> Iterator[str]:
         with Lab() as lab:
             yield from _programs(lab, floor, rounds)
             yield from _readers(lab)
-            yield from processing.run(lab.client, way(lab, "tcp"), scratch, rounds)
+            yield from processing.run(lab.client, setup(lab, "tcp"), scratch, rounds)
 
 
 def programs() -> dict[str, str]:
@@ -90,9 +90,9 @@ def programs() -> dict[str, str]:
     return {program: kind for program, kind in used.items() if program not in seldom}
 
 
-def way(lab: Lab, load: str) -> Way:
+def setup(lab: Lab, load: str) -> TrafficSetup:
     """Return how a load goes from the client to the server."""
-    return Way(sender=_SENDERS[load], host=SERVER_IPV4, server=lab.server)
+    return TrafficSetup(sender=_SENDERS[load], host=SERVER_IPV4, server=lab.server)
 
 
 def condition(name: str, floor: Floor, scratch: Path) -> AbstractContextManager[object]:
@@ -115,17 +115,17 @@ def figures(lab: Lab, during: AbstractContextManager[object], cpus: int) -> Figu
     with during:
         if cpus == 1:
             return {
-                f"{load}_cpu": traffic.per_cpu_second(lab.client, load, _LOAD_S, way=way(lab, load))
+                f"{load}_cpu": traffic.per_cpu_second(lab.client, load, _LOAD_S, setup=setup(lab, load))
                 for load in traffic.LOADS
             }
-        stream = traffic.stream(lab.client, _LOAD_S, way=way(lab, "tcp"))
-        flood = traffic.flood(lab.client, _LOAD_S, way=way(lab, "udp"))
+        stream = traffic.stream(lab.client, _LOAD_S, setup=setup(lab, "tcp"))
+        flood = traffic.flood(lab.client, _LOAD_S, setup=setup(lab, "udp"))
     return {"tcp": stream.bytes_per_s, "udp": flood.received_per_s, "udp_sent": flood.sent_per_s}
 
 
 def _programs(lab: Lab, floor: Floor, rounds: int) -> Iterator[str]:
     for load in traffic.LOADS:
-        with traffic.saturated(lab.client, load, way=way(lab, load)):
+        with traffic.saturated(lab.client, load, setup=setup(lab, load)):
             measured = hits.measured(floor, COLLECTORS, rounds)
         yield f"{load} over veth: each program, grouped by process or not, and an empty one; median of {rounds}\n"
         yield hits.programs_table(measured) + "\n" + hits.summary(*hits.overall(measured), by="process") + "\n\n"
@@ -134,7 +134,7 @@ def _programs(lab: Lab, floor: Floor, rounds: int) -> Iterator[str]:
 def _readers(lab: Lab) -> Iterator[str]:
     rows = []
     for load in traffic.LOADS:
-        with traffic.saturated(lab.client, load, way=way(lab, load)):
+        with traffic.saturated(lab.client, load, setup=setup(lab, load)):
             for name, hz in _ACCOUNTED.items():
                 cpu_percent, memory_mb = watched(tools.cpu(hz), _WATCH_S)
                 rows.append([load, name, f"{cpu_percent:.2f}", f"{memory_mb:.0f}", "1" if hz == 1_000 else ""])

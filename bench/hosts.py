@@ -97,7 +97,7 @@ def _row(load: str, name: str, runs: Sequence[tuple[Recorded, Recorded]]) -> lis
 def _pair(lab: Lab, out: Path, load: str, words: Sequence[str]) -> tuple[Recorded, Recorded]:
     """Record while nothing happens, and under load."""
     idle = _recorded(out, words)
-    with traffic.saturated(lab.client, load, way=traffic.Way(host=SERVER_IPV4, server=lab.server)):
+    with traffic.saturated(lab.client, load, setup=traffic.TrafficSetup(host=SERVER_IPV4, server=lab.server)):
         return idle, _recorded(out, words)
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from bench.traffic import Way
+    from bench.traffic import TrafficSetup
     from hopscope.lab import Namespace
 
 HZ: Final = 999
@@ -41,12 +41,12 @@ _TITLES: Final = {
 Costs = dict[str, float]
 
 
-def run(namespace: Namespace, way: Way, scratch: Path, rounds: int) -> Iterator[str]:
+def run(namespace: Namespace, setup: TrafficSetup, scratch: Path, rounds: int) -> Iterator[str]:
     """Measure, and yield the report."""
     ways: dict[str, Callable[[], Costs]] = {"ours": lambda: ours(_SECONDS)}
     if shutil.which("perf"):
         ways["perf"] = lambda: perfs(_SECONDS, scratch / "processed.data")
-    with saturated(namespace, "tcp", way=way):
+    with saturated(namespace, "tcp", setup=setup):
         measured = [{name: ways[name]() for name in order} for order in turns([*ways], rounds)]
     start = Spread.of(_start_ms() for _ in range(rounds))
     yield f"samples to named stacks, {_SECONDS} s at {HZ} Hz, median of {rounds} rounds\n{costs_table(measured)}\n"

@@ -31,17 +31,17 @@ _COUNTERS: Final = {"tcp": ("netstat", "IpExt:", "InOctets"), "udp": ("snmp", "U
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
-    """How the traffic of one measurement goes.
+class TrafficSetup:
+    """Endpoints and options of the traffic of one measurement.
 
     Attributes
     ----------
     port
         Where the server listens; 0 takes a free one.
     sender
-        Further options of the one that sends or asks, as `hopscope.lab.traffic` has them.
+        Further options of the sending or requesting program, as in `hopscope.lab.traffic`.
     host, server
-        The server's address, and its network namespace where that is not the sender's.
+        The server's address, and its network namespace if it is not the sender's.
     """
 
     port: int = 0
@@ -50,11 +50,13 @@ class Way:
     server: Namespace | None = None
 
 
-_ANY: Final = Way()
+_ANY: Final = TrafficSetup()
 
 
 @contextmanager
-def saturated(namespace: Namespace, load: str, *, cpus: int = 2, way: Way = _ANY) -> Iterator[tuple[int, int]]:
+def saturated(
+    namespace: Namespace, load: str, *, cpus: int = 2, setup: TrafficSetup = _ANY
+) -> Iterator[tuple[int, int]]:
     """Keep a load of :data:`LOADS` running, its ends on 1 or 2 CPUs; yield the pids of both once it flows.
 
     Raises
@@ -64,11 +66,11 @@ def saturated(namespace: Namespace, load: str, *, cpus: int = 2, way: Way = _ANY
     """
     extra = ("--rcvbuf", _UDP_BUFFER_BYTES) if load == "udp" else ()
     with (
-        _server(namespace, f"{load}-sink", *extra, cpu=cpus - 1, way=way) as sink,
-        Workload(namespace, f"{load}-send", way.host, sink.port, "--limit", _LIMIT_S, *way.sender) as sender,
+        _server(namespace, f"{load}-sink", *extra, cpu=cpus - 1, setup=setup) as sink,
+        Workload(namespace, f"{load}-send", setup.host, sink.port, "--limit", _LIMIT_S, *setup.sender) as sender,
     ):
         pin(sender.pid, 0)
-        _wait_flowing(way.server or namespace, load)
+        _wait_flowing(setup.server or namespace, load)
         yield sender.pid, sink.pid
 
 
@@ -102,30 +104,30 @@ class Flood:
     received_per_s: float
 
 
-def stream(namespace: Namespace, seconds: float, *, way: Way = _ANY) -> Stream:
+def stream(namespace: Namespace, seconds: float, *, setup: TrafficSetup = _ANY) -> Stream:
     """Send on one TCP connection as fast as it goes, from one CPU to another."""
-    with _server(namespace, "tcp-sink", way=way) as sink:
-        _client(namespace, "tcp-send", sink, seconds, way)
+    with _server(namespace, "tcp-sink", setup=setup) as sink:
+        _client(namespace, "tcp-send", sink, seconds, setup)
         read = sink.result()
     return Stream(read.len_bytes / read.duration_s)
 
 
-def flood(namespace: Namespace, seconds: float, *, way: Way = _ANY) -> Flood:
+def flood(namespace: Namespace, seconds: float, *, setup: TrafficSetup = _ANY) -> Flood:
     """Send datagrams, of 64 bytes if nothing else is said, as fast as it goes, from one CPU to another."""
-    with _server(namespace, "udp-sink", "--rcvbuf", _UDP_BUFFER_BYTES, way=way) as sink:
-        sent = _client(namespace, "udp-send", sink, seconds, way)
+    with _server(namespace, "udp-sink", "--rcvbuf", _UDP_BUFFER_BYTES, setup=setup) as sink:
+        sent = _client(namespace, "udp-send", sink, seconds, setup)
         read = sink.stop()
     return Flood(sent.messages / sent.duration_s, read.messages / read.duration_s)
 
 
-def per_cpu_second(namespace: Namespace, load: str, seconds: float, *, way: Way = _ANY) -> float:
+def per_cpu_second(namespace: Namespace, load: str, seconds: float, *, setup: TrafficSetup = _ANY) -> float:
     """Return the bytes (tcp) or datagrams (udp) that are sent and read in a second of CPU time of both ends.
 
     Both are on one CPU. On a machine with nothing else to do that is their rate; on a busy one it is what their rate
     would be.
     """
-    pid = (way.server or namespace).pid
-    with saturated(namespace, load, cpus=1, way=way) as pids:
+    pid = (setup.server or namespace).pid
+    with saturated(namespace, load, cpus=1, setup=setup) as pids:
         time.sleep(_SETTLE_S)
         before, before_ns = received(pid, load), sum(map(cpu_ns, pids))
         time.sleep(seconds)
@@ -148,30 +150,30 @@ def cpu_ns(pid: int) -> int:
     return sum(int(path.read_text(encoding="utf-8").split()[0]) for path in paths)
 
 
-def ask(namespace: Namespace, seconds: float, *, cpus: int, way: Way = _ANY) -> Summary:
+def ask(namespace: Namespace, seconds: float, *, cpus: int, setup: TrafficSetup = _ANY) -> Summary:
     """Send 64-byte requests on one connection, each after the reply to the last, between processes on 1 or 2 CPUs."""
-    with _server(namespace, "tcp-echo", cpu=cpus - 1, way=way) as echo:
-        return _client(namespace, "tcp-rr", echo, seconds, way)
+    with _server(namespace, "tcp-echo", cpu=cpus - 1, setup=setup) as echo:
+        return _client(namespace, "tcp-rr", echo, seconds, setup)
 
 
 @contextmanager
-def beside(namespace: Namespace, way: Way) -> Iterator[None]:
+def beside(namespace: Namespace, setup: TrafficSetup) -> Iterator[None]:
     """Keep a TCP stream with the sender's options running during the block, its ends wherever there is room."""
     with (
-        Workload(namespace, "tcp-sink", "--port", way.port, "--limit", _LIMIT_S) as sink,
-        Workload(namespace, "tcp-send", "127.0.0.1", sink.port, "--limit", _LIMIT_S, *way.sender),
+        Workload(namespace, "tcp-sink", "--port", setup.port, "--limit", _LIMIT_S) as sink,
+        Workload(namespace, "tcp-send", "127.0.0.1", sink.port, "--limit", _LIMIT_S, *setup.sender),
     ):
         yield
 
 
-def _server(namespace: Namespace, *arguments: str | float, way: Way, cpu: int = 1) -> Workload:
-    where = ("--bind", way.host, "--port", way.port)
-    server = Workload(way.server or namespace, *arguments, *where, "--limit", _LIMIT_S)
+def _server(namespace: Namespace, *arguments: str | float, setup: TrafficSetup, cpu: int = 1) -> Workload:
+    where = ("--bind", setup.host, "--port", setup.port)
+    server = Workload(setup.server or namespace, *arguments, *where, "--limit", _LIMIT_S)
     pin(server.pid, cpu)
     return server
 
 
-def _client(namespace: Namespace, name: str, server: Workload, seconds: float, way: Way) -> Summary:
-    with Workload(namespace, name, way.host, server.port, "--duration", seconds, *way.sender) as client:
+def _client(namespace: Namespace, name: str, server: Workload, seconds: float, setup: TrafficSetup) -> Summary:
+    with Workload(namespace, name, setup.host, server.port, "--duration", seconds, *setup.sender) as client:
         pin(client.pid, 0)
         return client.result()

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final
 from bench import tools, traffic
 from bench.changes import OFF, Metric, changes_table
 from bench.measure import turns
-from bench.traffic import Way
+from bench.traffic import TrafficSetup
 from hopscope.lab import Namespace
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ APPLICATION: Final = "application"
 _LOAD_S: Final = 0.7
 _PORT: Final = 7001
 _BESIDE_PORT: Final = 7002
-BESIDE: Final = Way(_BESIDE_PORT, ("--size", 1024, "--rate", 200))
+BESIDE: Final = TrafficSetup(_BESIDE_PORT, ("--size", 1024, "--rate", 200))
 _ASKED_BYTES: Final = 64
 _SIZES: Final = {"large": 64 << 10, "small": 1 << 10}
 
@@ -75,9 +75,9 @@ def run(rounds: int = ROUNDS) -> Iterator[str]:
         yield changes_table(measured, METRICS) + "\n\n"
 
 
-def way(name: str, size_bytes: int) -> Way:
+def setup(name: str, size_bytes: int) -> TrafficSetup:
     """Return how the traffic goes that is measured under a condition."""
-    return Way(_PORT, ("--size", size_bytes, *(("--stamped",) if name == APPLICATION else ())))
+    return TrafficSetup(_PORT, ("--size", size_bytes, *(("--stamped",) if name == APPLICATION else ())))
 
 
 def _condition(name: str) -> AbstractContextManager[object]:
@@ -96,9 +96,9 @@ def figures(namespace: Namespace, name: str, cpus: int) -> Figures:
         rates = {}
         for size, size_bytes in _SIZES.items():
             if cpus == 1:
-                per_s = traffic.per_cpu_second(namespace, "tcp", _LOAD_S, way=way(name, size_bytes))
+                per_s = traffic.per_cpu_second(namespace, "tcp", _LOAD_S, setup=setup(name, size_bytes))
                 rates[f"{size}_cpu"] = per_s
             else:
-                rates[size] = traffic.stream(namespace, _LOAD_S, way=way(name, size_bytes)).bytes_per_s
-        asked = traffic.ask(namespace, _LOAD_S, cpus=cpus, way=way(name, _ASKED_BYTES))
+                rates[size] = traffic.stream(namespace, _LOAD_S, setup=setup(name, size_bytes)).bytes_per_s
+        asked = traffic.ask(namespace, _LOAD_S, cpus=cpus, setup=setup(name, _ASKED_BYTES))
     return rates | {"p50": asked.rtt_p50_ns, "p99": asked.rtt_p99_ns}

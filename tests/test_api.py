@@ -120,7 +120,7 @@ def test_a_report_is_what_the_command_shows(recording: hopscope.Recording) -> No
 def test_every_report_can_be_had(name: str, recording: hopscope.Recording) -> None:
     more: dict[str, dict[str, object]] = {"compare": {"other": recording}, "netdev-times": {"rx": True}}
     if name == "network":
-        with wrong(f"{TRACE} is of one host"):
+        with wrong(f"{TRACE} contains only one host"):
             recording.report(name)
         return
     report = recording.report(name, **more.get(name, {}))

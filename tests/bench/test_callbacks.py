@@ -8,7 +8,7 @@ import pytest
 from bench import callbacks
 from bench.callbacks import SELECTED, SIZES, Window, programs_table, runs_table, silence, window
 from bench.hits import Cost
-from bench.traffic import Way, saturated
+from bench.traffic import TrafficSetup, saturated
 from hopscope.lab import Namespace
 from tests import again
 
@@ -45,7 +45,7 @@ def test_programs_are_those_that_ran_for_a_selected_stream() -> None:
 def test_sends_run_a_program_only_if_they_are_selected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(callbacks, "_WINDOW_S", 0.1)
     size_bytes = SIZES["64 KiB"]
-    with Namespace() as namespace, saturated(namespace, "tcp", way=Way(7001, ("--size", size_bytes))):
+    with Namespace() as namespace, saturated(namespace, "tcp", setup=TrafficSetup(7001, ("--size", size_bytes))):
         # A connection that anybody on the host makes meanwhile runs a program, too: one window without will do.
         others = [window(namespace, "other flow", size_bytes) for _ in range(5)]
         seen = {

@@ -53,7 +53,7 @@ def test_each_tool_sees_what_is_measured(tmp_path: Path) -> None:
     names = ["+ 1 kHz", *(["perf 999 Hz"] if shutil.which("perf") else [])]
     assert set(names) <= set(CONDITIONS)
     floor = Floor(tmp_path, "cpu", programs())
-    with Lab() as lab, saturated(lab.client, "udp", way=cpu.way(lab, "udp")):
+    with Lab() as lab, saturated(lab.client, "udp", setup=cpu.setup(lab, "udp")):
         for name in names:
             # A tool that sees nothing raises when it ends.
             with condition(name, floor, tmp_path):
@@ -63,7 +63,7 @@ def test_each_tool_sees_what_is_measured(tmp_path: Path) -> None:
 @pytest.mark.root
 def test_programs_have_a_cost_beside_that_of_empty_ones(tmp_path: Path) -> None:
     ran = {"cpu_softirq_entry", "cpu_softirq_exit", "cpu_napi_poll", "cpu_call_enter", "cpu_call_exit"}
-    with Lab() as lab, saturated(lab.client, "udp", way=cpu.way(lab, "udp")):
+    with Lab() as lab, saturated(lab.client, "udp", setup=cpu.setup(lab, "udp")):
         floor = Floor(tmp_path, "cpu", programs())
         (windows,) = again.until(
             lambda rounds: all(ran <= set(window) for window in rounds[0].values()),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bench import processing
-from bench.cpu import way
+from bench.cpu import setup
 from bench.processing import costs_table, folded
 from hopscope.lab import Lab
 
@@ -51,6 +51,6 @@ def test_costs_are_held_against_ours_of_the_same_round() -> None:
 def test_both_take_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processing, "_SECONDS", 0.3)
     with Lab() as lab:
-        table, start = processing.run(lab.client, way(lab, "tcp"), tmp_path, 1)
+        table, start = processing.run(lab.client, setup(lab, "tcp"), tmp_path, 1)
     assert "perf script" in table
     assert "symbols" in start

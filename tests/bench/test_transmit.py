@@ -50,5 +50,5 @@ def test_other_flow_is_not_the_one_that_is_measured(name: str) -> None:
 @pytest.mark.root
 def test_application_reads_stamps_of_its_own() -> None:
     with Namespace() as namespace:
-        assert traffic.ask(namespace, 0.1, cpus=1, way=transmit.way("application", 64)).stamps > 0
-        assert traffic.ask(namespace, 0.1, cpus=1, way=transmit.way("selected", 64)).stamps == 0
+        assert traffic.ask(namespace, 0.1, cpus=1, setup=transmit.setup("application", 64)).stamps > 0
+        assert traffic.ask(namespace, 0.1, cpus=1, setup=transmit.setup("selected", 64)).stamps == 0

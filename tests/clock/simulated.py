@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hopscope.clock.domain import ClockDomain
-from hopscope.clock.samples import Samples, Way
+from hopscope.clock.samples import Direction, Samples
 
 SECOND = 1_000_000_000
 FIRST, SECOND_HOST = ClockDomain("one"), ClockDomain("two")
@@ -57,8 +57,8 @@ def window(truth: Ahead, start_ns: int, network: Network, rng: np.random.Generat
         for at, least, queue in zip(left, network.least_ns, network.queue_ns, strict=True)
     ]
     kept = [rng.random(network.packets) >= network.lost for _ in range(2)]
-    there = Way(cut(left[0][kept[0]]), cut(on_second(truth, came[0][kept[0]])))
-    back = Way(cut(on_second(truth, left[1][kept[1]])), cut(came[1][kept[1]]))
+    there = Direction(cut(left[0][kept[0]]), cut(on_second(truth, came[0][kept[0]])))
+    back = Direction(cut(on_second(truth, left[1][kept[1]])), cut(came[1][kept[1]]))
     return Samples(FIRST, SECOND_HOST, there, back, RESOLUTION_NS)
 
 

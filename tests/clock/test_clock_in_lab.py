@@ -14,7 +14,7 @@ from hopscope.clock.network import join
 from hopscope.clock.offline import smooth
 from hopscope.clock.online import Follower
 from hopscope.clock.pairs import Pairs
-from hopscope.clock.samples import Samples, Way
+from hopscope.clock.samples import Direction, Samples
 from hopscope.lab import Tbf, Workload, shape
 
 if TYPE_CHECKING:
@@ -72,8 +72,8 @@ def assert_holds(windows: list[Samples], ahead: Callable[[np.ndarray], np.ndarra
 
 def moved(samples: Samples, ahead: Callable[[np.ndarray], np.ndarray]) -> Samples:
     """Return what would have been stamped if the second clock were another."""
-    there = Way(samples.there.sent_ns, ahead(samples.there.received_ns))
-    back = Way(ahead(samples.back.sent_ns), samples.back.received_ns)
+    there = Direction(samples.there.sent_ns, ahead(samples.there.received_ns))
+    back = Direction(ahead(samples.back.sent_ns), samples.back.received_ns)
     return Samples(samples.first, samples.second, there, back, samples.bound_ns + 1)
 
 

@@ -13,7 +13,7 @@ from hopscope.clock.curve import WANDER, Curve
 from hopscope.clock.domain import ClockDomain
 from hopscope.clock.offline import smooth
 from hopscope.clock.online import Follower
-from hopscope.clock.samples import Samples, Way
+from hopscope.clock.samples import Direction, Samples
 from hopscope.errors import UsageError
 from tests.clock.simulated import (
     FIRST,
@@ -197,7 +197,7 @@ def test_a_queue_that_empties_once_is_enough_offline() -> None:
 def test_a_window_that_no_clocks_could_have_is_left_out_and_counted() -> None:
     truth = ahead(0, 0.0)
     every = windows(truth, COUNT, Network(), 2)
-    wrong = Way(every[10].there.sent_ns, every[10].there.received_ns - 10_000_000)
+    wrong = Direction(every[10].there.sent_ns, every[10].there.received_ns - 10_000_000)
     every[10] = Samples(FIRST, SECOND_HOST, wrong, every[10].back, 10)
     follower = follow(every)
     assert (follower.contradictory, follower.breaks) == (1, 0)
@@ -210,7 +210,7 @@ def test_a_window_that_no_clocks_could_have_is_left_out_and_counted() -> None:
 def test_windows_of_one_direction_are_counted_and_still_limit() -> None:
     truth = ahead(0, 0.0)
     every = windows(truth, COUNT, Network(), 2)
-    nothing = Way(np.zeros(0, np.int64), np.zeros(0, np.int64))
+    nothing = Direction(np.zeros(0, np.int64), np.zeros(0, np.int64))
     for number in (0, 5, 6):
         every[number] = Samples(FIRST, SECOND_HOST, every[number].there, nothing, 10)
     every[7] = Samples(FIRST, SECOND_HOST, nothing, nothing, 10)
@@ -223,8 +223,8 @@ def test_windows_of_one_direction_are_counted_and_still_limit() -> None:
 def test_packets_may_come_in_any_order() -> None:
     every = Samples.joined(windows(ahead(99, 3e-6), COUNT, Network(), 4))
     mixed = np.random.default_rng(4).permutation(len(every.there))
-    there = Way(every.there.sent_ns[mixed], every.there.received_ns[mixed])
-    back = Way(every.back.sent_ns[::-1], every.back.received_ns[::-1])
+    there = Direction(every.there.sent_ns[mixed], every.there.received_ns[mixed])
+    back = Direction(every.back.sent_ns[::-1], every.back.received_ns[::-1])
     one, other = smooth(every), smooth(Samples(FIRST, SECOND_HOST, there, back, every.bound_ns))
     at_ns = times([every])
     assert [array.tolist() for array in one.convert(at_ns)] == [array.tolist() for array in other.convert(at_ns)]
@@ -232,7 +232,7 @@ def test_packets_may_come_in_any_order() -> None:
 
 def test_nothing_is_said_without_both_directions() -> None:
     every = windows(ahead(0, 0.0), 3, Network(), 2)
-    nothing = Way(np.zeros(0, np.int64), np.zeros(0, np.int64))
+    nothing = Direction(np.zeros(0, np.int64), np.zeros(0, np.int64))
     half = [Samples(FIRST, SECOND_HOST, samples.there, nothing) for samples in every]
     with pytest.raises(UsageError, match="not been compared"):
         follow(half).curve()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hopscope.clock.domain import ClockDomain
 from hopscope.clock.network import join
 from hopscope.clock.offline import smooth
-from hopscope.clock.samples import Samples, Way
+from hopscope.clock.samples import Direction, Samples
 from hopscope.errors import UsageError
 from tests.clock.simulated import SECOND, START_NS, Network, ahead, windows
 
@@ -33,11 +33,11 @@ def compared(one: int, other: int, clocks: list[tuple[int, float]], seed: int, n
         parts.append(
             Samples(
                 *(HOSTS[one], HOSTS[other]),
-                Way(
+                Direction(
                     drifted(there.sent_ns, drift[0], 0) + offset[0],
                     drifted(there.received_ns, drift[1], offset[1] - offset[0]) + offset[0],
                 ),
-                Way(
+                Direction(
                     drifted(back.sent_ns, drift[1], offset[1] - offset[0]) + offset[0],
                     drifted(back.received_ns, drift[0], 0) + offset[0],
                 ),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hopscope.lab import Lab, Namespace
-from hopscope.model.snapshot import PointStatus, WayStatus
+from hopscope.model.snapshot import MethodStatus, PointStatus
 from hopscope.probes.trial import try_everything
 from tests.lab.measure import PATH_NAMES, NetworkPath, way
 from tests.verbs.record.measure import Seen, recording
@@ -83,4 +83,4 @@ def points() -> dict[str, PointStatus]:
 
 def _points_of(text: str) -> Iterator[PointStatus]:
     for point in json.loads(text)["points"]:
-        yield PointStatus(**{**point, "ways": [WayStatus(**way) for way in point["ways"]]})
+        yield PointStatus(**{**point, "ways": [MethodStatus(**way) for way in point["ways"]]})

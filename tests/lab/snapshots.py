@@ -18,12 +18,12 @@ from hopscope.model.snapshot import (
     Discard,
     HopRow,
     HostFact,
+    MethodStatus,
     Overhead,
     PlanRow,
     PointStatus,
     ProgramCost,
     Snapshot,
-    WayStatus,
 )
 from hopscope.model.stacks import Stack
 
@@ -148,16 +148,16 @@ def empty_snapshot() -> Snapshot:
 
 @pytest.fixture
 def point_statuses() -> list[PointStatus]:
-    refused = WayStatus(
+    refused = MethodStatus(
         "fentry ip_rcv_core",
         granted=False,
         chosen=False,
         reason="errno 1 (Operation not permitted): the kernel is locked down (integrity)",
         next_step="Boot without lockdown= if you need it.",
     )
-    used = WayStatus("tp_btf netif_receive_skb", granted=True, chosen=True, differs="µs earlier: before the taps")
-    spare = WayStatus("tracepoint net:netif_receive_skb", granted=True, chosen=False)
-    missing = WayStatus("NIC receive stamp", granted=False, chosen=False, reason="eth0 has no PTP clock")
+    used = MethodStatus("tp_btf netif_receive_skb", granted=True, chosen=True, differs="µs earlier: before the taps")
+    spare = MethodStatus("tracepoint net:netif_receive_skb", granted=True, chosen=False)
+    missing = MethodStatus("NIC receive stamp", granted=False, chosen=False, reason="eth0 has no PTP clock")
     return [
         PointStatus("rx.core", "the driver hands the packet over", "tp_btf netif_receive_skb", [refused, used, spare]),
         PointStatus("rx.nic", "the network card received the packet", None, [missing]),

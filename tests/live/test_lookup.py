@@ -30,27 +30,27 @@ needs_root = pytest.mark.root
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["--interface", "nope0"], "There is no interface nope0. The interfaces are "),
-        (["--interface", "lo@nope"], "There is no network namespace nope. Known are "),
-        (["--interface", "nope0@host"], "There is no interface nope0@host. "),
+        (["--interface", "nope0"], "No interface is named nope0. The interfaces are "),
+        (["--interface", "lo@nope"], "No network namespace is named nope. The namespaces are "),
+        (["--interface", "nope0@host"], "No interface is named nope0@host. "),
         (["--interface", ""], "--interface is empty. "),
-        (["--pid", "4194305"], "There is no process 4194305. `pgrep "),
-        (["--pid", "0"], "There is no process 0. "),
-        (["--pid", "-1"], "There is no process -1. "),
-        (["--cgroup", "/no/such"], "There is no cgroup /no/such. Give its path below "),
-        (["--cgroup", "../../../etc"], "There is no cgroup ../../../etc. "),
-        (["--cgroup", "18446744073709551615"], "There is no cgroup with id 18446744073709551615. "),
+        (["--pid", "4194305"], "There is no process with PID 4194305. `pgrep "),
+        (["--pid", "0"], "There is no process with PID 0. "),
+        (["--pid", "-1"], "There is no process with PID -1. "),
+        (["--cgroup", "/no/such"], "No cgroup is named /no/such. Give its path below "),
+        (["--cgroup", "../../../etc"], "No cgroup is named ../../../etc. "),
+        (["--cgroup", "18446744073709551615"], "There is no cgroup with ID 18446744073709551615. "),
         (["--cgroup", ""], "--cgroup is empty. "),
         (["--comm", ""], "--comm is empty. "),
-        (["--netns", "nope"], "There is no network namespace nope. "),
-        (["--netns", "4194305"], "There is no network namespace 4194305. "),
-        (["--netns", "./nope"], "There is no network namespace ./nope. "),
+        (["--netns", "nope"], "No network namespace is named nope. "),
+        (["--netns", "4194305"], "No network namespace is named 4194305. "),
+        (["--netns", "./nope"], "No network namespace is named ./nope. "),
         (["--netns", "/etc/passwd"], "The network namespace /etc/passwd cannot be opened: "),
         (["--netns", "/proc/self/ns/mnt"], "The network namespace /proc/self/ns/mnt cannot be opened: "),
-        (["--hop", "rx.nope"], "There is no hop rx.nope. The hops are rx.softirq, "),
-        (["--hop", ""], "There is no hop "),
-        (["--attach", "nope"], "--attach takes POINT=METHOD, not nope. "),
-        (["--attach", "rx.nope=x"], "There is no probe point rx.nope. The points are rx.softirq, "),
+        (["--hop", "rx.nope"], "No hop is named rx.nope. The hops are rx.softirq, "),
+        (["--hop", ""], "No hop is named "),
+        (["--attach", "nope"], "--attach expects POINT=METHOD, not nope. "),
+        (["--attach", "rx.nope=x"], "No probe point is named rx.nope. The points are rx.softirq, "),
         (
             ["--attach", "rx.ip=nope"],
             "rx.ip has no attach method nope. Its methods are fentry:ip_rcv_core+ip6_rcv_core, ",
@@ -79,7 +79,7 @@ def test_bad_value_is_one_sentence_with_the_next_step(args: list[str], said: str
 @needs_root
 def test_pid_of_another_pid_namespace_is_refused() -> None:
     done = hopscope("rx", "--pid", 1, before=("unshare", "--pid", "--fork", "--mount-proc"))
-    assert complaint(done, 2).startswith("--pid takes PIDs of the host")
+    assert complaint(done, 2).startswith("--pid expects PIDs of the host")
 
 
 @needs_root

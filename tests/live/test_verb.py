@@ -272,7 +272,7 @@ def test_plan_of_each_host_is_shown(hosts: Hosts) -> None:
 @pytest.mark.parametrize(
     ("options", "code", "said"),
     [
-        (["--netns", "nosuch"], 2, "a: There is no network namespace nosuch. "),
+        (["--netns", "nosuch"], 2, "a: No network namespace is named nosuch. "),
         (["--remote-command", f"{NO_CAPABILITIES} hopscope agent"], 77, "a: "),
     ],
 )
@@ -299,7 +299,7 @@ def test_hosts_without_an_agent_of_this_version_have_a_sentence_each(hosts: Host
 
 @pytest.mark.parametrize("verb", ["rx", "tx", "cpu", "drops"])
 def test_options_for_hosts_need_hosts(verb: str) -> None:
-    assert complaint(hopscope(verb, "--together"), 2) == "--together needs --host. Name the hosts: --host HOST"
+    assert complaint(hopscope(verb, "--together"), 2) == "--together needs --host. Specify the hosts: --host HOST"
 
 
 def test_what_does_not_go_together_is_refused_before_anybody_is_asked() -> None:
@@ -355,7 +355,7 @@ def test_host_whose_agent_is_killed_is_missing_until_it_is_back(hosts: Hosts) ->
         for pid in hosts.b.sessions():
             os.kill(pid, signal.SIGKILL)
         gone = lines_until(child, ("b", "absences"))
-        while "not answered yet" in gone[-1]["absences"][0]["reason"]:  # late, before it was known to be gone
+        while "no answer yet" in gone[-1]["absences"][0]["reason"]:  # late, before it was known to be gone
             gone += lines_until(child, ("b", "absences"))
         assert_fits(gone[-1], "absences-1")
         (absence,) = gone[-1]["absences"]
@@ -403,7 +403,7 @@ def test_host_that_is_late_holds_up_nobody_and_loses_nothing() -> None:
         missing += lines_until(child, ("b" if slow == "a" else "a", "rx"))
     finally:
         os.kill(stopped, signal.SIGCONT)
-    assert "not answered yet" in next(each for each in missing if "absences" in each)["absences"][0]["reason"]
+    assert "no answer yet" in next(each for each in missing if "absences" in each)["absences"][0]["reason"]
     documents += [*missing, *lines_until(child, (slow, "rx"))]
     child.send_signal(signal.SIGTERM)
     code, out, _ = ended(child)

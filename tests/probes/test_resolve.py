@@ -129,7 +129,7 @@ def test_forced_way_that_is_not_granted_is_not_replaced() -> None:
 @pytest.mark.parametrize(
     ("forced", "said"),
     [
-        ({"rx.nope": "x"}, "There is no probe point rx.nope"),
+        ({"rx.nope": "x"}, "No probe point is named rx.nope"),
         ({"rx.ip": "x"}, "rx.ip has no attach method x"),
         ({"rx.core": "tp_btf:netif_receive_skb"}, "None of the selected hops uses rx.core"),
     ],

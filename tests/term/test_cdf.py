@@ -65,19 +65,21 @@ def said(first: list[int], other: list[int]) -> list[str]:
 def test_words_say_by_how_much_it_moved_and_where_it_is_farthest_apart() -> None:
     moved, apart = said([1_000_000] * 100, [4_000_000] * 100)
     assert moved.startswith("B against A: p50 is 4.00 times as long (3.")
-    assert apart.startswith("Kolmogorov-Smirnov distance 1.000; by chance alone it is below 0.230, 99 times in 100. ")
-    assert apart.endswith("Farthest apart at 1.06ms: 100.0% of A and 0.0% of B are done.")
+    assert apart.startswith(
+        "Kolmogorov-Smirnov distance 1.000; by chance alone it would be below 0.230 in 99 of 100 cases. "
+    )
+    assert apart.endswith("The largest distance is at 1.06ms, which 100.0% of A and 0.0% of B do not exceed.")
 
 
 def test_words_claim_no_difference_that_is_not_there() -> None:
     moved, apart = said([1_000_000] * 10 + [100], [1_000_000] * 10 + [200])
-    assert moved.count("is the same as far as the buckets tell") == 2
+    assert moved.count("is the same within the accuracy of the buckets") == 2
     # Ten of each are in one bucket: whether they are the same cannot be known.
-    assert "0.091 to 0.909 (the buckets leave that open)" in apart
+    assert "0.091 to 0.909 (uncertainty due to the buckets)" in apart
     _, apart = said([100, 200_000], [100_000, 200])
-    assert apart.endswith("no difference is to be seen with so many samples.")
+    assert apart.endswith("no significant difference with this number of samples.")
 
 
 def test_words_do_not_divide_by_the_first_bucket() -> None:
     moved, _ = said([10] * 9, [5_000] * 9)
-    assert moved.startswith("B against A: p50 cannot be compared, it is in the first bucket, p99 cannot")
+    assert moved.startswith("B against A: p50 cannot be compared: it lies in the first bucket, p99 cannot")

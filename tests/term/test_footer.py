@@ -25,4 +25,4 @@ def test_footer_without_losses_is_the_cost(tcp_snapshot: Snapshot) -> None:
 
 
 def test_unknown_cost_is_said(full_snapshot: Snapshot) -> None:
-    assert "cost: CPU in BPF not known, <0.01% reader" in footer(full_snapshot, Terminal(200))
+    assert "cost: CPU in BPF unknown, <0.01% reader" in footer(full_snapshot, Terminal(200))

@@ -72,7 +72,7 @@ def test_long_gaps_are_one_line(tcp_snapshot: Snapshot) -> None:
 
 def test_without_samples_one_sentence_says_so(empty_snapshot: Snapshot) -> None:
     text = render_histograms(empty_snapshot, Terminal(80))
-    assert "No packets seen: is there traffic?" in text
+    assert "No packets observed: is there any traffic?" in text
     assert "|" not in text
     filtered = render_histograms(replace(empty_snapshot, filters={"port": "53"}), Terminal(200))
-    assert "No packet matched port=53" in filtered
+    assert "No packets matched port=53" in filtered

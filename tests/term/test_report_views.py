@@ -43,7 +43,7 @@ def test_narrow_terminal_loses_the_least_telling_columns() -> None:
 
 def test_nothing_is_said_as_such() -> None:
     nothing = of_rows("hops", COLUMNS, [])
-    assert render_report(nothing, Terminal()) == "The trace has nothing of this."
+    assert render_report(nothing, Terminal()) == "No matching records in this trace."
 
 
 def test_json_is_an_object_a_row_with_raw_units() -> None:

@@ -218,7 +218,7 @@ def test_whatever_does_not_fit_the_schema_is_refused() -> None:
     ("change", "said"),
     [
         ({"schema": "hopscope.rx/2"}, "no valid schema"),
-        ({"time": "yesterday"}, "yesterday is no time"),
+        ({"time": "yesterday"}, "yesterday is not a time"),
         ({"interval_s": -1}, "no valid interval_s"),
         ({"interval_s": float("inf")}, "no valid interval_s"),
         ({"lost": True}, "no valid lost"),

@@ -78,12 +78,12 @@ def test_more_width_never_shows_fewer_columns(tcp_snapshot: Snapshot) -> None:
 
 def test_filters_are_named_when_nothing_matches(empty_snapshot: Snapshot) -> None:
     text = render_table(replace(empty_snapshot, filters={"interface": "eth7"}), Terminal(120))
-    assert "No packet matched interface=eth7" in text
+    assert "No packets matched interface=eth7" in text
 
 
 def test_discarded_samples_are_not_no_traffic(empty_snapshot: Snapshot) -> None:
     text = render_table(replace(empty_snapshot, discarded=[Discard("rx.ip", "stale", 7, "too old")]), Terminal(120))
-    assert "No sample could be used" in text
+    assert "No samples could be used" in text
     assert "discarded: 7 at rx.ip (100%): too old" in text
 
 

@@ -80,11 +80,14 @@ def test_a_counter_beyond_signed_integers_keeps_its_bits() -> None:
 def test_a_trace_with_less_than_two_readings_says_so(tmp_path: Path, count: int, said: str) -> None:
     with (
         Trace(written(tmp_path / "t", [Readings(1, 2, {})][:count])) as trace,
-        pytest.raises(UsageError, match=f"{said} of counters, where two are needed"),
+        pytest.raises(UsageError, match=f"{said} of the counters, but two are needed"),
     ):
         first_and_last(trace)
 
 
 def test_a_time_at_which_nothing_was_read_is_refused(tmp_path: Path) -> None:
-    with Trace(written(tmp_path / "t", [Readings(1, 2, {})])) as trace, pytest.raises(UsageError, match="no counters"):
+    with (
+        Trace(written(tmp_path / "t", [Readings(1, 2, {})])) as trace,
+        pytest.raises(UsageError, match="no reading of the counters"),
+    ):
         reading_at(trace, 7)

@@ -175,7 +175,7 @@ def test_relations_are_those_of_the_host_at_hand(joined: Path) -> None:
 
 
 def test_an_unknown_relation_is_one_sentence(trace: Watched) -> None:
-    with pytest.raises(UsageError, match=r"^There is no relation nothing\. `hopscope sql TRACE --tables` lists them$"):
+    with pytest.raises(UsageError, match=r"^No relation is named nothing\. `hopscope sql TRACE --tables` lists them$"):
         build(trace, "nothing")
 
 

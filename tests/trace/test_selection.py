@@ -54,12 +54,12 @@ def test_flow_is_chosen_by_its_number(trace: Trace) -> None:
 @pytest.mark.parametrize(
     ("chosen", "sentence"),
     [
-        ({"flows": ["web"]}, "--flow web cannot be read"),
-        ({"flows": ["10.0.0.1>10.0.0.2:80"]}, "10.0.0.1 is no end of a flow"),
-        ({"flows": ["a:1>b:2"]}, "a is no IP address"),
-        ({"addresses": ["host"]}, "--address host is no IP address"),
+        ({"flows": ["web"]}, "--flow web is not a flow"),
+        ({"flows": ["10.0.0.1>10.0.0.2:80"]}, "10.0.0.1 is not an endpoint of a flow"),
+        ({"flows": ["a:1>b:2"]}, "a is not an IP address"),
+        ({"addresses": ["host"]}, "--address host is not an IP address"),
         ({"processes": ["apache"]}, "has no process apache"),
-        ({"interfaces": ["wlan0"]}, "no packet on an interface wlan0. It has eth0, eth1"),
+        ({"interfaces": ["wlan0"]}, "no packets at interface wlan0. The recorded interfaces are eth0, eth1"),
     ],
 )
 def test_what_cannot_be_chosen_is_said(chosen: dict[str, Any], sentence: str, trace: Trace) -> None:

@@ -12,7 +12,7 @@ from hopscope.clock.block import Block, Origin, Window
 from hopscope.clock.curve import WANDER, Curve
 from hopscope.clock.knots import Knots
 from hopscope.clock.online import TURN, contradicts, two_sided
-from hopscope.clock.samples import Samples, Way
+from hopscope.clock.samples import Direction, Samples
 from hopscope.errors import UsageError
 
 if TYPE_CHECKING:
@@ -99,8 +99,8 @@ def split(samples: Samples, window_ns: int, cuts: Ns) -> list[Samples]:
     ]
 
 
-def _part(way: Way, first: int, last: int) -> Way:
-    return Way(way.sent_ns[first:last], way.received_ns[first:last])
+def _part(direction: Direction, first: int, last: int) -> Direction:
+    return Direction(direction.sent_ns[first:last], direction.received_ns[first:last])
 
 
 def _ends(sorted_numbers: Ns, numbers: Ns) -> list[tuple[int, int]]:
@@ -108,9 +108,9 @@ def _ends(sorted_numbers: Ns, numbers: Ns) -> list[tuple[int, int]]:
     return list(zip(first, last, strict=True))
 
 
-def _sorted(way: Way, at_ns: Ns) -> tuple[Way, Ns]:
+def _sorted(direction: Direction, at_ns: Ns) -> tuple[Direction, Ns]:
     order = np.argsort(at_ns, kind="stable")
-    return Way(way.sent_ns[order], way.received_ns[order]), at_ns[order]
+    return Direction(direction.sent_ns[order], direction.received_ns[order]), at_ns[order]
 
 
 def _cuts(changes: Sequence[Change], window_ns: int) -> Ns:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from hopscope.clock.change import between
 from hopscope.clock.exchange import BURST, TRAIN
 from hopscope.clock.probe import Session
-from hopscope.clock.samples import Samples, Way
+from hopscope.clock.samples import Direction, Samples
 
 if TYPE_CHECKING:
     from hopscope.clock.change import Change, Look
@@ -95,10 +95,10 @@ class Pair:
     def _by_nics(self, taken: tuple[Taken, Taken]) -> Samples | None:
         """Return the packets that both NICs stamped within this window; None if there are not some of each direction.
 
-        A NIC at one end alone, or in one direction, would make the ways unlike each other by what its host takes.
+        A NIC at one end alone, or in one direction, would make the two directions asymmetric by the delay of its host.
         """
-        there = Way.matched(taken[0].nic_sent, taken[1].nic_received)
-        back = Way.matched(taken[1].nic_sent, taken[0].nic_received)
+        there = Direction.matched(taken[0].nic_sent, taken[1].nic_received)
+        back = Direction.matched(taken[1].nic_sent, taken[0].nic_received)
         if not (len(there) and len(back)):
             return None
         bound_ns = RESOLUTION_NS + sum(part.nic_bound_ns for part in taken)
@@ -124,18 +124,18 @@ class _Matcher:
         self._received: dict[int, int] = {}
         self._lost = 0
 
-    def match(self, sent: dict[int, int], received: dict[int, int]) -> Way:
+    def match(self, sent: dict[int, int], received: dict[int, int]) -> Direction:
         """Take the stamps of a window; return the packets that have both by now."""
         self._sent |= sent
         self._received |= received
-        way = Way.matched(self._sent, self._received)
+        direction = Direction.matched(self._sent, self._received)
         newest = max((*self._sent, *self._received), default=0)
         both = self._sent.keys() & self._received.keys()
         for stamps in (self._sent, self._received):
             for number in [number for number in stamps if number in both or number <= newest - _LATE]:
                 self._lost += number not in both
                 del stamps[number]
-        return way
+        return direction
 
     def take_lost(self) -> int:
         """Return how many stamps were given up since the last call."""

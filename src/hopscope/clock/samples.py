@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packets that two hosts stamped, as arrays: what they say about the difference of the two clocks.
+"""Packets time-stamped by two hosts, as arrays: the information that they give about the offset of the two clocks.
 
-A packet cannot arrive before it left. One from the first host to the second says that the second clock is ahead by at
-most what its two stamps differ by; one the other way says by how much it is ahead at least.
+A packet cannot arrive before it left. The difference of the two time stamps of a packet from the first host to the
+second is an upper bound of how far the second clock is ahead; a packet in the opposite direction gives a lower bound.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class Direction:
     """Packets of one direction.
 
     Attributes
@@ -42,9 +42,9 @@ class Way:
         return cls(_array(sent[key] for key in keys), _array(received[key] for key in keys))
 
     @classmethod
-    def joined(cls, ways: Iterable[Way]) -> Self:
+    def joined(cls, directions: Iterable[Direction]) -> Self:
         """Return several as one."""
-        parts = [(way.sent_ns, way.received_ns) for way in ways] or [(_array(()), _array(()))]
+        parts = [(direction.sent_ns, direction.received_ns) for direction in directions] or [(_array(()), _array(()))]
         sent, received = (np.concatenate(column) for column in zip(*parts, strict=True))
         return cls(sent, received)
 
@@ -71,8 +71,8 @@ class Samples:
 
     first: ClockDomain
     second: ClockDomain
-    there: Way
-    back: Way
+    there: Direction
+    back: Direction
     bound_ns: int = 0
     by_nics: bool = False
 
@@ -80,7 +80,7 @@ class Samples:
     def joined(cls, parts: Iterable[Samples]) -> Samples:
         """Return several of the same two clocks as one; there must be one at least."""
         every = list(parts)
-        there, back = Way.joined(part.there for part in every), Way.joined(part.back for part in every)
+        there, back = Direction.joined(part.there for part in every), Direction.joined(part.back for part in every)
         return cls(every[0].first, every[0].second, there, back, max(part.bound_ns for part in every))
 
     def upper(self) -> tuple[Ns, Ns]:

@@ -63,6 +63,6 @@ class Attached(ABC):
         for name, way in ways.items():
             row = next((row for row in self._plan.rows() if row.point == name and row.way == way), None)
             if row and row.status != "attached":
-                raise KernelError(f"{name} cannot be attached by {way}: {row.reason}", row.next_step)
+                raise KernelError(f"{name} cannot be attached using {way}: {row.reason}", row.next_step)
         used = self.programs()
         self._cost = CostMeter(program for program in bpf.programs.values() if program.name in used)

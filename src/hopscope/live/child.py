@@ -42,7 +42,8 @@ def running(command: Sequence[str], stop: Stop, output: TextIO | None) -> Iterat
         child = subprocess.Popen(command, stdout=output)
     except OSError as error:
         raise UsageError(
-            f"{command[0] or 'An empty name'} cannot be started: {error.strerror}", "Give a program and its arguments"
+            f"{command[0] or 'An empty name'} cannot be started: {error.strerror}",
+            "Give the name of a program and its arguments",
         ) from error
 
     def wait_and_stop() -> None:

@@ -64,5 +64,5 @@ def named(hops: Iterable[Hop], wanted: Collection[str]) -> list[Hop]:
     names = [hop.name for hop in hops]
     for name in wanted:
         if name not in names:
-            raise UsageError(f"There is no hop {name}", f"The hops are {', '.join(names)}")
+            raise UsageError(f"No hop is named {name}", f"The hops are {', '.join(names)}")
     return [hop for hop in hops if not wanted or hop.name in wanted]

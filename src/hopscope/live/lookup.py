@@ -36,7 +36,7 @@ def shown(given: Mapping[str, Iterable[object]]) -> dict[str, str]:
     texts = {name: [str(value) for value in values] for name, values in given.items()}
     for name, values in texts.items():
         if "" in values:
-            raise UsageError(f"--{name} is empty", "Give a value, or leave it out")
+            raise UsageError(f"--{name} is empty", "Give a value, or omit the option")
     return {name: ", ".join(values) for name, values in texts.items() if values}
 
 
@@ -145,7 +145,7 @@ def pids(numbers: Iterable[int]) -> list[int]:
     numbers = list(numbers)
     if numbers and not in_initial_namespace("pid"):
         raise UsageError(
-            "--pid takes PIDs of the host, which are not visible in this container",
+            "--pid expects PIDs of the host, which are not visible in this container",
             "Use --comm or --cgroup, or run hopscope outside the container",
         )
     for number in numbers:
@@ -186,7 +186,7 @@ def ways(texts: Iterable[str]) -> dict[str, str]:
 def _way(text: str) -> tuple[str, str]:
     point, sign, way = text.partition("=")
     if not sign:
-        raise UsageError(f"--attach takes POINT=METHOD, not {point}", "`hopscope probes` lists both")
+        raise UsageError(f"--attach expects POINT=METHOD, not {point}", "`hopscope probes` lists both")
     return point, way
 
 
@@ -194,7 +194,9 @@ def _check_process(number: int) -> None:
     try:
         status = Path(f"/proc/{number}/status").read_text(errors="replace")
     except OSError as error:
-        raise UsageError(f"There is no process {number}", "`pgrep -a NAME` finds the PID of a program") from error
+        raise UsageError(
+            f"There is no process with PID {number}", "`pgrep -a NAME` finds the PID of a program"
+        ) from error
     found = re.search(r"^Tgid:\s*(\d+)$", status, re.MULTILINE)
     if found and int(found[1]) != number:
         raise UsageError(f"{number} is a thread of process {found[1]}", f"Give --pid {found[1]}")
@@ -219,7 +221,8 @@ def _namespace(name: str) -> Namespace:
             ) from error
     names = ", ".join(sorted(each.name for each in known.values()))
     raise UsageError(
-        f"There is no network namespace {name}", f"Known are {names}; a PID, an inode number or self are allowed, too"
+        f"No network namespace is named {name}",
+        f"The namespaces are {names}; a PID, an inode number or self is also accepted",
     )
 
 
@@ -242,7 +245,7 @@ def _interface(name: str) -> list[tuple[int, int]]:
             found.append((devices[device], each.inode))
     if not found:
         hint = f"; {', '.join(closed)} cannot be entered without CAP_SYS_ADMIN" if closed else ""
-        raise UsageError(f"There is no interface {name}", f"The interfaces are {', '.join(sorted(seen))}{hint}")
+        raise UsageError(f"No interface is named {name}", f"The interfaces are {', '.join(sorted(seen))}{hint}")
     return found
 
 
@@ -254,12 +257,14 @@ def _cgroup(name: str) -> int:
     if name.isdecimal():
         if any(_inode(path) == int(name) for path in itertools.chain([root], root.rglob("*/"))):
             return int(name)
-        raise UsageError(f"There is no cgroup with id {name}", f"The id is the inode of its directory below {root}")
+        raise UsageError(
+            f"There is no cgroup with ID {name}", f"The ID is the inode number of its directory below {root}"
+        )
     path = Path(name)
     if not path.is_relative_to(root):
         path = root / name.lstrip("/")
     if not path.is_dir() or path.stat().st_dev != root.stat().st_dev:
-        raise UsageError(f"There is no cgroup {name}", f"Give its path below {root}, or its id")
+        raise UsageError(f"No cgroup is named {name}", f"Give its path below {root}, or its ID")
     return path.stat().st_ino
 
 

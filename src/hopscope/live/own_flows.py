@@ -73,7 +73,7 @@ class OwnFlows:
         wanted = {each for flow in flows for each in _directions(flow)}
         if len(wanted) > HopRecordLimits.HOP_OWN_FLOWS:
             raise UsageError(
-                "Too many of hopscope's own connections must be excluded", "Name fewer hosts in one command"
+                "hopscope has too many connections of its own to exclude", "Give fewer hosts in one command"
             )
         for gone in self._places.keys() - wanted:
             # What no packet has: all bits of a protocol.
@@ -142,7 +142,7 @@ def own_flow(fields: Sequence[Any]) -> OwnFlow:
     UsageError
         It is none.
     """
-    wrong = UsageError("A flow to exclude is malformed", "Give its protocol, and the address and the port of each end")
+    wrong = UsageError("A flow to exclude is malformed", "Give the protocol, and the address and port of each end")
     try:
         protocol, address, port, peer_address, peer_port = fields
         addresses = [None if text is None else _address(text) for text in (address, peer_address)]

@@ -40,7 +40,7 @@ def style_of(*, as_json: bool, histogram: bool = False) -> str:
         They cannot be printed in two ways.
     """
     if histogram and as_json:
-        raise UsageError("--histogram and --json cannot be combined", "The JSON has the full histograms")
+        raise UsageError("--histogram and --json cannot be combined", "The JSON output contains the full histograms")
     return "histogram" if histogram else "json" if as_json else "table"
 
 
@@ -74,7 +74,7 @@ def run_verb(
         return _run_there(output_of, style, given, asked, timing)
     for option in ("ssh", "remote_command", "together"):
         if given[option]:
-            raise UsageError(f"--{option.replace('_', '-')} needs --host", "Name the hosts: --host HOST")
+            raise UsageError(f"--{option.replace('_', '-')} needs --host", "Specify the hosts: --host HOST")
     collector = collector_of(**asked)
     return run(collector, output_of(collector, ""), **timing)
 
@@ -97,7 +97,7 @@ def _run_there(
     from hopscope.live.words import words_of  # noqa: PLC0415
 
     if given["together"] and style == "json":
-        raise UsageError("--together and --json cannot be combined", "Each line of the JSON names its host")
+        raise UsageError("--together and --json cannot be combined", "Each line of the JSON output names its host")
     command = click.get_current_context().command
     verb = str(command.name)
     targets, ssh = parse_all(given["hosts"]), Ssh.of(given["ssh"], given["remote_command"])

@@ -56,7 +56,7 @@ def values_of(command: click.Command, allowed: Collection[str], words: object) -
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
         raise FormatError("The options of a request are not words")
     if len(words) > MOST_WORDS or any(len(word) > _WORD_CHARACTERS for word in words):
-        raise FormatError(f"The options of a request are more than {MOST_WORDS} words, or one is too long")
+        raise FormatError(f"The options of a request exceed {MOST_WORDS} words, or one of them is too long")
     options: list[click.Parameter] = [
         each for each in command.params if isinstance(each, click.Option) and each.name in allowed
     ]

@@ -150,8 +150,8 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class WayStatus:
-    """One way to attach a probe point, as found on this kernel."""
+class MethodStatus:
+    """An attach method of a probe point, and whether this kernel supports it."""
 
     way: str
     granted: bool
@@ -163,12 +163,12 @@ class WayStatus:
 
 @dataclass(frozen=True, slots=True)
 class PointStatus:
-    """A probe point: what it marks, the way that is used (None: none), all ways in order of preference."""
+    """A probe point: what it marks, the attach method in use (None: none), and all methods in order of preference."""
 
     point: str
     marks: str
     chosen: str | None
-    ways: list[WayStatus]
+    ways: list[MethodStatus]
 
 
 @dataclass(frozen=True, slots=True)

@@ -137,7 +137,7 @@ class Plan:
 
 def _check_forced(name: str, way: str, wanted: Iterable[str]) -> None:
     if name not in POINTS:
-        raise UsageError(f"There is no probe point {name}", f"The points are {', '.join(POINTS)}")
+        raise UsageError(f"No probe point is named {name}", f"The points are {', '.join(POINTS)}")
     names = [each.name for each in POINTS[name].ways]
     if way not in names:
         raise UsageError(f"{name} has no attach method {way}", f"Its methods are {', '.join(names)}")

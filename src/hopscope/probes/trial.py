@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hopscope.bpf import object_path
 from hopscope.errors import KernelError, LoadError
 from hopscope.libbpf import BpfObject
-from hopscope.model.snapshot import PointStatus, WayStatus
+from hopscope.model.snapshot import MethodStatus, PointStatus
 from hopscope.probes.attach import attach, prepare
 from hopscope.probes.catalogue import OBJECTS, POINTS, PROGRAM_KINDS, PROGRAM_OBJECTS
 from hopscope.probes.grants import GRANTED, AttachSupport, lacks_socket_storage, refusal
@@ -39,7 +39,7 @@ def _try_point(resolver: Resolver, point: Point, tried: dict[tuple[str, ...], At
     verdicts = [_try_way(resolver, way, tried) for way in point.ways]
     chosen = next((way.name for way, verdict in zip(point.ways, verdicts, strict=True) if verdict.granted), None)
     ways = [
-        WayStatus(way.name, verdict.granted, way.name == chosen, verdict.reason, verdict.next_step, way.differs)
+        MethodStatus(way.name, verdict.granted, way.name == chosen, verdict.reason, verdict.next_step, way.differs)
         for way, verdict in zip(point.ways, verdicts, strict=True)
     ]
     return PointStatus(point.name, point.marks, chosen, ways)

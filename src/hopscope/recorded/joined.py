@@ -42,7 +42,7 @@ def one_trace(folder: Path, say: Callable[[str], object] = _complain) -> Iterato
     else:
         from hopscope.trace.join.traces import join  # noqa: PLC0415
 
-        say(f"joining the hosts of {folder}, which cannot be written, to a temporary folder")
+        say(f"joining the hosts of {folder} in a temporary folder, because {folder} is not writable")
         with tempfile.TemporaryDirectory(prefix="hopscope-joined-") as temporary:
             join([folder], Path(temporary) / JOINED)
             yield Path(temporary) / JOINED

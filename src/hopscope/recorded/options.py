@@ -114,7 +114,7 @@ def report_options() -> Callable[[Decorated], Decorated]:
             TRAFFIC,
             option("--process", "processes", multiple=True, metavar="NAME|PID", hidden=True),
             option("--interface", "interfaces", multiple=True, metavar="NAME", help="Only this interface."),
-            option("--from", "from_s", type=float, metavar="SECONDS", help="Only from this time after the start on."),
+            option("--from", "from_s", type=float, metavar="SECONDS", help="Only from this time after the start."),
             option("--until", "until_s", type=float, metavar="SECONDS", help="Only until this time after the start."),
         ),
         section(OUTPUT, limit_option()),

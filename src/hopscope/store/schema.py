@@ -58,45 +58,46 @@ class Table:
 
 
 _EVENT: Final = (
-    Column("time_ns", np.int64, "when, CLOCK_MONOTONIC"),
+    Column("time_ns", np.int64, "time, CLOCK_MONOTONIC"),
     Column("cpu", np.int16, "where"),
-    Column("point", np.int16, "which probe point: `points` has the name"),
-    Column("tid", np.int32, "the thread that ran; in a softirq the one that was interrupted, 0 for the idle task"),
+    Column("point", np.int16, "probe point (name: `points`)"),
+    Column("tid", np.int32, "running thread; in a softirq, the interrupted one; 0: idle task"),
 )
 _DEVICE: Final = (
-    Column("ifindex", np.int32, "number of the device in its namespace; 0 where the packet is at none"),
+    Column("ifindex", np.int32, "number of the device in its namespace; 0: no device"),
     Column("netns", np.int64, "inode of the network namespace"),
 )
 _READING: Final = (
-    Column("time_ns", np.int64, "of the reading (`readings`)"),
-    Column("netns", np.int64, "inode of the network namespace; 0: the host, whatever the namespace"),
-    Column("source", TEXT, "from where: snmp, link, ethtool, … (docs/counters.md)"),
-    Column("subject", TEXT, "which of several: an interface, a CPU, a queue"),
-    Column("name", TEXT, "of the counter, as nstat, ip, tc, ethtool or sysctl call it"),
+    Column("time_ns", np.int64, "time of the reading (`readings`)"),
+    Column("netns", np.int64, "inode of the network namespace; 0: applies to the whole host"),
+    Column("source", TEXT, "source: snmp, link, ethtool, … (docs/counters.md)"),
+    Column("subject", TEXT, "the interface, CPU, queue or the like"),
+    Column("name", TEXT, "name of the counter, as in nstat, ip, tc, ethtool or sysctl"),
 )
-_HOST: Final = Column("host", np.int16, "its number; a CPU of it has 1024 times that added to its own")
-_PRESENT: Final = Column("present", np.int8, "0: it was gone at that reading, and the value says nothing")
+_HOST: Final = Column("host", np.int16, "number of the host; its CPUs are numbered from 1024 times this on")
+_PRESENT: Final = Column("present", np.int8, "0: it did not exist at that reading, and the value is meaningless")
 
 TABLES: Final = (
     Table(
         "packets",
-        "a packet passes a probe point",
+        "an event of a packet at a probe point",
         (
             *_EVENT,
-            Column("skb", np.int64, "address of the packet's struct sk_buff; used again when the packet is gone"),
-            Column("head", np.int64, "address of its data, which clones share"),
+            Column("skb", np.int64, "address of the packet's struct sk_buff; reused after the packet is freed"),
+            Column("head", np.int64, "address of its data buffer, which clones share"),
             Column(
                 "flow",
                 np.int64,
-                "of the outermost IP header, sender to receiver (`flows`); 0 where it was not looked at",
+                "flow of the outermost IP header, sender to receiver (`flows`); 0: headers not inspected",
             ),
-            Column("len_bytes", np.int32, "of the packet, as the kernel has it at that point (skb->len)"),
-            Column("header_bytes", np.int32, "of them before TCP's or UDP's payload"),
+            Column("len_bytes", np.int32, "length of the packet at that point (skb->len)"),
+            Column("header_bytes", np.int32, "length of the headers before the TCP or UDP payload"),
             Column(
                 "seq",
                 np.int64,
-                "TCP: sequence number of its first byte; else the IP identification (IPv6: 0), of UDP + 65536 * a hash"
-                " (16 bits) of the payload's first 8 bytes, 0 where they are fewer or in pages",
+                "TCP: sequence number of the first byte; otherwise the IP identification (IPv6: 0), for UDP "
+                "plus 65536 times a 16-bit hash of the first 8 bytes of the payload (0 if it is shorter or not "
+                "in the linear part)",
             ),
             Column("tcp_flags", np.int16, "FIN 1, SYN 2, RST 4, PSH 8, ACK 16; 0: not TCP"),
             *_DEVICE,
@@ -104,36 +105,40 @@ TABLES: Final = (
     ),
     Table(
         "sockets",
-        "something happens to a socket, or in a call on one",
+        "an event of a socket, or in a call on one",
         (
             *_EVENT,
-            Column("sock", np.int64, "address of the struct sock; used again when the socket is gone"),
-            Column("flow", np.int64, "in the direction of the data: tx.* from here, rx.* to here"),
-            Column("seq", np.int64, "TCP: the next byte to be written (tx.*), to be read (rx.*)"),
+            Column("sock", np.int64, "address of the struct sock; reused after the socket is freed"),
+            Column("flow", np.int64, "flow in the direction of the data: from this socket (tx.*) or to it (rx.*)"),
+            Column("seq", np.int64, "TCP: sequence number of the next byte to be written (tx.*) or read (rx.*)"),
             Column(
                 "len_bytes",
                 np.int32,
-                "tx.send: asked for; tx.sent, rx.received: done, or below 0 the errno",
+                "tx.send: requested; tx.sent, rx.received: transferred, or the negative errno",
             ),
-            Column("value", np.int64, "tcp.state: old state * 256 + new state; rx.received: flags; call.enter: number"),
+            Column(
+                "value",
+                np.int64,
+                "tcp.state: old state * 256 + new state; rx.received: flags; call.enter: number of the call",
+            ),
             Column("protocol", np.int16, "6 TCP, 17 UDP"),
             Column("netns", np.int64, "inode of the network namespace"),
         ),
     ),
     Table(
         "cpu",
-        "interrupts, softirqs, polls, the scheduler, XDP, netfilter",
+        "an event of a CPU: interrupts, softirqs, NAPI, the scheduler, XDP, netfilter",
         (
             *_EVENT,
             Column(
                 "subject",
                 np.int64,
-                "number of the interrupt or softirq; address of the NAPI instance or (nf.verdict) skb; thread",
+                "number of the interrupt or softirq; address of the NAPI instance or (nf.verdict) of the skb; thread",
             ),
             Column(
                 "value",
                 np.int64,
-                "irq.exit: handled; napi.poll: packets; sched.switch: state; nf.verdict: below 0 dropped",
+                "irq.exit: handled; napi.poll: packets; sched.switch: state; nf.verdict: negative if dropped",
             ),
             Column("extra", np.int32, "napi.poll: budget; xdp.*: -errno; nf.verdict: protocol family * 256 + hook"),
             *_DEVICE,
@@ -141,55 +146,55 @@ TABLES: Final = (
     ),
     Table(
         "drops",
-        "why a packet was dropped; `packets` has the same time_ns, cpu and skb",
+        "a dropped packet, with the reason; `packets` has a row with the same time_ns, cpu and skb",
         (
             *_EVENT,
             Column("skb", np.int64, "address of the struct sk_buff"),
             Column("flow", np.int64, "as in `packets`"),
-            Column("location", np.int64, "address of the instruction that dropped it: `symbols` has the name"),
-            Column("reason", np.int32, "`reasons` has the name"),
-            Column("stack", np.int32, "`stacks` has the frames; below 0: none"),
+            Column("location", np.int64, "address of the instruction that dropped it (name: `symbols`)"),
+            Column("reason", np.int32, "drop reason (name: `reasons`)"),
+            Column("stack", np.int32, "number of the stack (frames: `stacks`); negative: none"),
             *_DEVICE,
         ),
     ),
     Table(
         "losses",
-        "events that are missing, because the ring was full or the disk too slow",
+        "lost events, because a ring was full or the disk too slow",
         (
-            Column("from_ns", np.int64, "not before"),
-            Column("until_ns", np.int64, "not after"),
+            Column("from_ns", np.int64, "earliest time"),
+            Column("until_ns", np.int64, "latest time"),
             Column("cpu", np.int16, "where"),
-            Column("lost", np.int64, "how many"),
+            Column("lost", np.int64, "number of events"),
         ),
     ),
     Table(
         "flows",
-        "whose packets a flow has",
+        "the addresses and ports of a flow",
         (
-            Column("flow", np.int64, "hash of what follows"),
+            Column("flow", np.int64, "hash of the following columns"),
             Column("source", TEXT, "address"),
             Column("source_port", np.int32, "0: none"),
             Column("destination", TEXT, "address"),
             Column("destination_port", np.int32, "0: none"),
-            Column("protocol", np.int16, "of IP: 6 TCP, 17 UDP"),
+            Column("protocol", np.int16, "IP protocol number: 6 TCP, 17 UDP"),
         ),
         once=("flow",),
     ),
     Table(
         "threads",
-        "a thread's name, from that time on",
+        "the name of a thread, from that time on",
         (
-            Column("time_ns", np.int64, "since when"),
+            Column("time_ns", np.int64, "beginning"),
             Column("tid", np.int32, "thread"),
-            Column("pid", np.int32, "its process"),
-            Column("comm", TEXT, "its name"),
+            Column("pid", np.int32, "process of the thread"),
+            Column("comm", TEXT, "name of the thread"),
             Column("cgroup", np.int64, "inode of its cgroup"),
         ),
         once=("tid", "time_ns"),
     ),
     Table(
         "devices",
-        "a device's name",
+        "the name of a device",
         (
             *_DEVICE,
             Column("name", TEXT, "such as eth0"),
@@ -199,17 +204,17 @@ TABLES: Final = (
     ),
     Table(
         "stacks",
-        "frames of stacks",
+        "a frame of a stack",
         (
             Column("stack", np.int32, "number"),
             Column("depth", np.int16, "0: the innermost"),
-            Column("address", np.int64, "`symbols` has the name"),
+            Column("address", np.int64, "address of the function (name: `symbols`)"),
         ),
         once=("stack", "depth"),
     ),
     Table(
         "symbols",
-        "names of addresses in the kernel",
+        "the name of an address in the kernel",
         (
             Column("address", np.int64, "as in `stacks`, `drops`, and `e_function_*`, `e_return_*`"),
             Column("name", TEXT, "function+offset"),
@@ -218,39 +223,39 @@ TABLES: Final = (
     ),
     Table(
         "readings",
-        "the kernel's counters and settings were read",
+        "a reading of the kernel's counters and settings",
         (
-            Column("time_ns", np.int64, "when that began, CLOCK_MONOTONIC"),
+            Column("time_ns", np.int64, "when the reading began, CLOCK_MONOTONIC"),
             Column("until_ns", np.int64, "when it ended"),
-            Column("host", np.int16, "of a joined trace: whose (`hosts`)"),
+            Column("host", np.int16, "in a joined trace: the host (`hosts`)"),
         ),
     ),
     Table(
         "counters",
-        "a counter, a gauge, or a setting that is a number: what it was at the first reading, then each change",
-        (*_READING, Column("value", np.int64, "from then on"), _PRESENT),
+        "the value of a counter, gauge or numeric setting at the first reading, then each change",
+        (*_READING, Column("value", np.int64, "value from then on"), _PRESENT),
     ),
     Table(
         "settings",
-        "a setting that is words: what it was at the first reading, then each change",
-        (*_READING, Column("value", TEXT, "from then on"), _PRESENT),
+        "the value of a textual setting at the first reading, then each change",
+        (*_READING, Column("value", TEXT, "value from then on"), _PRESENT),
     ),
     Table(
         "unread",
-        "what could not be read at a reading, if that is another than at the one before",
+        "a source that could not be read, or that can be read again",
         (
-            Column("time_ns", np.int64, "since which reading"),
+            Column("time_ns", np.int64, "time of the first such reading"),
             Column("netns", np.int64, "inode of the network namespace; 0: the host"),
             Column("source", TEXT, "as in `counters`"),
-            Column("reason", TEXT, "why; empty: it can be read again"),
+            Column("reason", TEXT, "reason; empty: it can be read again"),
         ),
     ),
     Table(
         "namespaces",
-        "a network namespace's name",
+        "the name of a network namespace",
         (
-            Column("netns", np.int64, "its inode"),
-            Column("name", TEXT, "as people call it, or its first process"),
+            Column("netns", np.int64, "inode of the namespace"),
+            Column("name", TEXT, "its name, or its first process"),
         ),
         once=("netns", "name"),
     ),
@@ -259,40 +264,44 @@ TABLES: Final = (
         "a host of a trace that was joined from several (docs/join.md)",
         (
             _HOST,
-            Column("name", TEXT, "as it was called when it was recorded"),
-            Column("boot", TEXT, "id of its boot: after another one it is another host, with another clock"),
-            Column("release", TEXT, "of its kernel"),
-            Column("machine", TEXT, "its kind of CPU"),
+            Column("name", TEXT, "name of the host when it was recorded"),
+            Column("boot", TEXT, "ID of its boot; after a reboot it counts as another host, with another clock"),
+            Column("release", TEXT, "kernel release"),
+            Column("machine", TEXT, "machine type"),
         ),
         once=("host",),
     ),
     Table(
         "clocks",
-        "how far a host's clock was ahead of the trace's, each half second",
+        "the offset of a host's clock from the time axis, every half second",
         (
             _HOST,
-            Column("time_ns", np.int64, "when, a multiple of 500,000,000"),
+            Column("time_ns", np.int64, "time, a multiple of 500,000,000"),
             Column(
                 "offset_ns",
                 np.int64,
-                "most likely so far: taken off the times of its events, along a line to the next row",
+                "estimated offset, subtracted from the times of its events (interpolated linearly to the next row)",
             ),
             Column(
-                "low_ns", np.int64, "at least so far: until the next row, it is by `offset_ns - low_ns` less at most"
+                "low_ns",
+                np.int64,
+                "lower bound of the offset: until the next row, it is at most `offset_ns - low_ns` less",
             ),
             Column(
-                "high_ns", np.int64, "at most so far: until the next row, it is by `high_ns - offset_ns` more at most"
+                "high_ns",
+                np.int64,
+                "upper bound of the offset: until the next row, it is at most `high_ns - offset_ns` more",
             ),
         ),
     ),
     Table(
         "absences",
-        "nothing was recorded of a host",
+        "a period in which a host was not recorded",
         (
             _HOST,
-            Column("from_ns", np.int64, "since when"),
-            Column("until_ns", np.int64, "until when"),
-            Column("reason", TEXT, "why"),
+            Column("from_ns", np.int64, "beginning"),
+            Column("until_ns", np.int64, "end"),
+            Column("reason", TEXT, "reason"),
         ),
     ),
 )

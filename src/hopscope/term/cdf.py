@@ -73,22 +73,28 @@ def verdicts(curves: Sequence[tuple[str, Curve]], *, unicode: bool = True) -> li
 def _shift(moved: Shift) -> str:
     name = _percentile(moved.q)
     if moved.ratio is None or not isfinite(moved.most):
-        return f"{name} cannot be compared, it is in the first bucket"
+        return f"{name} cannot be compared: it lies in the first bucket"
     bounds = f"{_times(moved.least)} to {_times(moved.most)}"
     if moved.known:
         return f"{name} is {_times(moved.ratio)} times as long ({bounds})"
-    return f"{name} is the same as far as the buckets tell ({bounds} times)"
+    return f"{name} is the same within the accuracy of the buckets ({bounds} times)"
 
 
 def _distance(apart: Distance, first: str, other: str, *, unicode: bool) -> str:
     bounds = f"{apart.at_least:.3f}"
     if apart.at_most - apart.at_least >= 0.0005:
-        bounds += f" to {apart.at_most:.3f} (the buckets leave that open)"
-    text = f"Kolmogorov-Smirnov distance {bounds}; by chance alone it is below {apart.by_chance:.3f}, 99 times in 100"
+        bounds += f" to {apart.at_most:.3f} (uncertainty due to the buckets)"
+    text = (
+        f"Kolmogorov-Smirnov distance {bounds}; by chance alone it would be below {apart.by_chance:.3f} in "
+        "99 of 100 cases"
+    )
     if apart.at_most < apart.by_chance:
-        return f"{text}: no difference is to be seen with so many samples."
+        return f"{text}: no significant difference with this number of samples."
     at = fmt.time(apart.at_ns, unicode=unicode)
-    return f"{text}. Farthest apart at {at}: {apart.before:.1%} of {first} and {apart.after:.1%} of {other} are done."
+    return (
+        f"{text}. The largest distance is at {at}, which {apart.before:.1%} of {first} and "
+        f"{apart.after:.1%} of {other} do not exceed."
+    )
 
 
 def ratio(later_ns: float | None, first_ns: float | None) -> str:

@@ -157,7 +157,7 @@ def _plot(curves: Sequence[tuple[int, Curve]], top: int) -> list[str]:
         parts.append(f'<path class="grid" d="M{x:.1f} {top}v{_PLOT_HEIGHT}"/>')
         parts.append(_text(x, bottom + 20, fmt.time(ns, digits=1, gap=" "), "middle faint figure"))
     parts.append(f'<path class="axis" d="M{_LEFT} {top}v{_PLOT_HEIGHT}h{_PLOT_WIDTH}"/>')
-    parts.append(_text(_LEFT + _PLOT_WIDTH / 2, bottom + 42, "done within this time (logarithmic)", "middle faint"))
+    parts.append(_text(_LEFT + _PLOT_WIDTH / 2, bottom + 42, "duration (logarithmic)", "middle faint"))
     parts += [_curve(number, curve, axis, bottom) for number, curve in curves]
     for place, (number, curve) in enumerate(curves, 1):
         parts.append(_letter(number, curve, axis, bottom, 100 * place / (len(curves) + 1)))

@@ -20,7 +20,7 @@ def footer(snapshot: Snapshot, terminal: Terminal) -> list[str]:
     warnings = []
     if snapshot.lost:
         share = _share(snapshot.lost, snapshot.sample_count)
-        warnings.append(f"lost: {plural(snapshot.lost, 'sample')} ({share}): the kernel had no room for them")
+        warnings.append(f"lost: {plural(snapshot.lost, 'sample')} ({share}), because a kernel buffer was full")
     warnings += [_discard(discard, snapshot) for discard in _by_count(snapshot) if discard.count]
     return closing(snapshot.overhead, terminal, warnings, [f"note: {note}" for note in snapshot.notes])
 
@@ -47,7 +47,7 @@ def cost(overhead: Overhead) -> str:
     """Return what measuring cost, as a line."""
     per_hit = "" if overhead.ns_per_hit is None else f" ({overhead.ns_per_hit:.0f} ns/hit)"
     if overhead.bpf_cpu_percent is None:
-        bpf = "CPU in BPF not known"
+        bpf = "CPU in BPF unknown"
     else:
         bpf = f"{fmt.per_cent(overhead.bpf_cpu_percent)} CPU in BPF{per_hit}"
     return f"cost: {bpf}, {fmt.per_cent(overhead.reader_cpu_percent)} reader"

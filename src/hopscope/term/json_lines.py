@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hopscope.model.checked_json import Fields
-    from hopscope.model.snapshot import HostFact, PointStatus, WayStatus
+    from hopscope.model.snapshot import HostFact, MethodStatus, PointStatus
 
 Json: TypeAlias = dict[str, Any]
 
@@ -168,7 +168,7 @@ def plan_from_json(row: Fields) -> PlanRow:
     )
 
 
-def _way(way: WayStatus) -> Json:
+def _way(way: MethodStatus) -> Json:
     return {
         "way": way.way,
         "granted": way.granted,
@@ -243,4 +243,4 @@ def clock_ns(text: str) -> int:
     try:
         return (datetime.strptime(text, _ISO).replace(tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1) * 1000
     except ValueError as error:
-        raise FormatError(f"{text[:40]} is no time") from error
+        raise FormatError(f"{text[:40]} is not a time") from error

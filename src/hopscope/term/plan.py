@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hopscope.model.snapshot import HostFact, PlanRow, PointStatus, WayStatus
+    from hopscope.model.snapshot import HostFact, MethodStatus, PlanRow, PointStatus
     from hopscope.term.terminal import Terminal
 
 _INDENT = 4
@@ -47,7 +47,7 @@ def render_probes(kernel: str, points: Sequence[PointStatus], host: Sequence[Hos
     return "\n".join(lines)
 
 
-def _way(terminal: Terminal, way: WayStatus) -> list[str]:
+def _way(terminal: Terminal, way: MethodStatus) -> list[str]:
     state = "used" if way.chosen else "granted" if way.granted else "refused"
     reason = f": {way.reason}" if way.reason else ""
     return [
@@ -59,7 +59,7 @@ def _way(terminal: Terminal, way: WayStatus) -> list[str]:
 def _details(terminal: Terminal, differs: str, next_step: str) -> list[str]:
     lines = []
     if differs:
-        lines += _folded(terminal, " " * _INDENT + f"sees it differently: {differs}", "dim")
+        lines += _folded(terminal, " " * _INDENT + f"difference: {differs}", "dim")
     if next_step:
         lines += _folded(terminal, " " * _INDENT + f"next: {next_step}", "")
     return lines

@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 # What the time in a hop was spent on, by the last part of the hop's name.
 _MEANINGS: Final = {
-    "core": "between the driver and the core: in GRO, or in the backlog queue through which lo and veth pass",
+    "core": "between the driver and the core: in GRO, or in the backlog queue that lo and veth use",
     "ip": "between the core and IP: taps, tc, XDP and bridges work there",
     "tcp": "between IP and TCP: netfilter and routing",
     "udp": "between IP and UDP: netfilter and routing",
-    "tcp_queue": "before the socket: its owner held its lock, and the segment waited in the backlog",
-    "tcp_order": "waiting for segments that should have come before",
+    "tcp_queue": "in front of the socket: its owner held the socket lock, and the segment waited in the backlog",
+    "tcp_order": "waiting for earlier segments that were missing",
     "queue": "between UDP and the socket's queue",
     "wake": "in the socket's queue while the reader was not on a CPU",
-    "read": "in the socket's queue while the reader was on a CPU and had not read yet: it did other work, or copied",
+    "read": "in the socket's queue while the reader was on a CPU but had not read yet: it did other work, or copied",
 }
 
 
@@ -50,7 +50,7 @@ def _summary(total: HopRow, stem: str) -> str:
     name = stem.rpartition(".")[2].upper()
     half, most, slowest = (fmt.time(value) for value in (times.percentile(50), times.percentile(99), times.max_ns))
     return (
-        f"{name}: {fmt.count(times.count)} {what} {were} read, half of them within {half} of the driver, "
+        f"{name}: {fmt.count(times.count)} {what} {were} read, half of them within {half} after the driver, "
         f"99% within {most}, the slowest after {slowest}."
     )
 

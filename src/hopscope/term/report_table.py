@@ -29,7 +29,7 @@ def render_report(report: Report, terminal: Terminal) -> str:
     return "\n".join(lines + footer(report, terminal))
 
 
-NOTHING: Final = "The trace has nothing of this."
+NOTHING: Final = "No matching records in this trace."
 
 
 def footer(report: Report, terminal: Terminal) -> list[str]:

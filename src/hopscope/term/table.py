@@ -179,9 +179,10 @@ def _filters(snapshot: Snapshot) -> str:
 def nothing_seen(snapshot: Snapshot) -> str:
     """Return the sentence that stands where there is no sample to show."""
     if snapshot.lost or any(discard.count for discard in snapshot.discarded):
-        return "No sample could be used; the reasons follow."
+        return "No samples could be used, for the following reasons."
     if snapshot.filters:
         return (
-            f"No packet matched {_filters(snapshot)}: widen the filter, or look without one whether there is traffic."
+            f"No packets matched {_filters(snapshot)}: use a wider filter, or omit it to see whether there is "
+            "any traffic."
         )
-    return "No packets seen: is there traffic? `hopscope demo` makes some of its own."
+    return "No packets observed: is there any traffic? `hopscope demo` generates its own."

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One host of a joined trace after the other, for analyses that make sense of one host alone."""
+"""The hosts of a joined trace one after the other, for analyses of single hosts."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ if TYPE_CHECKING:
 
     from hopscope.store.trace import Trace
 
-# Table → what says whose a row is.
+# Table → the expression for the host of a row.
 _WHOSE: Final = {
     **dict.fromkeys(("packets", "sockets", "cpu", "drops", "losses"), host_of_cpu("cpu")),
     **dict.fromkeys(("counters", "settings", "unread"), host_of_netns("netns")),
     "readings": "host",
 }
-# Where the host itself is namespace 0.
+# Tables in which namespace 0 is the host itself.
 _OF_HOST: Final = ("counters", "settings", "unread")
 
 
 def each_host(trace: Trace) -> Iterator[str]:
-    """Yield each host's name, while the trace is as if it had events and counters of that one alone.
+    """Yield the name of each host, while the trace appears to contain only its events and counters.
 
-    Of a trace of one host, it is once, and the name is empty. Relations
-    (:mod:`hopscope.trace.relation`) are made anew for each.
+    For a trace of one host, yield an empty name once. Relations (:mod:`hopscope.trace.relation`) are rebuilt for each
+    host.
     """
     names = hosts(trace)
     if not names:

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a trace does not have, in sentences: events that were lost, points that were not attached."""
+"""Sentences about what is missing from a trace: lost events and probe points that were not attached."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+from hopscope.term.format import plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -12,20 +14,25 @@ if TYPE_CHECKING:
 
 
 def lost_events(trace: Trace) -> int:
-    """Return how many events are known to be missing."""
+    """Return the number of lost events."""
     return int(trace.rows("SELECT coalesce(sum(lost), 0) FROM losses")[0][0])
 
 
 def loss_notes(trace: Trace) -> list[str]:
-    """Return a sentence on lost events, if any were."""
+    """Return a sentence about lost events, if there are any."""
     lost = lost_events(trace)
     if not lost:
         return []
-    return [f"lost: {lost:,} events: the reader or the disk was too slow; what needs them is missing"]
+    return [
+        (
+            f"lost: {plural(lost, 'event')}, because the reader or the disk was too slow;"
+            " results that depend on them are missing"
+        )
+    ]
 
 
 def unattached(trace: Trace) -> dict[str, str]:
-    """Return probe point → why it was not attached, of those that were not; in a joined trace, on which hosts."""
+    """Return probe point → why it was not attached (and, in a joined trace, on which hosts)."""
     states: dict[tuple[str, str], str] = {}
     used = set()
     for row in trace.metadata.plan:
@@ -42,6 +49,6 @@ def unattached(trace: Trace) -> dict[str, str]:
 
 
 def unattached_notes(trace: Trace, points: Iterable[str]) -> list[str]:
-    """Return a sentence for each of the points that was not attached."""
+    """Return a sentence for each of these points that was not attached."""
     reasons = unattached(trace)
-    return [f"{point} was not attached: {reasons[point]}" for point in points if point in reasons]
+    return [f"{point} not attached: {reasons[point]}" for point in points if point in reasons]

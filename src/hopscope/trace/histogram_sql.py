@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Durations counted by the engine in the buckets of :mod:`hopscope.model.histogram`."""
+"""Durations counted by the SQL engine in the buckets of :mod:`hopscope.model.histogram`."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from hopscope.model.histogram import INDEX_TO_SLOT, OVERFLOW_SLOT, ZERO_SLOT, th
 
 
 def slot(duration_ns: str) -> str:
-    """Return the expression in SQL for the slot (0..225) of a duration, an expression of at least 0.
+    """Return the SQL expression for the bucket (0..225) of a duration, an expression that is at least 0.
 
-    In binary floating point it is that of :func:`~hopscope.model.histogram.bucket_of`, as no bound but the powers of
-    two is a whole number of nanoseconds, or near one.
+    In binary floating point it equals :func:`~hopscope.model.histogram.bucket_of`, because no bucket boundary except
+    the powers of two is a whole number of nanoseconds, or close to one.
     """
     most_ns = thresholds_ns()[-1]
     return (

@@ -37,14 +37,14 @@ class Hop:
 
 
 def hop_slices(trace: Trace, selection: Selection, bounds_ns: I64) -> dict[str, Hop]:
-    """Return hop → its durations: of packets from point to point, of messages where packets say nothing.
+    """Return hop → its durations: of packets from point to point, and of messages where packets provide no times.
 
     Parameters
     ----------
     trace, selection
-        Whose.
+        The trace, and the part of it to use.
     bounds_ns : ndarray of int64, shape (slices + 1,)
-        Where slices end and begin. A hop is in the slice in which it ends, a message in that in which it begins.
+        Boundaries of the slices. A hop counts for the slice in which it ends, a message for the one in which it begins.
     """
     build(trace, "skb_steps", "messages", selection=selection)
     slices = len(bounds_ns) - 1
@@ -66,7 +66,7 @@ def hop_slices(trace: Trace, selection: Selection, bounds_ns: I64) -> dict[str, 
 
 
 def _slice(bounds_ns: I64, first: int, end: int) -> str:
-    """Return the expression for the slice of `at_ns`: comparisons halve what it can be, quicker than a join."""
+    """Return the expression for the slice of `at_ns`, as a binary search, which is faster than a join."""
     if end - first == 1:
         return str(first)
     middle = (first + end) // 2
@@ -83,7 +83,7 @@ def _of_packets(trace: Trace, selection: Selection) -> str:
 
 
 def _of_messages(step: Step) -> str:
-    """Return the query for the stages of messages that end at a point, where an end of it is none of a packet."""
+    """Return the query for the message stages that end at a point, unless both ends are points of packets."""
     names = [each.column for each in STEPS]
     before = STEPS[: names.index(step.column)]
     last = latest(tuple(each.column for each in before))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Of which host something is, in a trace that was joined from several: its numbers say so.
+"""The host of an object in a joined trace, encoded in its number.
 
-Each kernel numbers CPUs, threads, namespaces and objects on its own. Where traces are joined, the number of the host
-goes above all bits that the kernel uses. Host 0, and the host of a trace of one, has the kernel's own numbers.
+Each kernel numbers CPUs, threads, namespaces and objects independently. In a joined trace, the number of the host is
+added above all bits that the kernel uses. Host 0, and the host of a single trace, keeps the kernel's numbers.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ def host_of_cpu(cpu: str) -> str:
 
 
 def host_of_thread(tid: str) -> str:
-    """Return the expression for the host of a thread or a process; of 0, the idle tasks, it is 0."""
+    """Return the expression for the host of a thread or process; 0 for the idle tasks."""
     return _above(tid, THREADS)
 
 
 def host_of_netns(netns: str) -> str:
-    """Return the expression for the host of a network namespace; of 0 it is 0."""
+    """Return the expression for the host of a network namespace; 0 for namespace 0."""
     return _above(netns, NAMESPACES)
 
 
 def own_cpu(cpu: str) -> str:
-    """Return the expression for what the host itself calls a CPU."""
+    """Return the expression for the host's own number of a CPU."""
     return f"({cpu} % {CPUS})"
 
 
 def own_thread(tid: str) -> str:
-    """Return the expression for what the host itself calls a thread or a process."""
+    """Return the expression for the host's own number of a thread or process."""
     return f"({tid} % {THREADS})"
 
 
 def cpu_step(trace: Trace) -> int:
-    """Return a number above all CPUs of a trace: a time times this, plus a CPU, is one number for both."""
+    """Return a number greater than all CPUs of a trace, so that time * number + CPU encodes both."""
     if not trace.metadata.joined:
         return CPUS
     ((count,),) = trace.rows("SELECT count(*) FROM hosts")
@@ -52,10 +52,10 @@ def cpu_step(trace: Trace) -> int:
 
 
 def hosts(trace: Trace) -> dict[int, str]:
-    """Return the hosts' numbers → names; of a trace of one host, nothing."""
+    """Return host number → name; empty for a trace of one host."""
     return {int(number): str(name) for number, name in trace.rows("SELECT host, name FROM hosts ORDER BY host")}
 
 
 def _above(number: str, unit: int) -> str:
-    # A division of integers is written differently by engines; this one has no rest.
+    # Engines differ in the syntax of integer division; this division has no remainder.
     return f"CAST(({number} - {number} % {unit}) / {unit} AS SMALLINT)"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names for what traces have numbers for, as views in SQL, one row a number.
+"""Names of numbered objects in a trace, as SQL views with one row per number.
 
-In a joined trace names have the host behind them, a CPU's has it before its number.
+In a joined trace, names have the host as a suffix, and CPUs have it as a prefix.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from hopscope.trace.relation import build, columns, fixed
 if TYPE_CHECKING:
     from hopscope.store.trace import Trace
 
-# Names are whatever bytes somebody chose; as lines for people and programs they have no control characters.
+# Names may contain arbitrary bytes; control characters are removed for output.
 _CONTROLS: Final = "".join(map(chr, (*range(1, 32), 127)))
 CLEAN: Final = f"translate({{}}, '{_CONTROLS}', '{'?' * len(_CONTROLS)}')"
 
-# In a joined trace, what the host it is of is called; else nothing.
+# Suffix with the name of the host in a joined trace; otherwise empty.
 _AT_HOST: Final = "CASE WHEN h.name IS NULL THEN '' ELSE concat('@', h.name) END"
 _OWN: Final = "({number} - coalesce(h.host, 0) * {unit})"
 _OWN_PID: Final = _OWN.format(number="pid", unit=THREADS)
 _OWN_TID: Final = _OWN.format(number="tid", unit=THREADS)
 _OWN_CPU: Final = _OWN.format(number="cpu", unit=CPUS)
 
-# Devices of one name are told apart by their namespace. A device or thread that was renamed goes by its last name;
-# where names clash, by the greatest, so that runs agree.
+# Devices with equal names are distinguished by their namespace. A renamed device or thread has its last name; of
+# several names at the same time, the greatest is used, so that results are reproducible.
 fixed(
     "flow_names",
     "a flow with its name",
@@ -66,7 +66,7 @@ fixed(
     columns(
         "netns ifindex name label",
         name="of the device; in a joined trace with `@HOST`",
-        label="the name, with the namespace where it alone is ambiguous",
+        label="the name, with the namespace if the name is ambiguous",
     ),
     f"""
         SELECT d.netns, d.ifindex, d.name,
@@ -81,7 +81,7 @@ fixed(
 )
 fixed(
     "thread_names",
-    "a thread with the last name that it had",
+    "a thread with its last name",
     columns("tid pid comm name thread", name="`COMM (PID)`", thread="`COMM-TID`"),
     f"""
         SELECT tid, pid, comm, concat(comm, ' (', {_OWN_PID}, ')', {_AT_HOST}) AS name,
@@ -94,7 +94,7 @@ fixed(
 )
 fixed(
     "cpu_names",
-    "a CPU that has events, with its name",
+    "a CPU with events, with its name",
     columns("cpu name", name="its number; in a joined trace `HOST:NUMBER`"),
     f"""
         SELECT cpu, CASE WHEN h.name IS NULL THEN CAST(cpu AS STRING) ELSE concat(h.name, ':', {_OWN_CPU}) END AS name
@@ -106,7 +106,7 @@ fixed(
 
 
 def cpu_names(trace: Trace) -> dict[int, str]:
-    """Return the CPUs' numbers → names of a trace of several hosts; of one host, nothing."""
+    """Return CPU number → name in a trace of several hosts; empty for one host."""
     if not hosts(trace):
         return {}
     build(trace, "cpu_names")
@@ -114,5 +114,5 @@ def cpu_names(trace: Trace) -> dict[int, str]:
 
 
 def points(trace: Trace) -> dict[str, int]:
-    """Return probe point's name → its number in this trace."""
+    """Return name of the probe point → its number in this trace."""
     return {name: number for number, name in trace.metadata.points.items()}

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which processes a flow's ends belong to: those whose socket calls sent and received its data.
+"""The processes at both ends of a flow: those whose socket calls sent and received its data.
 
-A packet in a softirq has the thread that happened to be interrupted; its socket knows better.
+In a softirq, the thread of a packet is the interrupted one; socket calls give the actual owner.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from hopscope.trace.relation import columns, relation
 if TYPE_CHECKING:
     from hopscope.trace.relation import Context
 
-# Points that run in the caller's thread; others of a socket may be in whatever thread a softirq interrupted.
+# Points in the calling thread; other socket points may be in any thread that a softirq interrupted.
 _CALLS: Final = "('tx.send', 'tx.sent', 'rx.read', 'rx.received')"
 
-# Who sends a flow receives the reverse one. Of several processes that share a socket, the one that did most has it; one
-# whose socket has just that flow goes before those that leave the peer open.
+# The sender of a flow receives its reverse. If several processes share a socket, the one with the most calls is the
+# owner; owners of connected sockets take precedence over those of unconnected ones.
 _OWNERS: Final = f"""
     WITH calls AS (
         SELECT s.flow, p.name LIKE 'tx.%' AS sends, t.pid, min(t.comm) AS comm, min(t.name) AS name, count(*) AS calls
@@ -46,11 +46,11 @@ _OWNERS: Final = f"""
 
 @relation(
     "flow_owners",
-    "one end of a flow, with the process whose socket it is",
+    "one end of a flow, with the process that owns the socket",
     columns(
         "flow sends pid comm name",
-        sends="whether it is the sender's end; else the receiver's",
-        name="of the process: `COMM (PID)`",
+        sends="whether it is the sender's end (otherwise the receiver's)",
+        name="name of the process: `COMM (PID)`",
     ),
     needs=("thread_names",),
 )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Readings of counters as rows of a trace, and back: each reading has what is another than in the one before."""
+"""Conversion of counter readings to rows of a trace and back: a reading stores changes since the previous one."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ Columns = dict[str, "NDArray[Any]"]
 
 _NONE: Final = Readings(0, 0, {})
 _READ_AGAIN: Final = ""
-# Their text columns hold references, which say nothing of what they need.
+# Estimate, as the text columns hold references whose size says nothing about memory use.
 ROW_BYTES: Final = 400
 
 
 def rows(before: Readings | None, now: Readings) -> Iterator[tuple[str, Columns]]:
-    """Yield each table's rows of a reading.
+    """Yield the rows of a reading, table by table.
 
     Parameters
     ----------
     before
-        The reading that was written before, None at the first.
+        The previously written reading, None for the first.
     now
         The reading.
     """
@@ -53,29 +53,32 @@ def rows(before: Readings | None, now: Readings) -> Iterator[tuple[str, Columns]
 
 
 def with_settings_of(before: Readings, now: Readings) -> Readings:
-    """Return a reading without settings completed by those of one before it, as far as they are not in it."""
+    """Return a reading completed by the settings of an earlier one that it does not contain."""
     settings = {key: value for key, value in before.numbers.items() if kind_of(key) == "setting"}
     return replace(now, numbers={**settings, **now.numbers}, words={**before.words, **now.words})
 
 
 def times(trace: Trace) -> list[tuple[int, int]]:
-    """Return when each reading began and ended, CLOCK_MONOTONIC in ns, in order."""
+    """Return begin and end of each reading, CLOCK_MONOTONIC in ns, in order."""
     return [
         (int(began), int(ended)) for began, ended in trace.rows("SELECT time_ns, until_ns FROM readings ORDER BY 1")
     ]
 
 
 def reading_at(trace: Trace, time_ns: int) -> Readings:
-    """Return the reading that began at a time, of those in the trace.
+    """Return the reading of a trace that began at this time.
 
     Raises
     ------
     UsageError
-        None did.
+        There is no such reading.
     """
     found = dict(times(trace))
     if time_ns not in found:
-        raise UsageError("the trace has no counters of that time", "`hopscope record` reads them unless --counters 0")
+        raise UsageError(
+            "The trace has no reading of the counters at that time",
+            "`hopscope record` reads the counters unless --counters 0 is given",
+        )
     return Readings(
         time_ns,
         found[time_ns],
@@ -92,19 +95,19 @@ def first_and_last(trace: Trace) -> tuple[Readings, Readings]:
     Raises
     ------
     UsageError
-        It has not two.
+        There are fewer than two.
     """
     found = times(trace)
     if len(found) < 2:
         raise UsageError(
-            f"{trace.folder} has {'one reading' if found else 'no readings'} of counters, where two are needed",
-            "`hopscope record` reads them each second, unless --counters says otherwise",
+            f"{trace.folder} has {'only one reading' if found else 'no readings'} of the counters, but two are needed",
+            "`hopscope record` reads the counters every second unless --counters says otherwise",
         )
     return reading_at(trace, found[0][0]), reading_at(trace, found[-1][0])
 
 
 def _last(table: str, time_ns: int) -> str:
-    """Return the query for the last value of each key up to a time, where that is not that it went away."""
+    """Return the query for the last value of each key up to a time, without keys that no longer exist."""
     return f"""
         SELECT netns, source, subject, name, value FROM (
             SELECT *, row_number() OVER (PARTITION BY netns, source, subject, name ORDER BY time_ns DESC) AS age
@@ -134,7 +137,7 @@ def _changes(
 
 
 def _columns(table: str, found: Sequence[tuple[Any, ...]]) -> Columns:
-    # A counter of 64 bits without a sign may be beyond what a signed integer holds: it keeps its bits.
+    # An unsigned 64-bit counter may exceed a signed integer: its bit pattern is kept.
     return {
         column.name: np.array([signed(each) if isinstance(each, int) else each for each in values], column.dtype)
         for column, values in zip(BY_NAME[table].columns, zip(*found, strict=True), strict=True)

@@ -2,16 +2,16 @@
 """Relations over a recording: tables and views in SQL, each declared with the relations that it reads.
 
 A relation is a function that returns a query, decorated with :func:`relation`, or a constant query (:func:`fixed`).
-:func:`build` makes those that a report asks for and what they need, each once per open trace and per value of the
-parameters that it depends on, in the order that follows from ``needs``. The tables of the trace itself, ``points`` and
-``reasons`` are given.
+:func:`build` creates the requested relations and those that they need, each once per open trace and per value of the
+parameters on which it depends, in the order given by ``needs``. The tables of the trace itself, ``points`` and
+``reasons`` already exist.
 
-A ``temporary`` relation is dropped as soon as the last relation of the same :func:`build` that reads it is there: at
-100 million events an intermediate table takes gigabytes. It is kept if it was asked for by name.
+A ``temporary`` relation is dropped as soon as the last relation of the same :func:`build` that reads it has been
+created: with 100 million events, an intermediate table takes gigabytes. It is kept if it was requested by name.
 
-Scratch tables are no relations: what a query is found by in a loop whose number of steps the data decide (a packet by
-way of several routers, a flow that was translated several times) has no meaning before the loop is done. Such a table
-is named in ``scratch`` of the one relation that makes it, and dropped when that is made.
+Scratch tables are not relations: they are used by a query that needs a loop whose number of steps depends on the data
+(a packet forwarded by several routers, a flow that was translated several times), and have no meaning before the loop
+ends. Such a table is listed in ``scratch`` of the relation that creates it, and dropped when that has been created.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ SELECTION: Final = "selection"
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a query may depend on.
+    """The inputs of a query.
 
     Attributes
     ----------
     trace
-        In which all that the relation needs is made.
+        The trace, in which everything that the relation needs has been created.
     parameters
-        Those that the relation declares; None: not given.
+        Parameters declared by the relation; None: not given.
     """
 
     trace: Trace
@@ -56,7 +56,7 @@ class Context:
 
     @property
     def selection(self) -> Selection:
-        """The part of the trace that the report is about; everything if none was given."""
+        """The selected part of the trace; everything if none was given."""
         return self.parameters[SELECTION] or Selection()
 
     def __getitem__(self, name: str) -> Any:  # noqa: ANN401 # of whatever type the report gives
@@ -69,14 +69,14 @@ Condition: TypeAlias = "Callable[[Context], bool]"
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A table or a view that can be made of a trace.
+    """A table or view that can be derived from a trace.
 
     Attributes
     ----------
     name
-        In SQL.
+        Name in SQL.
     row
-        What a row is.
+        Meaning of a row.
     columns
         Name → unit and meaning, in the order of the query.
     query
@@ -88,15 +88,15 @@ class Relation:
     needs_if
         Relations that it reads if the condition holds.
     parameters
-        Parameters of the context that it depends on itself.
+        Parameters of the context on which it depends directly.
     temporary
-        Dropped when nothing in the same build needs it any more.
+        Whether it is dropped when nothing in the same build needs it any more.
     aliases
-        Earlier names, under which it is a view, too.
+        Earlier names, which are also available as views.
     scratch
-        Tables that its query leaves and nothing else reads.
+        Tables left by its query that nothing else reads.
     report
-        The only report that has it, as it depends on that report's options; empty: it is of the recording.
+        The only report that uses it, as it depends on its options; empty: independent of reports.
     """
 
     name: str
@@ -114,7 +114,7 @@ class Relation:
 
     @property
     def may_need(self) -> tuple[str, ...]:
-        """All that it may read, whatever the trace and the parameters."""
+        """Everything that it may read, for any trace and parameters."""
         return (*self.needs, *self.needs_if)
 
 
@@ -123,8 +123,8 @@ _ALIASES: Final[dict[str, str]] = {}
 
 
 def relations() -> Mapping[str, Relation]:
-    """Return name → relation: those of :mod:`hopscope.trace.relations`, and of reports that are imported."""
-    import_module("hopscope.trace.relations")  # here, as what it imports imports this module
+    """Return name → relation: those of :mod:`hopscope.trace.relations`, and of imported reports."""
+    import_module("hopscope.trace.relations")  # not at the top, because the modules that it imports import this one
     return _RELATIONS
 
 
@@ -155,17 +155,17 @@ def columns(*names: str, **own: str | Meaning) -> dict[str, Meaning]:
     Parameters
     ----------
     names
-        In order, parted by spaces.
+        Names in order, separated by spaces.
     own
-        Name → meaning, or unit and meaning, of those that mean another thing here than
-        :data:`hopscope.trace.relation_columns.MEANINGS` says, or a thing that only this relation has.
+        Name → meaning, or unit and meaning, of columns whose meaning differs from
+        :data:`hopscope.trace.relation_columns.MEANINGS`, or that only this relation has.
     """
     meanings = {name: own[name] if name in own else MEANINGS[name] for name in " ".join(names).split()}
     return {name: (unit_of(name), text) if isinstance(text, str) else text for name, text in meanings.items()}
 
 
 def unit_of(name: str) -> str:
-    """Return the unit that a column's name ends with; empty: none."""
+    """Return the unit at the end of a column's name; empty: none."""
     return {"ns": "ns", "bytes": "bytes", "byte": "byte"}.get(name.rpartition("_")[2], "")
 
 
@@ -178,21 +178,21 @@ def _register(new: Relation) -> None:
 
 
 def build(trace: Trace, *names: str, selection: Selection | None = None, **parameters: Any) -> None:  # noqa: ANN401 # as queries want them
-    """Make relations, and what they need, as far as they are not there.
+    """Create relations, and those that they need, unless they already exist.
 
     Parameters
     ----------
     trace
-        Of which.
+        The trace.
     names
-        Which; earlier names are allowed.
+        Names of relations; earlier names are allowed.
     selection, parameters
-        What the relations may depend on.
+        Inputs of the relations.
 
     Raises
     ------
     UsageError
-        There is no such relation, or a query is wrong.
+        There is no such relation, or a query is invalid.
     """
     relations()
     given = {SELECTION: selection, **parameters}
@@ -212,7 +212,7 @@ def _known(name: str, needed_by: str = "") -> Relation:
     if name not in _RELATIONS:
         if needed_by:
             raise ValueError(f"{needed_by} needs {name}, which is no relation")
-        raise UsageError(f"There is no relation {name}", "`hopscope sql TRACE --tables` lists them")
+        raise UsageError(f"No relation is named {name}", "`hopscope sql TRACE --tables` lists them")
     return _RELATIONS[name]
 
 
@@ -221,30 +221,30 @@ def _context(trace: Trace, each: Relation, given: Mapping[str, Any]) -> Context:
 
 
 def _key(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters that a relation depends on, by itself or by what it needs, with their values."""
+    """Return the parameters on which a relation depends, directly or through others, with their values."""
     return {each: given.get(each) for each in depends_on(name)}
 
 
 @cache
 def depends_on(name: str) -> tuple[str, ...]:
-    """Return the parameters that a relation depends on, by itself or by what it may need."""
+    """Return the parameters on which a relation may depend, directly or through others."""
     return tuple(dict.fromkeys(each for other in closure(name) for each in _RELATIONS[other].parameters))
 
 
 @cache
 def closure(name: str) -> tuple[str, ...]:
-    """Return a relation and all that it may need, in an order in which they can be made.
+    """Return a relation and all that it may need, in a valid order of creation.
 
     Raises
     ------
     ValueError
-        Relations need each other, or one that there is not.
+        Relations need each other, or one that does not exist.
     """
     return tuple(_walk(name, lambda each: each.may_need))
 
 
 def _walk(name: str, needs: Callable[[Relation], Sequence[str]]) -> list[str]:
-    """Return a relation and all that it needs, what is needed first."""
+    """Return a relation and all that it needs, dependencies first."""
     found: dict[str, None] = {}
 
     def visit(name: str, path: tuple[str, ...]) -> None:
@@ -262,7 +262,7 @@ def _walk(name: str, needs: Callable[[Relation], Sequence[str]]) -> list[str]:
 
 
 def _order(trace: Trace, wanted: Sequence[str], given: Mapping[str, Any]) -> list[Relation]:
-    """Return the relations that are to be made, in order."""
+    """Return the relations to be created, in order."""
 
     def is_made(name: str) -> bool:
         return name in trace.made and trace.made[name] == _key(name, given)
@@ -278,9 +278,9 @@ def _order(trace: Trace, wanted: Sequence[str], given: Mapping[str, Any]) -> lis
 
 
 def _last_users(order: Sequence[Relation], kept: set[str]) -> dict[int, list[str]]:
-    """Return place in the order → temporary relations that nothing behind it reads.
+    """Return position in the order → temporary relations that no later one reads.
 
-    What a view reads is there until the view is dropped.
+    Whatever a view reads is kept until the view is dropped.
     """
     until: dict[str, int] = {}
     for each in reversed(order):
@@ -307,7 +307,7 @@ def _make(trace: Trace, each: Relation, given: Mapping[str, Any]) -> None:
 
 
 def _stale(trace: Trace, each: Relation) -> Iterator[str]:
-    """Iterate over what was made of an earlier one of these, which is about to be replaced."""
+    """Iterate over relations derived from an earlier version of these, which is about to be replaced."""
     if each.name in trace.made:
         yield from [name for name in trace.made if each.name in closure(name)]
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The modules that declare relations over a recording: importing this one declares all of them.
 
-Those of a single report, which depend on its options, are declared beside the report.
+Relations of a single report, which depend on its options, are declared in the report's module.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which part of a trace an analysis is about, as conditions in SQL.
+"""The selected part of a trace, as SQL conditions.
 
-Values of one kind are alternatives; of different kinds, all must hold.
+Values of the same kind are alternatives; different kinds must all match.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ _EVERYTHING: Final = "TRUE"
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What is wanted; nothing given: everything.
+    """A selection; empty: everything.
 
     Parameters
     ----------
     flows
-        A flow's number, or ``ADDRESS:PORT>ADDRESS:PORT`` (``=`` instead of ``>``: both directions).
+        Number of a flow, or ``ADDRESS:PORT>ADDRESS:PORT`` (``=`` instead of ``>``: both directions).
     ports, addresses
-        Of either end; an address may be a network, ``10.0.0.0/8``.
+        Of either endpoint; an address may be a network, ``10.0.0.0/8``.
     processes
-        Names of threads, or numbers of processes, whose sockets' packets are wanted.
+        Names of threads, or PIDs, whose sockets' packets are selected.
     interfaces
         Names of devices.
     from_s, until_s
-        Since the start of the recording.
+        Seconds since the start of the recording.
     """
 
     flows: Sequence[str] = ()
@@ -54,7 +54,7 @@ class Selection:
     until_s: float | None = None
 
     def __bool__(self) -> bool:
-        """Whether it leaves anything out."""
+        """Whether it excludes anything."""
         return any((self.flows, self.ports, self.addresses, self.processes, self.interfaces)) or self.has_window
 
     @property
@@ -63,7 +63,7 @@ class Selection:
         return self.from_s is not None or self.until_s is not None
 
     def window(self, trace: Trace, column: str = "time_ns") -> str:
-        """Return the condition that a time is within the wanted part of the run."""
+        """Return the condition that a time is within the selected period."""
         started_ns = trace.metadata.started_ns
         parts = []
         if self.from_s is not None:
@@ -73,12 +73,12 @@ class Selection:
         return _all(parts)
 
     def flow(self, trace: Trace, column: str = "flow") -> str:
-        """Return the condition that a flow is wanted, by itself or by the process that has its socket.
+        """Return the condition that a flow is selected, itself or by the process that owns its socket.
 
         Raises
         ------
         UsageError
-            A value cannot be understood, or the trace has no such process.
+            A value is malformed, or the trace has no such process.
         """
         parts = [_any(map(_flow, self.flows)), _any(map(_port, self.ports)), _any(self._networks(trace))]
         wanted = _all([part for part in parts if part != _EVERYTHING])
@@ -90,7 +90,7 @@ class Selection:
         return _all(conditions)
 
     def device(self, trace: Trace, prefix: str = "") -> str:
-        """Return the condition that columns ``ifindex`` and ``netns``, so prefixed, are of a wanted one.
+        """Return the condition that the columns ``ifindex`` and ``netns``, with this prefix, match a selected device.
 
         Raises
         ------
@@ -104,11 +104,13 @@ class Selection:
         for name in self.interfaces:
             if name not in found:
                 has = ", ".join(sorted(each for (each,) in trace.rows("SELECT DISTINCT name FROM devices"))) or "none"
-                raise UsageError(f"{trace.folder} has no packet on an interface {name}", f"It has {has}")
+                raise UsageError(
+                    f"{trace.folder} has no packets at interface {name}", f"The recorded interfaces are {has}"
+                )
         return f"({prefix}netns, {prefix}ifindex) IN (SELECT netns, ifindex FROM devices WHERE name IN ({names}))"
 
     def threads(self, trace: Trace) -> str:
-        """Return the query for the wanted threads' numbers.
+        """Return the query for the numbers of the selected threads.
 
         Raises
         ------
@@ -130,7 +132,7 @@ class Selection:
         return f"{own} UNION ALL SELECT back FROM ({reverses(trace)}) r WHERE flow IN ({own})"
 
 
-# Other events of a socket may happen in whatever thread a softirq interrupted.
+# Other socket events may occur in any thread that a softirq interrupted.
 _BY_CALLER: Final = "point IN (SELECT point FROM points WHERE name IN ('tx.send', 'tx.sent', 'rx.read', 'rx.received'))"
 
 
@@ -140,7 +142,8 @@ def _flow(text: str) -> str:
     found = _FLOW.fullmatch(text)
     if not found:
         raise UsageError(
-            f"--flow {text} cannot be read", "Give its number, or ADDRESS:PORT>ADDRESS:PORT (= for both directions)"
+            f"--flow {text} is not a flow",
+            "Give the number of a flow, or ADDRESS:PORT>ADDRESS:PORT (= instead of > for both directions)",
         )
     source, destination = (_end(found[side]) for side in ("source", "destination"))
     forth = _between(source, destination)
@@ -148,10 +151,10 @@ def _flow(text: str) -> str:
 
 
 def _end(text: str) -> tuple[str, str]:
-    """Return an end's address and port, as written in SQL."""
+    """Return the address and port of an endpoint, as SQL."""
     address, _, port = text.rpartition(":")
     if not port.isdecimal():
-        raise UsageError(f"{text} is no end of a flow", "Give ADDRESS:PORT, of IPv6 [ADDRESS]:PORT")
+        raise UsageError(f"{text} is not an endpoint of a flow", "Give ADDRESS:PORT, or [ADDRESS]:PORT for IPv6")
     return _texts([_address(address.strip("[]"))]), port
 
 
@@ -170,7 +173,7 @@ def _address(text: str) -> str:
     try:
         return str(ipaddress.ip_address(text))
     except ValueError:
-        raise UsageError(f"{text} is no IP address", "Give it in numbers") from None
+        raise UsageError(f"{text} is not an IP address", "Give a numeric address") from None
 
 
 def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
@@ -178,7 +181,7 @@ def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
         return ipaddress.ip_network(text, strict=False)
     except ValueError:
         raise UsageError(
-            f"--address {text} is no IP address", "Give it in numbers, with /LENGTH for a network"
+            f"--address {text} is not an IP address", "Give a numeric address, with /LENGTH for a network"
         ) from None
 
 

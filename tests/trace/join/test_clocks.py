@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hopscope.clock.samples import Samples, Way
+from hopscope.clock.samples import Direction, Samples
 from hopscope.errors import UsageError
 from hopscope.store.meta import Metadata
 from hopscope.trace.clock_bounds import SLOT_NS
@@ -39,8 +39,8 @@ def source(number: int, folder: Path, ahead: Callable[[Ns], Ns] = lambda times_n
 def exchanged(sources: list[Source], ahead: Callable[[Ns], Ns], delays: NDArray[np.int64]) -> Samples:
     """Return packets there and back, that take so long, over all the time."""
     at_ns = np.linspace(STARTED_NS, ENDED_NS, delays.shape[1]).astype(np.int64)
-    there = Way(at_ns, ahead(at_ns + delays[0]))
-    back = Way(ahead(at_ns), at_ns + delays[1])
+    there = Direction(at_ns, ahead(at_ns + delays[0]))
+    back = Direction(ahead(at_ns), at_ns + delays[1])
     return Samples(sources[0].domain, sources[1].domain, there, back, 1)  # times are rounded
 
 
@@ -96,7 +96,7 @@ def test_rows_say_what_was_taken_off() -> None:
 def test_packets_of_one_direction_compare_nothing(tmp_path: Path) -> None:
     sources = [source(number, tmp_path) for number in range(2)]
     samples = exchanged(sources, lambda times_ns: times_ns, np.full((2, 300), 500))
-    one_way = replace(samples, back=Way(np.empty(0, np.int64), np.empty(0, np.int64)))
+    one_way = replace(samples, back=Direction(np.empty(0, np.int64), np.empty(0, np.int64)))
     with pytest.raises(UsageError, match="cannot be compared"):
         axes(sources, {(0, 1): one_way}, {}, {})
 

@@ -60,9 +60,9 @@ def event(at: int = SECOND, **columns_: int) -> MadeTrace:
 @pytest.mark.parametrize(
     ("kinds", "said"),
     [
-        ([0, 0], " (stamped by the kernels)"),
-        ([1, 1], " (stamped by the NICs)"),
-        ([0, 1], " (62 stamped by the NICs, the rest by the kernels)"),
+        ([0, 0], " (time-stamped by the kernels)"),
+        ([1, 1], " (time-stamped by the NICs)"),
+        ([0, 1], " (62 time-stamped by the NICs, the rest by the kernels)"),
         (None, ""),
     ],
 )
@@ -76,7 +76,10 @@ def test_who_stamped_the_probes_is_said_where_it_is_known(
     if kinds is None:
         recording.grow_old()
     with recording.joined() as trace:
-        assert host_lines(trace)[2] == f"clocks of a and b: compared by 62 probes there and 62 back{said}"
+        assert (
+            host_lines(trace)[2]
+            == f"clocks of a and b: compared using 62 probes in one direction and 62 in the other{said}"
+        )
 
 
 def test_times_are_of_one_axis_within_the_bound(recording: Recording) -> None:
@@ -94,8 +97,8 @@ def test_times_are_of_one_axis_within_the_bound(recording: Recording) -> None:
         assert hosts(trace) == {0: "a", 1: "b"}
         assert host_lines(trace)[0].startswith("a: its clock is the time axis")
         assert (
-            host_lines(trace)[2]
-            == "clocks of a and b: compared by 61 probes there and 61 back (stamped by the kernels)"
+            host_lines(trace)[2] == "clocks of a and b: compared using 61 probes in one direction and 61 in the other"
+            " (time-stamped by the kernels)"
         )
         assert trace.metadata.ended_ns is not None
         assert abs(trace.metadata.started_ns - STARTED_NS) <= bound
@@ -223,7 +226,7 @@ def test_a_host_that_was_missing_is_said_and_nothing_continues_meanwhile(recordi
         metadata.write(folder)
     recording.probe("a", "b")
     with recording.joined() as trace:
-        assert "b: nothing from 3.000 s to 4.000 s: the connection broke" in absence_notes(trace)
+        assert "b: no data from 3.000 s to 4.000 s: the connection broke" in absence_notes(trace)
         build(trace, "skb_step_lifetimes")
         assert trace.rows("SELECT count(DISTINCT packet) FROM skb_step_lifetimes WHERE cpu >= 1024") == [(2,)]
         assert hosts(trace) == {0: "a", 1: "b"}
@@ -261,7 +264,7 @@ def test_single_traces_of_one_boot_are_parts_of_one_host(tmp_path: Path) -> None
         assert len(found.column("flow")) == 16
         assert set(found.column("until")) == {"rx.read"}
         gaps = [note for note in absence_notes(trace) if note.startswith("a: ")]
-        assert gaps == ["a: nothing from 4.000 s to 5.000 s: its recording had ended"]
+        assert gaps == ["a: no data from 4.000 s to 5.000 s: its recording had ended"]
 
 
 @pytest.mark.parametrize("given", ["alone", "without packets"])
@@ -279,11 +282,12 @@ def test_reports_open_what_has_hardly_anything(given: str, tmp_path: Path) -> No
         assert hop_times(trace, Selection()).columns
         assert len(host_lines(trace)) == (1 if given == "alone" else 3)
         if given == "alone":
-            with pytest.raises(UsageError, match="is of one host"):
+            with pytest.raises(UsageError, match="contains only one host"):
                 network(trace, Selection())
         else:
             assert (
-                "no packet with a payload went from one recorded host to another" in network(trace, Selection()).notes
+                "no packets with a payload were sent from one recorded host to another"
+                in network(trace, Selection()).notes
             )
 
 
@@ -362,9 +366,7 @@ def test_a_wall_clock_that_is_set_changes_nothing(tmp_path: Path) -> None:
             both = [Change(at_ns + ahead_ns, at_ns + ahead_ns + 20, 0.0, step_ns) for ahead_ns in (0, AHEAD_NS)]
             recording.writer.append(change_columns(0, both), CHANGES)
         with recording.joined() as trace:
-            assert (
-                host_lines(trace)[0] == "a: its clock is the time axis; the date is that of its wall clock at the start"
-            )
+            assert host_lines(trace)[0] == "a: its clock is the time axis; the date is from its wall clock at the start"
             found.append((trace.rows("SELECT * FROM clocks"), trace.metadata.realtime_ns))
     assert found[0] == found[1]
 
@@ -395,7 +397,7 @@ def test_clocks_that_cannot_be_compared(recording: Recording) -> None:
         recording.part(name, event())
     with pytest.raises(UsageError, match=r"The clock of b cannot be compared .* `hopscope join --without b`"):
         recording.joined()
-    with pytest.raises(UsageError, match=r"There is no host x\. There are a, b"):
+    with pytest.raises(UsageError, match=r"No host is named x\. The hosts are a, b"):
         recording.joined(without=["x"])
     with recording.joined(without=["b"]) as trace:
         assert hosts(trace) == {0: "a"}
@@ -444,7 +446,7 @@ def test_a_joined_trace_is_not_joined_again(recording: Recording, tmp_path: Path
     recording.probe("a", "b")
     with recording.joined() as trace:
         folder = trace.folder
-    with pytest.raises(UsageError, match="is a joined trace"):
+    with pytest.raises(UsageError, match="is already a joined trace"):
         join([folder, folder], tmp_path / "again")
 
 

@@ -11,7 +11,7 @@ CASES: Final = (
     Case(
         "ip-reassembly-timeout",
         {"snmp::IpReasmTimeout": 3, "snmp::IpReasmReqds": 2999},
-        "3 fragmented IPv4 packets were given up because fragments were missing after their time was over",
+        "3 fragmented IPv4 packets were discarded because fragments were still missing at the timeout",
         {"snmp::IpReasmTimeout": 2},
     ),
     Case(
@@ -22,46 +22,46 @@ CASES: Final = (
             "snmp::IpReasmReqds": 4999,
             "sysctl::net.ipv4.ipfrag_high_thresh": 4_194_304,
         },
-        "5 fragmented IPv4 packets could not be put together",
+        "5 fragmented IPv4 packets could not be reassembled",
         {"snmp::IpReasmFails": 7},
         fix="sysctl -w net.ipv4.ipfrag_high_thresh=16777216  # now 4194304",
     ),
     Case(
         "ip-fragment-memory",
         {"sockstat::FRAG.memory": 3_355_444, "sysctl::net.ipv4.ipfrag_high_thresh": 4_194_304},
-        "Fragments of IPv4 packets take 80% of the memory that they may have: 3,355,444 of 4,194,304 bytes",
+        "Fragments of IPv4 packets use 80% of their memory limit: 3,355,444 of 4,194,304 bytes",
         {"sockstat::FRAG.memory": 3_355_443},
         shows=("sockstat::FRAG.memory", "sysctl::net.ipv4.ipfrag_high_thresh"),
     ),
     Case(
         "ip-discards-in",
         {"snmp::IpInDiscards": 10, "snmp::IpInReceives": 99_999},
-        "10 received IPv4 packets (0.01%) were discarded although nothing was wrong with them",
+        "10 received IPv4 packets (0.01%) were discarded although they were valid",
         {"snmp::IpInDiscards": 9},
     ),
     Case(
         "ip-discards-out",
         {"snmp::IpOutDiscards": 30, "snmp::UdpSndbufErrors": 20, "snmp::IpOutRequests": 9999},
-        "10 IPv4 packets were discarded on their way out (0.1% of what was sent)",
+        "10 IPv4 packets were discarded on output (0.1% of those sent)",
         {"snmp::IpOutDiscards": 29},
     ),
     Case(
         "ip-hops-exceeded",
         {"snmp::IpInHdrErrors": 55, "snmp::IcmpOutTimeExcds": 6, "netstat::IpExtInCsumErrors": 5},
-        "50 IPv4 packets were not forwarded: they had used up the number of routers that they may pass",
+        "50 IPv4 packets were not forwarded: their hop limit (TTL) was exceeded",
         {"snmp::IpInHdrErrors": 54},
     ),
     Case(
         "ip-header-errors",
         {"snmp::IpInHdrErrors": 15, "snmp::IcmpOutTimeExcds": 0, "netstat::IpExtInCsumErrors": 5},
-        "10 IPv4 packets with a header that makes no sense were dropped",
+        "10 IPv4 packets with an invalid header were dropped",
         {"snmp::IpInHdrErrors": 14},
         shows=("snmp::IpInHdrErrors", "netstat::IpExtInCsumErrors"),
     ),
     Case(
         "ip6-reassembly-timeout",
         {"snmp6::Ip6ReasmTimeout": 3, "snmp6::Ip6ReasmReqds": 2999},
-        "3 fragmented IPv6 packets were given up because fragments were missing after their time was over",
+        "3 fragmented IPv6 packets were discarded because fragments were still missing at the timeout",
         {"snmp6::Ip6ReasmTimeout": 2},
     ),
     Case(
@@ -72,76 +72,76 @@ CASES: Final = (
             "snmp6::Ip6ReasmReqds": 4999,
             "sysctl::net.ipv6.ip6frag_high_thresh": 4_194_304,
         },
-        "5 fragmented IPv6 packets could not be put together",
+        "5 fragmented IPv6 packets could not be reassembled",
         {"snmp6::Ip6ReasmFails": 7},
         fix="sysctl -w net.ipv6.ip6frag_high_thresh=16777216  # now 4194304",
     ),
     Case(
         "ip6-fragment-memory",
         {"sockstat::FRAG6.memory": 3_355_444, "sysctl::net.ipv6.ip6frag_high_thresh": 4_194_304},
-        "Fragments of IPv6 packets take 80% of the memory that they may have: 3,355,444 of 4,194,304 bytes",
+        "Fragments of IPv6 packets use 80% of their memory limit: 3,355,444 of 4,194,304 bytes",
         {"sockstat::FRAG6.memory": 3_355_443},
         shows=("sockstat::FRAG6.memory", "sysctl::net.ipv6.ip6frag_high_thresh"),
     ),
     Case(
         "ip6-discards-in",
         {"snmp6::Ip6InDiscards": 10, "snmp6::Ip6InReceives": 99_999},
-        "10 received IPv6 packets (0.01%) were discarded although nothing was wrong with them",
+        "10 received IPv6 packets (0.01%) were discarded although they were valid",
         {"snmp6::Ip6InDiscards": 9},
     ),
     Case(
         "ip6-discards-out",
         {"snmp6::Ip6OutDiscards": 30, "snmp6::Udp6SndbufErrors": 20, "snmp6::Ip6OutRequests": 9999},
-        "10 IPv6 packets were discarded on their way out (0.1% of what was sent)",
+        "10 IPv6 packets were discarded on output (0.1% of those sent)",
         {"snmp6::Ip6OutDiscards": 29},
     ),
     Case(
         "ip6-hops-exceeded",
         {"snmp6::Ip6InHdrErrors": 50, "snmp6::Icmp6OutTimeExcds": 6},
-        "50 IPv6 packets were not forwarded: they had used up the number of routers that they may pass",
+        "50 IPv6 packets were not forwarded: their hop limit (TTL) was exceeded",
         {"snmp6::Ip6InHdrErrors": 49},
     ),
     Case(
         "ip6-header-errors",
         {"snmp6::Ip6InHdrErrors": 10, "snmp6::Icmp6OutTimeExcds": 0},
-        "10 IPv6 packets with a header that makes no sense were dropped",
+        "10 IPv6 packets with an invalid header were dropped",
         {"snmp6::Ip6InHdrErrors": 9},
         shows=("snmp6::Ip6InHdrErrors",),
     ),
     Case(
         "ip-no-route-out",
         {"snmp::IpOutNoRoutes": 3},
-        "3 IPv4 packets could not be sent: there is no route to where they go",
+        "3 IPv4 packets could not be sent: there is no route to their destination",
         {"snmp::IpOutNoRoutes": 2},
     ),
     Case(
         "ip6-no-route-out",
         {"snmp6::Ip6OutNoRoutes": 10},
-        "10 IPv6 packets could not be sent: there is no route to where they go",
+        "10 IPv6 packets could not be sent: there is no route to their destination",
         {"snmp6::Ip6OutNoRoutes": 9},
     ),
     Case(
         "ip-no-route-in",
         {"netstat::IpExtInNoRoutes": 10},
-        "10 IPv4 packets that this host should forward were dropped: it has no route to where they go",
+        "10 IPv4 packets that this host should forward were dropped: it has no route to their destination",
         {"netstat::IpExtInNoRoutes": 9},
     ),
     Case(
         "ip6-no-route-in",
         {"snmp6::Ip6InNoRoutes": 10},
-        "10 IPv6 packets that this host received were dropped: it has no route to where they go",
+        "10 IPv6 packets that this host received were dropped: it has no route to their destination",
         {"snmp6::Ip6InNoRoutes": 9},
     ),
     Case(
         "ip-not-for-us",
         {"snmp::IpInAddrErrors": 10},
-        "10 IPv4 packets came in for addresses that this host does not have, and it does not forward",
+        "10 IPv4 packets arrived for addresses that this host does not have, and it does not forward",
         {"snmp::IpInAddrErrors": 9},
     ),
     Case(
         "ip-reverse-path",
         {"netstat::TcpExtIPReversePathFilter": 10},
-        "10 IPv4 packets were dropped by the reverse path filter: their answer would leave by another interface",
+        "10 IPv4 packets were dropped by the reverse path filter: replies would leave through a different interface",
         {"netstat::TcpExtIPReversePathFilter": 9},
     ),
     Case(
@@ -151,14 +151,14 @@ CASES: Final = (
             "route:cpu 1:in_martian_src": 4,
             "route:cpu 1:in_martian_dst": 2,
         },
-        "10 IPv4 packets were dropped because an address in them cannot be where they came from (martians)",
+        "10 IPv4 packets were dropped because of an impossible source address (martians)",
         {"route:cpu 0:in_martian_src": 3},
         shows=("route:cpu 0:in_martian_src", "route:cpu 1:in_martian_src", "route:cpu 1:in_martian_dst"),
     ),
     Case(
         "ip-unknown-protocol",
         {"snmp::IpInUnknownProtos": 10},
-        "10 IPv4 packets came in with a protocol that this host does not speak",
+        "10 IPv4 packets arrived with a protocol that this host does not support",
         {"snmp::IpInUnknownProtos": 9},
     ),
     Case(
@@ -170,7 +170,7 @@ CASES: Final = (
     Case(
         "ip-truncated",
         {"netstat::IpExtInTruncatedPkts": 3},
-        "3 IPv4 packets came in shorter than their header says",
+        "3 IPv4 packets were shorter than their header states",
         {"netstat::IpExtInTruncatedPkts": 2},
     ),
     Case(
@@ -182,20 +182,20 @@ CASES: Final = (
     Case(
         "ip-congestion-marks",
         {"netstat::IpExtInCEPkts": 101, "netstat::IpExtInECT0Pkts": 1899, "netstat::IpExtInECT1Pkts": 0},
-        "5.1% of the packets with ECN came in marked: there is congestion on the way (101)",
+        "5.1% of the received ECN-capable packets were marked: there is congestion on the path (101)",
         {"netstat::IpExtInCEPkts": 99},
         shows=("netstat::IpExtInCEPkts", "netstat::IpExtInECT0Pkts"),
     ),
     Case(
         "icmp-unreachable-sent",
         {"snmp::IcmpOutDestUnreachs": 50},
-        "This host told others 50 times (10 a second) that a destination is unreachable (IPv4)",
+        "This host reported 50 times (10 a second) to others that a destination is unreachable (IPv4)",
         {"snmp::IcmpOutDestUnreachs": 49},
     ),
     Case(
         "icmp-unreachable-received",
         {"snmp::IcmpInDestUnreachs": 50},
-        "Others told this host 50 times (10 a second) that what it sends to is unreachable (IPv4)",
+        "Other hosts reported 50 times (10 a second) that a destination of this host is unreachable (IPv4)",
         {"snmp::IcmpInDestUnreachs": 49},
     ),
     Case(
@@ -207,13 +207,13 @@ CASES: Final = (
     Case(
         "icmp6-unreachable-sent",
         {"snmp6::Icmp6OutDestUnreachs": 50},
-        "This host told others 50 times (10 a second) that a destination is unreachable (IPv6)",
+        "This host reported 50 times (10 a second) to others that a destination is unreachable (IPv6)",
         {"snmp6::Icmp6OutDestUnreachs": 49},
     ),
     Case(
         "icmp6-unreachable-received",
         {"snmp6::Icmp6InDestUnreachs": 50},
-        "Others told this host 50 times (10 a second) that what it sends to is unreachable (IPv6)",
+        "Other hosts reported 50 times (10 a second) that a destination of this host is unreachable (IPv6)",
         {"snmp6::Icmp6InDestUnreachs": 49},
     ),
     Case(
@@ -225,7 +225,7 @@ CASES: Final = (
     Case(
         "icmp-redirects",
         {"snmp::IcmpInRedirects": 10},
-        "A router told this host 10 times to use another router",
+        "A router told this host 10 times to use a different router",
         {"snmp::IcmpInRedirects": 9},
     ),
     Case(
@@ -244,7 +244,7 @@ CASES: Final = (
     Case(
         "icmp-hops-exceeded-received",
         {"snmp::IcmpInTimeExcds": 100},
-        "Routers told this host 100 times (20 a second) that its packets went round until their hops were over",
+        "Routers told this host 100 times (20 a second) that the hop limit of its packets was exceeded",
         {"snmp::IcmpInTimeExcds": 99},
     ),
     Case(
@@ -262,7 +262,7 @@ CASES: Final = (
     Case(
         "conntrack-early-drop",
         {"conntrack:cpu 0:early_drop": 1, "conntrack::count": 262_000, "conntrack::max": 262_144},
-        "1 tracked connection was thrown out early to make room for new ones",
+        "1 tracked connection was evicted early to make room for new ones",
         {"conntrack:cpu 0:early_drop": 0},
     ),
     Case(
@@ -274,7 +274,7 @@ CASES: Final = (
     Case(
         "conntrack-insert-failed",
         {"conntrack:cpu 0:insert_failed": 10},
-        "10 packets were dropped because their connection could not be put into the tracking table",
+        "10 packets were dropped because their connection could not be added to the connection tracking table",
         {"conntrack:cpu 0:insert_failed": 9},
     ),
     Case(

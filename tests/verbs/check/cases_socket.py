@@ -28,19 +28,19 @@ CASES: Final = (
     Case(
         "udp-checksum",
         {"snmp::UdpInCsumErrors": 3},
-        "3 UDP datagrams over IPv4 came in with a wrong checksum",
+        "3 UDP datagrams over IPv4 with a wrong checksum were received",
         {"snmp::UdpInCsumErrors": 2},
     ),
     Case(
         "udp-no-port",
         {"snmp::UdpNoPorts": 50},
-        "50 UDP datagrams over IPv4 (10 a second) came for ports where nobody listens",
+        "50 UDP datagrams over IPv4 (10 a second) arrived for ports without a listener",
         {"snmp::UdpNoPorts": 49},
     ),
     Case(
         "udp-memory",
         {"snmp::UdpMemErrors": 3},
-        "3 UDP datagrams over IPv4 were dropped because UDP's memory (udp_mem) is used up",
+        "3 UDP datagrams over IPv4 were dropped because UDP's memory (udp_mem) is exhausted",
         {"snmp::UdpMemErrors": 2},
     ),
     Case(
@@ -63,32 +63,32 @@ CASES: Final = (
     Case(
         "udp6-checksum",
         {"snmp6::Udp6InCsumErrors": 3},
-        "3 UDP datagrams over IPv6 came in with a wrong checksum",
+        "3 UDP datagrams over IPv6 with a wrong checksum were received",
         {"snmp6::Udp6InCsumErrors": 2},
     ),
     Case(
         "udp6-no-port",
         {"snmp6::Udp6NoPorts": 50},
-        "50 UDP datagrams over IPv6 (10 a second) came for ports where nobody listens",
+        "50 UDP datagrams over IPv6 (10 a second) arrived for ports without a listener",
         {"snmp6::Udp6NoPorts": 49},
     ),
     Case(
         "udp6-memory",
         {"snmp6::Udp6MemErrors": 3},
-        "3 UDP datagrams over IPv6 were dropped because UDP's memory (udp_mem) is used up",
+        "3 UDP datagrams over IPv6 were dropped because UDP's memory (udp_mem) is exhausted",
         {"snmp6::Udp6MemErrors": 2},
     ),
     Case(
         "udp-lost-uncounted",
         {"snmp::UdpInErrors": 5, "snmp6::Udp6InErrors": 0, "udp_socket:0.0.0.0;53 inode 7:drops": 15},
-        "UDP sockets lost 10 datagrams that no other counter has: UDP's memory (udp_mem) is used up",
+        "UDP sockets lost 10 datagrams that no other counter includes: UDP's memory (udp_mem) is exhausted",
         {"udp_socket:0.0.0.0;53 inode 7:drops": 14},
         shows=("snmp::UdpInErrors", "udp_socket:0.0.0.0;53 inode 7:drops"),
     ),
     Case(
         "udp-memory-filling",
         {"sockstat::UDP.mem": 21_601, "sysctl::net.ipv4.udp_mem": "18000 24000 36000"},
-        "UDP uses 21,601 of 36,000 pages that it may have (60%)",
+        "UDP uses 21,601 of at most 36,000 pages (60%)",
         {"sockstat::UDP.mem": 21_600},
         shows=("sockstat::UDP.mem", "sysctl::net.ipv4.udp_mem"),
         fix="sysctl -w net.ipv4.udp_mem='36000 48000 72000'  # now 18000 24000 36000",
@@ -96,20 +96,20 @@ CASES: Final = (
     Case(
         "socket-listener-filling",
         {"socket:0.0.0.0;80 tcp listener:queue": 104, "socket:0.0.0.0;80 tcp listener:backlog": 128},
-        "104 connections wait to be accepted by the listener 0.0.0.0:80 tcp listener, which may have 128 waiting",
+        "104 connections are waiting to be accepted by the listener 0.0.0.0:80 tcp listener, whose limit is 128",
         {"socket:0.0.0.0;80 tcp listener:queue": 102},
         subject="0.0.0.0:80 tcp listener",
     ),
     Case(
         "socket-not-closed",
         {"socket::tcp.close-wait": 50},
-        "50 TCP connections were ended by their peers and are not closed here (CLOSE_WAIT)",
+        "50 TCP connections were closed by their peers, but not on this host (CLOSE_WAIT)",
         {"socket::tcp.close-wait": 49},
     ),
     Case(
         "socket-no-answer",
         {"socket::tcp.no_answer_sockets": 12, "socket::tcp.established": 600},
-        "12 TCP connections get no answer: what they sent was sent again at least twice",
+        "12 TCP connections receive no answer: their data was retransmitted at least twice",
         {"socket::tcp.established": 601},
     ),
     Case(
@@ -127,7 +127,7 @@ CASES: Final = (
     Case(
         "memory-low",
         {"memory::MemAvailable_kB": 479_999, "memory::MemTotal_kB": 16_000_000},
-        "Only 469 MiB of memory (3.0%) can still be had",
+        "Only 469 MiB of memory (3.0%) is still available",
         {"memory::MemAvailable_kB": 480_000},
     ),
     Case(
@@ -161,7 +161,7 @@ CASES: Final = (
     Case(
         "note-slow-start-after-idle",
         {"sysctl::net.ipv4.tcp_slow_start_after_idle": 1},
-        "TCP begins slowly again after a connection was idle for a retransmission timeout",
+        "TCP returns to slow start after a connection was idle for a retransmission timeout",
         {"sysctl::net.ipv4.tcp_slow_start_after_idle": 0},
         shows=("sysctl::net.ipv4.tcp_slow_start_after_idle",),
     ),
@@ -175,7 +175,7 @@ CASES: Final = (
     Case(
         "note-timestamping",
         {"driver:eth0:phc_index": 0},
-        "eth0 can stamp packets itself, with its own clock /dev/ptp0",
+        "eth0 can time-stamp packets itself, with its own clock /dev/ptp0",
         {"driver:eth0:phc_index": -1},
         subject="eth0",
     ),

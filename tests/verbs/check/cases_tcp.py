@@ -17,7 +17,7 @@ CASES: Final = (
     Case(
         "tcp-listen-drop",
         {"netstat::TcpExtListenDrops": 10, "netstat::TcpExtListenOverflows": 2, "netstat::TcpExtTCPReqQFullDrop": 3},
-        "5 TCP connections were dropped by listeners for other reasons than a full queue",
+        "5 TCP connections were dropped by listeners for reasons other than a full queue",
         {"netstat::TcpExtListenDrops": 9},
     ),
     Case(
@@ -35,13 +35,13 @@ CASES: Final = (
     Case(
         "tcp-syn-cookies-failed",
         {"netstat::TcpExtSyncookiesFailed": 10},
-        "10 packets that claimed to answer a SYN cookie were wrong",
+        "10 packets with an invalid SYN cookie were received",
         {"netstat::TcpExtSyncookiesFailed": 9},
     ),
     Case(
         "tcp-syn-retransmission",
         {"netstat::TcpExtTCPSynRetrans": 25, "snmp::TcpActiveOpens": 60, "snmp::TcpPassiveOpens": 39},
-        "25 SYNs had to be sent again (20% of those sent or answered)",
+        "25 SYNs had to be retransmitted (20% of those sent or answered)",
         {"snmp::TcpPassiveOpens": 40},
     ),
     Case(
@@ -74,14 +74,14 @@ CASES: Final = (
     Case(
         "tcp-abort-timeout",
         {"netstat::TcpExtTCPAbortOnTimeout": 5},
-        "5 TCP connections were given up because the peer did not answer any more",
+        "5 TCP connections were aborted because the peer stopped answering",
         {"netstat::TcpExtTCPAbortOnTimeout": 4},
     ),
     Case(
         "tcp-abort-data",
         {"netstat::TcpExtTCPAbortOnData": 100},
-        "100 TCP connections (20 a second) were reset by this host: data came after the application had closed them, "
-        "or it closes them so on purpose (SO_LINGER of 0)",
+        "100 TCP connections (20 a second) were reset by this host: data arrived after the application had closed them,"
+        " or it resets them on purpose (SO_LINGER of 0)",
         {"netstat::TcpExtTCPAbortOnData": 99},
     ),
     Case(
@@ -105,7 +105,7 @@ CASES: Final = (
     Case(
         "tcp-time-wait-filling",
         {"sockstat::TCP.tw": 52_429, "sysctl::net.ipv4.tcp_max_tw_buckets": 65_536},
-        "52,429 of 65,536 sockets that TIME_WAIT may have are in use (80%)",
+        "52,429 of at most 65,536 sockets are in TIME_WAIT (80%)",
         {"sockstat::TCP.tw": 52_428},
         shows=("sockstat::TCP.tw", "sysctl::net.ipv4.tcp_max_tw_buckets"),
         fix="sysctl -w net.ipv4.tcp_max_tw_buckets=262144  # now 65536",
@@ -113,7 +113,7 @@ CASES: Final = (
     Case(
         "tcp-orphans",
         {"sockstat::TCP.orphan": 8193, "sysctl::net.ipv4.tcp_max_orphans": 16_384},
-        "8,193 TCP connections that no process has open any more are still being closed, 50% of those allowed",
+        "8,193 orphaned TCP connections (no longer open in any process) are still being closed, 50% of the limit",
         {"sockstat::TCP.orphan": 8192},
         shows=("sockstat::TCP.orphan", "sysctl::net.ipv4.tcp_max_orphans"),
     ),
@@ -132,49 +132,49 @@ CASES: Final = (
     Case(
         "tcp-retransmission",
         {"snmp::TcpRetransSegs": 151, "netstat::TcpExtTCPSynRetrans": 50, "netstat::TcpExtTCPOrigDataSent": 10_000},
-        "101 TCP segments with data were sent again (1.0% of 10,000)",
+        "101 TCP segments with data were retransmitted (1.0% of 10,000)",
         {"snmp::TcpRetransSegs": 150},
     ),
     Case(
         "tcp-timeouts",
         {"netstat::TcpExtTCPTimeouts": 16, "netstat::TcpExtTCPSynRetrans": 5, "netstat::TcpExtTCPOrigDataSent": 10_000},
-        "11 times no acknowledgement came until TCP's timer ran out (0.2 seconds or more each)",
+        "11 times no acknowledgement arrived before TCP's retransmission timer expired (0.2 seconds or more each)",
         {"netstat::TcpExtTCPTimeouts": 15},
     ),
     Case(
         "tcp-lost-retransmission",
         {"netstat::TcpExtTCPLostRetransmit": 21, "snmp::TcpRetransSegs": 200},
-        "21 TCP segments that were sent again were lost again (10% of them)",
+        "21 retransmitted TCP segments were lost again (10% of them)",
         {"netstat::TcpExtTCPLostRetransmit": 20},
     ),
     Case(
         "tcp-retransmission-failed",
         {"netstat::TcpExtTCPRetransFail": 10},
-        "10 TCP segments could not be sent again: this host itself dropped them",
+        "10 TCP segments could not be retransmitted: this host itself dropped them",
         {"netstat::TcpExtTCPRetransFail": 9},
     ),
     Case(
         "tcp-stuck-in-host",
         {"netstat::TcpExtTCPSpuriousRtxHostQueues": 20, "netstat::TcpExtTCPOrigDataSent": 19_999},
-        "20 times TCP wanted to send again what still waited in this host's own queue or card",
+        "20 times TCP tried to retransmit a segment that was still waiting in this host's own queue or NIC",
         {"netstat::TcpExtTCPOrigDataSent": 20_000},
     ),
     Case(
         "tcp-spurious-retransmission",
         {"netstat::TcpExtTCPDSACKRecv": 100, "snmp::TcpRetransSegs": 200},
-        "100 times a peer had already got what TCP sent again (50% of the retransmissions)",
+        "100 times a peer had already received what TCP retransmitted (50% of the retransmissions)",
         {"netstat::TcpExtTCPDSACKRecv": 99},
     ),
     Case(
         "tcp-delivered-twice",
         {"netstat::TcpExtTCPDSACKRecv": 60, "snmp::TcpRetransSegs": 10},
-        "50 times a peer got a TCP segment twice that was sent only once",
+        "50 times a peer received a TCP segment twice that was sent only once",
         {"netstat::TcpExtTCPDSACKRecv": 59},
     ),
     Case(
         "tcp-spurious-timeouts",
         {"netstat::TcpExtTCPSpuriousRTOs": 10, "netstat::TcpExtTCPTimeouts": 33},
-        "10 of TCP's timeouts were premature (30%): the acknowledgement came after all",
+        "10 of TCP's timeouts were premature (30%): the acknowledgement arrived later",
         {"netstat::TcpExtTCPSpuriousRTOs": 9},
     ),
     Case(
@@ -191,49 +191,49 @@ CASES: Final = (
     Case(
         "tcp-receive-out-of-order",
         {"netstat::TcpExtTCPOFOQueue": 501, "snmp::TcpInSegs": 10_000},
-        "501 TCP segments (5.0% of those received) came out of order and had to wait for others",
+        "501 TCP segments (5.0% of those received) arrived out of order and had to wait for others",
         {"netstat::TcpExtTCPOFOQueue": 500},
     ),
     Case(
         "tcp-duplicates-received",
         {"netstat::TcpExtTCPDSACKOldSent": 101, "snmp::TcpInSegs": 10_000},
-        "101 TCP segments (1.0% of those received) had come before",
+        "101 TCP segments (1.0% of those received) were duplicates",
         {"netstat::TcpExtTCPDSACKOldSent": 100},
     ),
     Case(
         "tcp-sack-reneging",
         {"netstat::TcpExtTCPSACKReneging": 3},
-        "3 times a peer threw away data that it had said to have (SACK reneging)",
+        "3 times a peer discarded data that it had acknowledged selectively (SACK reneging)",
         {"netstat::TcpExtTCPSACKReneging": 2},
     ),
     Case(
         "tcp-mtu-probe-failed",
         {"netstat::TcpExtTCPMTUPFail": 3},
-        "3 times TCP tried larger packets and they did not arrive",
+        "3 times TCP probed for a larger MTU, and the packets did not arrive",
         {"netstat::TcpExtTCPMTUPFail": 2},
     ),
     Case(
         "tcp-checksum",
         {"snmp::TcpInCsumErrors": 3},
-        "3 TCP segments came in with a wrong checksum",
+        "3 TCP segments with a wrong checksum were received",
         {"snmp::TcpInCsumErrors": 2},
     ),
     Case(
         "tcp-malformed",
         {"snmp::TcpInErrs": 15, "snmp::TcpInCsumErrors": 5},
-        "10 TCP segments came in with a header that makes no sense",
+        "10 TCP segments with an invalid header were received",
         {"snmp::TcpInErrs": 14},
     ),
     Case(
         "tcp-old-timestamps",
         {"netstat::TcpExtPAWSActive": 20},
-        "20 TCP segments were dropped because their timestamp is older than one that came before (PAWS)",
+        "20 TCP segments were dropped because their timestamp was older than a previous one (PAWS)",
         {"netstat::TcpExtPAWSActive": 19},
     ),
     Case(
         "tcp-challenge-acks",
         {"netstat::TcpExtTCPChallengeACK": 50},
-        "50 times (10 a second) TCP asked a peer whether a suspicious segment was really its own",
+        "50 times (10 a second) TCP challenged a peer because of a suspicious segment (challenge ACK)",
         {"netstat::TcpExtTCPChallengeACK": 49},
     ),
     Case(
@@ -243,14 +243,14 @@ CASES: Final = (
             "sockstat::TCP.mem": 25_000,
             "sysctl::net.ipv4.tcp_mem": "18000 24000 36000",
         },
-        "TCP came into memory pressure once: all sockets of this host together use too much",
+        "TCP entered memory pressure once: the sockets of this host together use too much memory",
         {"netstat::TcpExtTCPMemoryPressures": 0},
         fix="sysctl -w net.ipv4.tcp_mem='36000 48000 72000'  # now 18000 24000 36000",
     ),
     Case(
         "tcp-memory-filling",
         {"sockstat::TCP.mem": 21_601, "sysctl::net.ipv4.tcp_mem": "18000 24000 36000"},
-        "TCP uses 21,601 of 36,000 pages that it may have (60%)",
+        "TCP uses 21,601 of at most 36,000 pages (60%)",
         {"sockstat::TCP.mem": 21_600},
         shows=("sockstat::TCP.mem", "sysctl::net.ipv4.tcp_mem"),
         fix="sysctl -w net.ipv4.tcp_mem='36000 48000 72000'  # now 18000 24000 36000",
@@ -258,7 +258,7 @@ CASES: Final = (
     Case(
         "tcp-abort-memory",
         {"netstat::TcpExtTCPAbortOnMemory": 1},
-        "1 TCP connection was ended because there was no memory, or too many had no process any more",
+        "1 TCP connection was aborted because there was no memory, or because of too many orphaned connections",
         {"netstat::TcpExtTCPAbortOnMemory": 0},
     ),
     Case(
@@ -268,14 +268,14 @@ CASES: Final = (
             "netstat::TcpExtOfoPruned": 0,
             "sysctl::net.ipv4.tcp_rmem": "4096 131072 6291456",
         },
-        "Once TCP threw away received data because a socket's receive buffer was full",
+        "Once TCP discarded received data because a socket's receive buffer was full",
         {"netstat::TcpExtRcvPruned": 0},
         shows=("netstat::TcpExtRcvPruned",),
     ),
     Case(
         "tcp-receive-collapsed",
         {"netstat::TcpExtTCPRcvCollapsed": 101, "snmp::TcpInSegs": 10_000},
-        "101 received TCP segments (1.0%) were copied together because a socket's receive buffer was full",
+        "101 received TCP segments (1.0%) were collapsed because a socket's receive buffer was full",
         {"netstat::TcpExtTCPRcvCollapsed": 100},
     ),
     Case(
@@ -294,31 +294,32 @@ CASES: Final = (
     Case(
         "tcp-memory-reserve-drop",
         {"netstat::TcpExtPFMemallocDrop": 1},
-        "1 packet was dropped: received into memory that is reserved for emergencies",
+        "1 packet was dropped: received into memory reserved for emergencies",
         {"netstat::TcpExtPFMemallocDrop": 0},
     ),
     Case(
         "tcp-zero-window-sent",
         {"netstat::TcpExtTCPToZeroWindowAdv": 10},
-        "10 times this host told a peer to stop sending: data came faster than the application read it (zero window)",
+        "10 times this host told a peer to stop sending: data arrived faster than the application read it"
+        " (zero window)",
         {"netstat::TcpExtTCPToZeroWindowAdv": 9},
     ),
     Case(
         "tcp-zero-window-drop",
         {"netstat::TcpExtTCPZeroWindowDrop": 10},
-        "10 TCP segments were dropped because they came while the window was closed",
+        "10 TCP segments were dropped because they arrived while the window was closed",
         {"netstat::TcpExtTCPZeroWindowDrop": 9},
     ),
     Case(
         "tcp-zero-window-received",
         {"netstat::TcpExtTCPWinProbe": 20},
-        "20 times this host asked peers whether they take data again: they had closed their window",
+        "20 times this host probed peers that had closed their receive window",
         {"netstat::TcpExtTCPWinProbe": 19},
     ),
     Case(
         "tcp-write-queue-too-big",
         {"netstat::TcpExtTCPWqueueTooBig": 1},
-        "Once TCP could not cut a segment to send it again: too much is in the write queue",
+        "Once TCP could not split a segment to retransmit it: the write queue is too full",
         {"netstat::TcpExtTCPWqueueTooBig": 0},
     ),
 )

@@ -77,13 +77,13 @@ def test_quiet_namespace_has_no_warning(kept_lab: Lab) -> None:
 
 def test_all_says_what_is_well_and_what_is_not_to_be_seen(kept_lab: Lab) -> None:
     done = hopscope("check", "-d", 0.1, "--netns", kept_lab.server.inode, "--all")
-    assert "looked at, and well" in done.stdout
-    assert "\nnot seen here\n" in done.stdout
-    assert "nic-cloud-limit: ethtool -S has no *_allowance_exceeded here" in done.stdout
+    assert "checked, no problems" in done.stdout
+    assert "\nnot visible on this host\n" in done.stdout
+    assert "nic-cloud-limit: ethtool -S has no *_allowance_exceeded on this host" in done.stdout
 
 
 def test_namespace_that_is_not_there_is_said() -> None:
-    assert complaint(hopscope("check", "--netns", "no-such"), 2).startswith("There is no network namespace no-such.")
+    assert complaint(hopscope("check", "--netns", "no-such"), 2).startswith("No network namespace is named no-such.")
 
 
 def test_help_says_the_exit_codes() -> None:

@@ -48,12 +48,12 @@ def test_one_namespace_that_cannot_be_read_does_not_hide_that_another_is_well() 
 
 def test_counter_that_this_kernel_has_not_is_told_with_who_has_it() -> None:
     checked = check(Rises(nstat("TcpExtTSEcrRejected", "Linux 6.15")), {"netstat::TcpExtTCPTimeouts": 1})
-    assert checked.unseen == ("nstat -az has no TcpExtTSEcrRejected here (Linux 6.15)",)
+    assert checked.unseen == ("nstat -az has no TcpExtTSEcrRejected on this host (Linux 6.15)",)
 
 
 def test_reading_that_a_condition_needs_beside_its_own_is_missed() -> None:
     checked = check(Share(LOST, (GOT, LOST), 0.1), {"snmp::UdpRcvbufErrors": 7})
-    assert (checked.state, checked.unseen) == ("unseen", ("nstat -az has no UdpInDatagrams here",))
+    assert (checked.state, checked.unseen) == ("unseen", ("nstat -az has no UdpInDatagrams on this host",))
 
 
 def two(before: int, now: int, of: Key) -> tuple[Readings, Readings]:

@@ -66,14 +66,14 @@ def test_findings_are_told_the_gravest_first(width: int, look: str, golden: Call
 
 def test_all_shows_notes_what_is_well_and_what_cannot_be_seen(check: Check) -> None:
     shown = render_check(check, Terminal(80), everything=True)
-    findings, _, others = shown.partition("looked at, and well\n")
+    findings, _, others = shown.partition("checked, no problems\n")
     assert "\nNOTE      note-slow-start-after-idle\n" in findings
-    well, _, unseen = others.partition("\nnot seen here\n")
+    well, _, unseen = others.partition("\nnot visible on this host\n")
     assert well.splitlines()[1].split() == ["tcp", "tcp-retransmission", "1", "1,020"]
     assert "conntrack-filling: this kernel has no /proc/sys/net/netfilter/nf_conntrack_count " in " ".join(
         unseen.split()
     )
-    assert "\ntcp-timeouts: nstat -az has no TcpExtTCPTimeouts here\n" in unseen
+    assert "\ntcp-timeouts: nstat -az has no TcpExtTCPTimeouts on this host\n" in unseen
 
 
 def test_less_severe_ones_are_left_out_and_counted(check: Check) -> None:
@@ -84,7 +84,9 @@ def test_less_severe_ones_are_left_out_and_counted(check: Check) -> None:
 
 def test_nothing_wrong_is_one_line() -> None:
     (line,) = render_check(evaluate(*readings({"snmp::UdpNoPorts": 1})), Terminal(200)).splitlines()
-    assert line == f"Nothing wrong. Looked at 1 thing for 5.0 s; {_entries() - 1} cannot be seen here (--all)."
+    assert line == (
+        f"No problems found. Checked 1 condition over 5.0 s; {_entries() - 1} cannot be checked on this host (--all)."
+    )
 
 
 def test_what_was_refused_is_told_after_the_summary() -> None:

@@ -47,7 +47,7 @@ def test_what_was_lost_while_recording_is_found_with_its_count(kept_lab: Lab, tm
 
 def test_a_trace_without_counters_says_how_to_have_them(tmp_path: Path) -> None:
     done = hopscope("check", written(tmp_path / "t", [Readings(1, 2, {})]))
-    assert complaint(done, 2).startswith(f"{tmp_path / 't'} has one reading of counters, where two are needed. ")
+    assert complaint(done, 2).startswith(f"{tmp_path / 't'} has only one reading of the counters, but two are needed. ")
 
 
 @pytest.mark.parametrize("option", [("-d", 3), ("--netns", "host")])

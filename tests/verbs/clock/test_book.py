@@ -14,7 +14,7 @@ from hopscope.clock.change import Change, Look
 from hopscope.clock.domain import ClockDomain
 from hopscope.clock.pairs import Host, Window
 from hopscope.clock.phc import Domain
-from hopscope.clock.samples import Samples, Way
+from hopscope.clock.samples import Direction, Samples
 from hopscope.verbs.clock import report as rows
 from hopscope.verbs.clock.book import ClockBook
 from tests.clock.simulated import SECOND, START_NS, Network, Ns, window
@@ -170,7 +170,7 @@ def test_packets_of_one_direction_and_changes_are_states(driver: Driver) -> None
     book.interval()
     made = driver.window(0, 12)
     nothing = np.zeros(0, np.int64)
-    book.add(made._replace(samples=replace(made.samples, back=Way(nothing, nothing))))
+    book.add(made._replace(samples=replace(made.samples, back=Direction(nothing, nothing))))
     book.add(driver.window(1, 12, changes=(None, Change(1, 2, 1e-6))))
     states = [row.state for row in book.interval().pairs]
     assert states == [rows.ONE_WAY, rows.CHANGED, rows.SILENT]

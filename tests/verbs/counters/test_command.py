@@ -149,7 +149,7 @@ def test_intervals_are_shown_where_they_are_asked_for(kept_lab: Lab) -> None:
     headings = [line for line in rest.splitlines() if line.startswith("counters")]
     assert [" total " in heading for heading in headings][-1]
     assert sum(" total " in heading for heading in headings) == 1
-    assert "No counter moved." in rest
+    assert "No counter increased." in rest
 
 
 def test_exit_code_is_the_command_s(kept_lab: Lab) -> None:
@@ -200,7 +200,7 @@ def test_without_root_the_own_namespace_is_read_and_the_rest_is_said(kept_lab: L
     *_, total = objects(done.stdout)
     assert [row["netns"] for row in total["rows"]]
     assert kept_lab.client.inode not in {row["netns"] for row in total["rows"]}
-    assert any(note.startswith("without root ") for note in total["notes"])
+    assert any(note.startswith("without root, ") for note in total["notes"])
 
 
 def test_namespace_that_cannot_be_entered_is_said(kept_lab: Lab) -> None:
@@ -221,9 +221,9 @@ def test_namespace_that_cannot_be_entered_is_said(kept_lab: Lab) -> None:
     [
         (("--layer", "physical"), 2, "'physical' is not one of"),
         (("--name", "UdpNoPort"), 2, "Did you mean UdpNoPorts"),
-        (("--name", "qqqqqq"), 2, "There is no counter qqqqqq"),
+        (("--name", "qqqqqq"), 2, "No counter matches qqqqqq"),
         (("--name", ""), 2, "--name is empty"),
-        (("--netns", "nowhere"), 2, "There is no network namespace nowhere"),
+        (("--netns", "nowhere"), 2, "No network namespace is named nowhere"),
         (("-i", "0"), 2, "'--interval'"),
         (("--", "/nonexistent"), 2, "cannot be started"),
         (("--json", "explain", "x"), 2, "explain must come before all options"),

@@ -40,7 +40,7 @@ def snapshot() -> CounterSnapshot:
         row("udp", "snmp", "", "UdpInDatagrams", 1_009, 5_009, netns=17, namespace="4711 (a\x1b[31m\n日本)"),
         row("socket", "sockstat", "", "TCP.inuse", 1_234_567_890_123, 2, level=True),
     ]
-    notes = ["restarted: eth0 rx_bytes fell (a driver was loaded anew?): what was counted then is not known"]
+    notes = ["reset: eth0 rx_bytes decreased (was the driver reloaded?): the increase in this interval is unknown"]
     return CounterSnapshot("interval", STARTED_NS, 1.0003, rows, 5_123, 11, 0.42, notes=notes)
 
 

@@ -107,7 +107,7 @@ def test_a_file_that_cannot_be_written_is_told_before_the_run(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--attach", "cpu.nothing=tp_btf:x"], "There is no probe point cpu.nothing"),
+        (["--attach", "cpu.nothing=tp_btf:x"], "No probe point is named cpu.nothing"),
         (["--attach", "cpu.call=kprobe:x"], "cpu.call has no attach method kprobe:x"),
     ],
 )

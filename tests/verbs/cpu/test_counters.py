@@ -199,7 +199,7 @@ def test_a_counter_that_is_not_there_is_missing_and_a_note_says_so() -> None:
     assert counted.instructions is None
     assert counted.cycles
     assert counted.cache_misses
-    assert "instructions: this machine has no counter for it (No such file or directory)" in snapshot.notes
+    assert "instructions: no hardware counter on this machine (No such file or directory)" in snapshot.notes
 
 
 def test_a_machine_with_none_of_them_gets_one_sentence_and_the_next_step() -> None:

@@ -111,7 +111,7 @@ def test_an_idle_host_is_told() -> None:
 
 
 def test_groups_beyond_the_top_are_counted(by_process: CpuSnapshot) -> None:
-    assert "and 25 more with less (--limit)" in render_cpu(by_process, Terminal(80), limit=5, breakdown=False)
+    assert "and 25 more with less CPU time (--limit)" in render_cpu(by_process, Terminal(80), limit=5, breakdown=False)
 
 
 @pytest.mark.parametrize("name", ["by_cpu", "by_process", "with_counters"])

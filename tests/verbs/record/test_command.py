@@ -188,7 +188,7 @@ def test_folders_that_cannot_be_used(kept_lab: Lab, tmp_path: Path) -> None:
 
 def test_wrong_options_are_one_sentence(kept_lab: Lab, tmp_path: Path) -> None:
     folder = ("-o", tmp_path / "t")
-    assert "There is no probe point rx.nothing" in complaint(
+    assert "No probe point is named rx.nothing" in complaint(
         hopscope("record", *folder, "--point", "rx.nothing", "-d", 1), 2
     )
     assert hopscope("record", *folder, "-P", "nothing").returncode == 2

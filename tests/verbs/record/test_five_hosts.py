@@ -120,7 +120,7 @@ def test_what_was_found_is_said(recorded: Recorded) -> None:
     summary = " ".join(hopscope("report", "summary", recorded.folder).stdout.split())
     for first, second in PAIRS:
         assert re.search(
-            rf"clocks of {first} and {second}: compared by [\d,]+ probes there and [\d,]+ back "
-            r"\(stamped by the kernels\)",
+            rf"clocks of {first} and {second}: compared using [\d,]+ probes in one direction and [\d,]+ in the other "
+            r"\(time-stamped by the kernels\)",
             summary,
         )

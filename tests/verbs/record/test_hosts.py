@@ -196,7 +196,7 @@ def test_what_a_host_cannot_record_leaves_nothing(hosts: Pair, tmp_path: Path) -
     code, err = hosts.record(out, "--interface", "nope0")
     assert code == 2
     (sentence,) = err.splitlines()
-    assert sentence.startswith("hopscope: a: There is no interface nope0.")
+    assert sentence.startswith("hopscope: a: No interface is named nope0.")
     assert not out.exists()
 
 

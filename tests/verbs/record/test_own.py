@@ -85,7 +85,7 @@ def test_more_than_the_kernel_side_takes_are_refused(lab: Lab) -> None:
     flows = [OwnFlow("tcp", ip_address("10.0.0.1"), port) for port in range(1, 129)]
     with recording(lab, [], profiles=("drops",)) as seen:
         seen.recorder.leave_out(flows)
-        with pytest.raises(UsageError, match="Too many of hopscope's own connections"):
+        with pytest.raises(UsageError, match="hopscope has too many connections of its own"):
             seen.recorder.leave_out([*flows, OwnFlow("tcp", ip_address("10.0.0.1"), 129)])
 
 

@@ -207,4 +207,4 @@ def test_translation_by_a_host_that_was_not_recorded_is_said(network: Network, t
     shown = hopscope("report", "messages", joined).stdout
     assert "were not read" in shown
     rows = report("messages", joined)
-    assert all("not on this recording's hosts" in row["missing"] for row in rows if row["sender_host"] == "a")
+    assert all("not on any recorded host" in row["missing"] for row in rows if row["sender_host"] == "a")

@@ -31,7 +31,7 @@ def compared(
 def test_two_runs_of_the_same_kind_do_not_differ(tmp_path: Path) -> None:
     report = compared(tmp_path, lambda _: {}, lambda _: {})
     assert set(report.column("verdict")) == {"same"}
-    assert report.heading[0].startswith("no hop differs: of ")
+    assert report.heading[0].startswith("no significant difference in ")
 
 
 def test_the_hop_that_got_slower_is_named_first(tmp_path: Path) -> None:
@@ -65,4 +65,4 @@ def test_what_only_one_has_is_said(tmp_path: Path) -> None:
 def test_too_few_are_not_compared(tmp_path: Path) -> None:
     report = compared(tmp_path, lambda _: {}, lambda _: {}, count=7)
     assert not len(report)
-    assert report.notes[0].startswith("the two traces have no hop in common")
+    assert report.notes[0].startswith("the traces have no hop in common")

@@ -83,7 +83,7 @@ def test_what_could_not_be_read_at_first_is_not_counted_from_nothing(tmp_path: P
         tmp_path, [at(1, {}, Unread(NETNS, "link", "it is refused")), at(2, {VETH: 900}), at(3, {VETH: 902})]
     )
     assert [row[5] for row in rows] == [2]
-    assert notes == ["link was not read: it is refused"]
+    assert notes == ["link not read: it is refused"]
 
 
 def test_only_readings_in_the_window_count(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_only_readings_in_the_window_count(tmp_path: Path) -> None:
 def test_a_trace_without_counters_says_so(tmp_path: Path, count: int) -> None:
     rows, notes = history(tmp_path, [at(1, {RECEIVED: 1})][:count])
     assert rows == []
-    assert notes == ["counters were not recorded: `hopscope record` reads them unless --counters 0 says otherwise"]
+    assert notes == ["counters were not recorded: `hopscope record` reads them unless --counters 0 is given"]
 
 
 def test_parts_of_cpus_are_put_together_and_losses_come_first_in_their_layer(tmp_path: Path) -> None:

@@ -56,7 +56,9 @@ def test_lost_events_bound_the_counts(tmp_path: Path) -> None:
     made = dropping()
     made.lose(0, 10, lost=5)
     with Trace(made.write(tmp_path / "trace")) as trace:
-        assert drop_reasons(trace, Selection()).notes[0].startswith("lost: 5 events, any of which may have been a drop")
+        assert (
+            drop_reasons(trace, Selection()).notes[0].startswith("lost: 5 events, each of which may have been a drop")
+        )
 
 
 def test_stacks_are_shown_without_what_took_them(tmp_path: Path) -> None:

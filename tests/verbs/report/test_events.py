@@ -161,7 +161,7 @@ def test_a_flow_has_all_events_of_its_packets(tmp_path: Path) -> None:
         assert all(line.split()[0] < "0.000001000" for line in found)
         out = io.BytesIO()
         (note,) = write_events(trace, Selection(ports=[80]), "text", out)
-        assert note.startswith("left out: 2 events that are of no flow")
+        assert note.startswith("left out: 2 events without a flow")
         assert write_events(trace, Selection(), "text", out) == []
 
 

@@ -116,4 +116,4 @@ def test_hops_over_a_gap_are_left_out_and_counted(tmp_path: Path) -> None:
 def test_point_that_was_not_attached_is_said(tmp_path: Path) -> None:
     made = crossing()
     made.plan = [{"point": "rx.ip", "way": "fentry", "status": "unavailable", "reason": "no fentry here"}]
-    assert report_of(made, tmp_path).notes == ["rx.ip was not attached: no fentry here"]
+    assert report_of(made, tmp_path).notes == ["rx.ip not attached: no fentry here"]

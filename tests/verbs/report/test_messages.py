@@ -78,7 +78,7 @@ def test_what_was_lost_is_said_to_be(tmp_path: Path) -> None:
     reasons = dict(zip(found.column("begin_ns"), found.column("missing"), strict=True))
     assert "rx.core: events were lost" in reasons[1_100_000]
     assert "lost" not in reasons[1_200_000]
-    assert any(note.startswith("lost: 1 events") for note in found.notes)
+    assert any(note.startswith("lost: 1 event,") for note in found.notes)
 
 
 def test_a_message_to_another_host_ends_at_the_driver(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_a_message_to_another_host_ends_at_the_driver(tmp_path: Path) -> None:
     assert found.column("until") == ["tx.start"]
     assert found.column("total_ns") == [300]
     assert "rx.received: " in str(found.column("missing")[0])
-    assert found.notes[0].startswith("1 of 1 messages were not read here")
+    assert found.notes[0].startswith("1 of 1 message was not read on this host")
 
 
 def test_retransmission_is_to_blame_where_there_was_one(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_without_sends_there_is_no_message_and_a_reason(tmp_path: Path) -> None:
     ]
     found = report(made, tmp_path, left_out=["tx.send", "tx.sent"])
     assert not len(found)
-    assert found.notes[0].startswith("no message: that needs")
+    assert found.notes[0].startswith("no messages: they require")
     assert "tx.sent (errno 1)" in found.notes[0]
 
 

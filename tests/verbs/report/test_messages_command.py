@@ -27,7 +27,7 @@ def test_messages_are_a_table_or_waterfalls(few: Path) -> None:
     done = hopscope("report", "messages", few)
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
-    assert lines[0].startswith("23 messages; of their time held by: wake-up 94%")
+    assert lines[0].startswith("23 messages; share of the time by layer: wake-up 94%")
     assert len([line for line in lines if "wake-up" in line and "26.0µs" in line]) == 19
     for options in (("--waterfall",), ("--limit", "10")):
         done = hopscope("report", "messages", few, *options)
@@ -53,6 +53,5 @@ def test_messages_of_a_selection(few: Path) -> None:
     assert len(done.stdout.splitlines()) == 5
     done = hopscope("report", "messages", few, "--port", "81")
     assert done.stdout.splitlines() == [
-        "no message: nothing wanted was sent by a socket on this host while it was",
-        "  recorded",
+        "no messages: no matching socket on this host sent anything during the recording"
     ]

@@ -96,7 +96,7 @@ def test_without_readings_it_says_how_to_have_them(tmp_path: Path) -> None:
     made = MadeTrace()
     busy(made, 300, lambda _: {}).write(made)
     assert found(made, tmp_path).notes == [
-        "counters were not recorded: `hopscope record` reads them unless --counters 0 says otherwise"
+        "counters were not recorded: `hopscope record` reads them unless --counters 0 is given"
     ]
 
 
@@ -105,5 +105,5 @@ def test_two_readings_are_too_few_to_know_what_is_usual(tmp_path: Path) -> None:
     reading(made, 0)
     reading(made, 1)
     assert found(made, tmp_path).notes == [
-        "the trace has too few readings of counters to say what is usual: three are the least"
+        "the trace has too few readings of the counters to tell what is usual: at least three are needed"
     ]

@@ -75,8 +75,8 @@ def test_which_of_those_that_are_alike_was_lost_is_not_guessed(tmp_path: Path) -
         row = rows(network(trace, Selection()))["a", "b", "udp"]
         told = messages(trace, Selection())
     assert (row["sent"], row["lost"], row["matched"]) == (13, 3, 0)
-    assert {"one of several that are alike" in str(text) for text in told.column("missing")} == {True}
-    assert any(note.startswith("13 datagrams are alike") for note in told.notes)
+    assert {"indistinguishable from others" in str(text) for text in told.column("missing")} == {True}
+    assert any(note.startswith("13 datagrams cannot be told apart") for note in told.notes)
 
 
 def test_a_hash_that_one_end_does_not_know_is_no_difference(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_what_the_receiver_could_not_see_is_not_lost(tmp_path: Path) -> None:
         told = messages(trace, Selection())
     assert (row["lost"], row["unsure"]) == (2, 201)
     reasons = Counter(str(text).rpartition("rx.driver: ")[2].partition(";")[0] for text in told.column("missing"))
-    assert reasons["host was absent"] == 200
+    assert reasons["host not recorded at that time"] == 200
     assert reasons["lost between a and b"] == 2
     assert reasons["events were lost"] >= 1
 
@@ -210,5 +210,5 @@ def test_a_router_is_a_host_on_the_way(tmp_path: Path) -> None:
 
 
 def test_one_host_has_no_network(tmp_path: Path) -> None:
-    with Trace(small().write(tmp_path / "trace")) as trace, pytest.raises(UsageError, match="is of one host"):
+    with Trace(small().write(tmp_path / "trace")) as trace, pytest.raises(UsageError, match="contains only one host"):
         network(trace, Selection())

@@ -59,7 +59,7 @@ def test_a_homogeneous_trace_has_none(seed: int, tmp_path: Path) -> None:
     busy(made, 2_000, lambda _: {}, seed).write(made)
     report = found(made, tmp_path)
     assert not len(report)
-    assert report.notes == ["nothing odd: all 2,000 messages went the usual ways in the usual times"]
+    assert report.notes == ["no outliers among 2,000 messages: usual paths, usual durations"]
 
 
 def test_an_interrupt_that_holds_the_softirq_up_is_named(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_an_interrupt_that_holds_the_softirq_up_is_named(tmp_path: Path) -> None
     assert report.column("what") == ["time"]
     assert report.column("worst_ns")[0] == pytest.approx(302_000, abs=3_000)
     different = str(report.column("different")[0])
-    assert different.startswith("interrupt 31 meanwhile ")
+    assert different.startswith("interrupt 31 at the same time ")
     assert "27" not in different
 
 
@@ -91,7 +91,7 @@ def test_another_flow_in_the_way_is_named(tmp_path: Path) -> None:
             made.packet("tx.queue", at, skb=0x9000, flow=other, len_bytes=1500, header_bytes=66, tcp_flags=16)
     report = found(made, tmp_path)
     assert report.column("where") == ["tx.queue → tx.start"]
-    assert "packets of flow 10.0.0.9:9 > 10.0.0.2:9 meanwhile" in str(report.column("different")[0])
+    assert "packets of flow 10.0.0.9:9 > 10.0.0.2:9 at the same time" in str(report.column("different")[0])
 
 
 def test_the_cpu_that_is_slow_is_named(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_two_usual_times_are_no_outliers(tmp_path: Path) -> None:
     busy(made, 1_000, lambda number: {"sched.switch": 400_000} if number % 4 == 0 else {}).write(made)
     report = found(made, tmp_path)
     assert not len(report)
-    assert any("has two usual times: 25%" in note for note in report.notes)
+    assert any("has two usual durations: 25%" in note for note in report.notes)
 
 
 def test_few_messages_say_nothing(tmp_path: Path) -> None:
@@ -141,5 +141,5 @@ def test_what_is_different_stands_below(tmp_path: Path) -> None:
     for number in range(7, 1_500, 131):
         made.work("irq.enter", stream.packets[number].times["rx.driver"] + 1_000, subject=31)
     text = render_outliers(found(made, tmp_path), Terminal(80))
-    assert "\n      with interrupt 31 meanwhile" in text
+    assert "\n      with interrupt 31 at the same time" in text
     assert max(map(len, text.split("\n"))) <= 80

@@ -32,7 +32,7 @@ def test_outliers_name_what_is_different(many: Path) -> None:
     done = hopscope("report", "outliers", many)
     assert (done.returncode, done.stderr) == (0, "")
     assert "rx.driver → rx.core" in done.stdout
-    assert "with interrupt 31 meanwhile" in done.stdout
+    assert "with interrupt 31 at the same time" in done.stdout
     row = json.loads(hopscope("report", "outliers", "--json", many).stdout)
     jsonschema.validate(row, schema("outliers"))
     assert row["messages"] == 7

@@ -119,8 +119,8 @@ def test_pipelined_requests_are_not_paired(tmp_path: Path) -> None:
     found = report(made, tmp_path)
     assert [row["begin_ns"] for row in rows(found)] == [1_000_000, 3_000_000]
     (note,) = found.notes
-    assert note.startswith("not paired: 3 on 1 connection: ")
-    assert "pipelining" in note
+    assert note.startswith("not matched: 3 on 1 connection: ")
+    assert "(pipelined)" in note
 
 
 def test_an_answer_before_all_was_read_is_not_paired(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_an_answer_before_all_was_read_is_not_paired(tmp_path: Path) -> None:
     connection.read(1_040_000, 7, back=True)
     found = report(made, tmp_path)
     assert not len(found)
-    assert any("pipelining" in note for note in found.notes)
+    assert any("(pipelined)" in note for note in found.notes)
 
 
 def test_what_nobody_answered_or_asked_is_said(tmp_path: Path) -> None:
@@ -145,10 +145,10 @@ def test_what_nobody_answered_or_asked_is_said(tmp_path: Path) -> None:
     second.read(1_010_000, 50, back=True)
     found = report(made, tmp_path)
     assert not len(found)
-    assert found.notes[0].startswith("no request that was answered")
+    assert found.notes[0].startswith("no answered requests")
     # Both ends have it, and it counts once.
-    assert found.notes[1].startswith("not paired: 1 on 1 connection: nothing was sent back")
-    assert found.notes[2].startswith("not paired: 1 on 1 connection: the server spoke first")
+    assert found.notes[1].startswith("not matched: 1 on 1 connection: no answer was sent during the recording")
+    assert found.notes[2].startswith("not matched: 1 on 1 connection: the server sent first")
 
 
 def test_the_client_is_who_sent_the_syn(tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ def test_one_end_has_its_own_times(tmp_path: Path) -> None:
         assert times == {(100_000, None, None, None) if side == "client" else (None, None, 50_000, None)}
         assert len(every) == 5
         assert {row["answer_bytes"] for row in every[1:]} == {1009}
-        assert found.notes[0].startswith("seen by one end only: 5 on 1 connection")
+        assert found.notes[0].startswith("recorded at one end only: 5 on 1 connection")
 
 
 def test_datagrams_are_paired(tmp_path: Path) -> None:
@@ -223,4 +223,4 @@ def test_an_answer_that_was_not_read_is_one_of_its_own(tmp_path: Path) -> None:
     found = report(made, tmp_path)
     assert len(found) == 1
     (note,) = found.notes
-    assert note == "not paired: 1 on 1 connection: the answer was sent, and not read while it was recorded"
+    assert note == "not matched: 1 on 1 connection: the answer was sent, but not read during the recording"

@@ -36,6 +36,6 @@ def test_what_is_missing_is_said(tmp_path: Path) -> None:
     with Trace(made.write(tmp_path / "trace")) as trace:
         notes = summary(trace, Selection()).notes
     assert notes == [
-        "lost: 23 events: the reader or the disk was too slow; what needs them is missing",
-        "rx.l4 was not attached: no BTF",
+        "lost: 23 events, because the reader or the disk was too slow; results that depend on them are missing",
+        "rx.l4 not attached: no BTF",
     ]

@@ -78,7 +78,7 @@ def test_without_sys_admin_the_own_namespace_is_seen() -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert objects(done.stdout)[-1]["hops"][0]["count"] == 23
     done = hopscope("rx", "--interface", "nope0", before=capable)
-    assert "There is no interface nope0" in complaint(done, 2)
+    assert "No interface is named nope0" in complaint(done, 2)
 
 
 def in_mounts(script: str) -> tuple[str, ...]:
@@ -180,4 +180,4 @@ def test_complaints_are_ascii() -> None:
 
 def test_unicode_name_in_an_ascii_locale_is_told_readably() -> None:
     done = hopscope("rx", "--interface", "ä", LC_ALL="C", PYTHONCOERCECLOCALE="0", PYTHONUTF8="0")
-    assert complaint(done, 2).startswith("There is no interface ")
+    assert complaint(done, 2).startswith("No interface is named ")

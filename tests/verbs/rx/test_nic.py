@@ -228,7 +228,7 @@ def test_a_nic_that_does_not_stamp_is_refused_with_the_next_step(clock: type[Clo
     assert (refused.way, refused.status, refused.reason) == (
         "lo /dev/ptp0",
         "unavailable",
-        "it takes no time stamps of received packets",
+        "it does not time-stamp received packets",
     )
     assert "--nic-stamps" in refused.next_step
     assert used.status == "attached"

@@ -89,7 +89,7 @@ def test_exit_code_is_the_command_s(kept_lab: Lab) -> None:
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["--hop", "tx.nope"], "There is no hop tx.nope. The hops are tx.tcp, "),
+        (["--hop", "tx.nope"], "No hop is named tx.nope. The hops are tx.tcp, "),
         (["--attach", "tx.udp=fentry:nope"], "tx.udp"),
         (["--attach", "tx.nope=fentry:nope"], "tx.nope"),
         (["--pid", "4194304"], "4194304"),

@@ -96,5 +96,5 @@ def test_asking_for_a_datagram_hop_by_name_attaches_its_hooks(lab: Lab, veth: Ne
 
 
 def test_flow_hooks_that_cannot_be_had_are_one_sentence(lab: Lab) -> None:
-    with pytest.raises(HopscopeError, match=r"needs BPF time stamps \(Linux 6\.15\)\. Leave out --hooks flow"):
+    with pytest.raises(HopscopeError, match=r"requires BPF time stamps \(Linux 6\.15\)\. Omit --hooks flow"):
         run_tx(lab, flow_hooks=True, ways={"tx.sched": "tp_btf:net_dev_queue"})

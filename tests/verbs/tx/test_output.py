@@ -232,7 +232,7 @@ def test_events_of_a_run_can_be_compared_later(kept_lab: Lab, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["--cdf", "tx.nope"], "There is no hop tx.nope. The hops are tx.tcp, "),
+        (["--cdf", "tx.nope"], "No hop is named tx.nope. The hops are tx.tcp, "),
         (["--cdf", "tx.ack", "--json"], "--cdf and --json cannot be combined. "),
         (["--cdf", "tx.ack", "--hop", "tx.sched"], "tx.ack is not among the hops of --hop. Add --hop tx.ack"),
         (["--svg", "/dev/null"], "--svg needs --cdf. "),

@@ -121,7 +121,7 @@ class Recorder(SelfTrafficFilter, Attached):
         self._note_plan(bpf, self._forced)
         for name in options.points:
             if name in self.not_granted():
-                raise KernelError(f"This kernel supports no way to attach {name}", "`hopscope probes` says why")
+                raise KernelError(f"This kernel supports no attach method for {name}", "`hopscope probes` says why")
         counters = bpf.data(".bss.counts")["record_counters"]
         self._counters, self._captures_lost = counters["lost"], counters["captures_lost"]
         self._lost = np.zeros(len(self._counters), np.uint64)

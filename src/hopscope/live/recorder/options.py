@@ -102,7 +102,7 @@ class RecordOptions(Selection):
         wanted = {f"{PREFIX}{name}" for profile in self.profiles for name in PROFILES[profile]}
         for name in self.points:
             if f"{PREFIX}{name}" not in POINTS:
-                raise UsageError(f"There is no probe point {name}", f"The points are {', '.join(PROFILES['all'])}")
+                raise UsageError(f"No probe point is named {name}", f"The points are {', '.join(PROFILES['all'])}")
             wanted.add(f"{PREFIX}{name}")
         wanted.add(f"{PREFIX}{_ALWAYS}")
         if self.pids or self.comms or self.cgroups:

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 SnapshotT = TypeVar("SnapshotT")
 
 _SERVICE: Final = "live"
-_LATE: Final = "it has not answered yet, what it saw comes later"
-_LATE_AT_LAST: Final = "it did not answer any more"
+_LATE: Final = "no answer yet; its data will be reported later"
+_LATE_AT_LAST: Final = "it stopped answering"
 # Between attempts to reach it again.
 _FIRST_PAUSE_S: Final = 1.0
 _LONGEST_PAUSE_S: Final = 30.0
@@ -230,7 +230,7 @@ class RemoteCollector(Generic[SnapshotT]):
         except HopscopeError as error:
             return _short(error)
         except (ArithmeticError, ValueError) as error:  # numbers that fit their schema, and nothing else
-            return f"What it sends makes no sense: {error}"
+            return f"It sent malformed data: {error}"
         return "its agent ended the measurement"
 
     def _take(self, got: Message | Block) -> None:

@@ -34,7 +34,7 @@ class StreamLine:
         """Return the next message, as `Stream.receive`."""
         found = self._stream.receive(timeout_s)
         if isinstance(found, Block):
-            raise FormatError("There are no blocks in a comparison of clocks")
+            raise FormatError("A comparison of clocks has no data blocks")
         return None if found is None else found.body
 
 
@@ -62,6 +62,6 @@ def host(channel: Channel, address: str | None = None) -> Host:
     if found is None:
         raise UsageError(
             f"The address at which other hosts reach {channel.name} is not known",
-            f"Give it: --host …,name={channel.name},address=IP",
+            f"Specify it: --host …,name={channel.name},address=IP",
         )
     return Host(channel.name, found, lambda: StreamLine(channel.open(_SERVICE, {})))

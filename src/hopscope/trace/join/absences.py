@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When nothing was recorded of a host that others were recorded of."""
+"""Periods in which a host was not recorded while others were."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def absences(hosts: Sequence[Source], axes: Sequence[Axis], metadata: Metadata) -> dict[str, NDArray[Any]]:
-    """Return the rows of the table ``absences``: what lies between the parts of each host, before and behind them."""
+    """Return the rows of the table ``absences``: the gaps before, between and after the parts of each host."""
     rows = []
     for source, axis in zip(hosts, axes, strict=True):
         before_ns, why = metadata.started_ns, "its recording had not begun"

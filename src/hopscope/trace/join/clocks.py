@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One axis for all hosts that are joined: CLOCK_MONOTONIC of the first, and how far the others' clocks were ahead."""
+"""The common time axis of joined hosts: CLOCK_MONOTONIC of the first host, and the offsets of the other clocks."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import numpy as np
 from hopscope.clock.change import clock_changes
 from hopscope.clock.network import join
 from hopscope.clock.offline import smooth
-from hopscope.clock.samples import Samples, Way
+from hopscope.clock.samples import Direction, Samples
 from hopscope.errors import UsageError
+from hopscope.term.format import noun_of
 from hopscope.trace.clock_bounds import SLOT_NS
 
 if TYPE_CHECKING:
@@ -29,23 +30,23 @@ if TYPE_CHECKING:
     Ends = tuple[int, int]
     Changes = tuple[list[Change], list[Change]]
 
-# Where in a half second the bound is looked for: between, it changes by less than what is added to it.
+# Sampling points of the bound within a half second: in between, it changes by less than the margin that is added.
 _WITHIN: Final = np.linspace(0, SLOT_NS, 9).astype(np.int64)
 _MORE_NS: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """How a host's times are converted.
+    """The conversion of a host's times to the axis.
 
     Attributes
     ----------
     at_ns
-        int64, ascending by half seconds: times of the axis.
+        int64, ascending in steps of half a second: times of the axis.
     offset_ns
-        int64: what the host's clock shows more then. From one to the next, it is a line.
+        int64: how far the host's clock is ahead at these times; interpolated linearly.
     bound_ns
-        int64: how far times from one to the next may be off; of the last, as of the one before.
+        int64: maximum error of times until the next entry; the last equals the one before.
     """
 
     at_ns: Ns
@@ -53,7 +54,7 @@ class Axis:
     bound_ns: Ns
 
     def times_ns(self, host_ns: Ns) -> Ns:
-        """Return times of the axis for times of the host; what is in order stays in order."""
+        """Return times of the axis for times of the host, preserving their order."""
         if not self.offset_ns.any():
             return host_ns
         knots = self.at_ns + self.offset_ns
@@ -82,16 +83,16 @@ class Compared:
     first, second
         Numbers of the hosts.
     probes, packets
-        From the first to the second, and back: probes, and packets of applications.
+        Numbers of probes, and of packets of applications, in each direction.
     breaks
-        How often one of them was set, or began to run otherwise, or nobody knows: there, the bound is larger.
+        Number of (possible) changes of time or rate of one of the clocks, where the bound is larger.
     contradictory
-        Windows that no two clocks could have had, which were left out.
+        Contradictory windows, which were discarded.
     refused
-        Packets of applications that the probes contradict, which were left out.
+        Packets of applications that contradict the probes, which were discarded.
     residual_ns
-        By how much the pair is off from what all pairs together say: the median and the most. 0 where no other pairs
-        lead from the one to the other.
+        Deviation of the pair from the combination of all pairs: median and maximum. 0 if no other pairs connect
+        the two hosts.
     """
 
     first: int
@@ -110,16 +111,16 @@ def axes(
     packets: Mapping[Ends, Samples],
     changes: Mapping[Ends, Changes],
 ) -> tuple[list[Axis], list[Compared]]:
-    """Return each host's axis, and how the clocks were compared.
+    """Return the axis of each host, and the pairs of clocks that were compared.
 
     Parameters
     ----------
     sources
         The hosts.
     probes, packets
-        Of pairs of their numbers, the lower first: probes, and packets of applications.
+        Pair of host numbers (the lower first) → probes, or packets of applications.
     changes
-        Of pairs: what was done to the clock of the first and of the second, as far as is known.
+        Pair → known changes of the clocks of the first and the second host.
 
     Raises
     ------
@@ -153,10 +154,10 @@ def axes(
 def _curve(
     ends: Ends, probes: Samples | None, packets: Samples | None, changes: Changes
 ) -> tuple[Curve, Compared] | None:
-    """Compare two clocks; None where there are no packets of both directions.
+    """Compare two clocks; None if there are no packets in one of the directions.
 
-    What is most likely comes from the probes, where there are any: they are alike in both directions, and what an
-    application sends is not. What is possible comes from all.
+    The estimate is derived from the probes, if there are any, because they are symmetric and packets of applications
+    are not. The bound is derived from all packets.
     """
     likely = _smooth(probes, changes) if probes else None
     refused = 0
@@ -175,7 +176,7 @@ def _curve(
 
 
 def _believed(packets: Samples, likely: Curve) -> tuple[Samples, int]:
-    """Return the packets that can be as the probes say, and how many cannot: they are no such packets."""
+    """Return the packets that are consistent with the probes, and the number of those that are not."""
     at_ns, most = packets.upper()
     there = most - likely.base_ns >= likely.offsets(at_ns)[1]
     at_ns, least = packets.lower()
@@ -184,8 +185,8 @@ def _believed(packets: Samples, likely: Curve) -> tuple[Samples, int]:
     return kept, int((~there).sum() + (~back).sum())
 
 
-def _some(way: Way, kept: NDArray[np.bool_]) -> Way:
-    return Way(way.sent_ns[kept], way.received_ns[kept])
+def _some(direction: Direction, kept: NDArray[np.bool_]) -> Direction:
+    return Direction(direction.sent_ns[kept], direction.received_ns[kept])
 
 
 def _counts(samples: Samples | None) -> tuple[int, int]:
@@ -195,7 +196,7 @@ def _counts(samples: Samples | None) -> tuple[int, int]:
 def _smooth(samples: Samples, changes: Changes) -> Curve | None:
     try:
         return smooth(samples, changes=clock_changes(samples, *changes))
-    except UsageError:  # no packets of both directions
+    except UsageError:  # packets in one direction only
         return None
 
 
@@ -205,14 +206,15 @@ def _all_reached(sources: Sequence[Source], curves: Mapping[Ends, Curve]) -> Non
         reached |= more
     if missing := [source.name for source in sources if source.number not in reached]:
         raise UsageError(
-            f"The clock of {', '.join(missing)} cannot be compared with that of {sources[0].name}: there are neither"
-            " probes nor packets of both directions that both hosts stamped",
-            f"Record with `hopscope record --host`, or leave it out: `hopscope join --without {missing[0]}`",
+            f"The {noun_of(len(missing), 'clock')} of {', '.join(missing)} cannot be compared with the clock "
+            f"of {sources[0].name}: there are no clock probes, and no packets in both directions that both "
+            "hosts time-stamped",
+            f"Record with `hopscope record --host`, or join without this host: `hopscope join --without {missing[0]}`",
         )
 
 
 def _knots(sources: Sequence[Source], curves: Mapping[Ends, Curve]) -> Ns:
-    """Return times of the first host's clock at which one of its pairs was compared."""
+    """Return the times of the first host's clock at which one of its pairs was compared."""
     for (first, second), curve in curves.items():
         if first == 0:
             return curve.at_ns
@@ -222,7 +224,7 @@ def _knots(sources: Sequence[Source], curves: Mapping[Ends, Curve]) -> Ns:
 
 
 def _grid(sources: Sequence[Source], rough: Network | None) -> Ns:
-    """Return the half seconds in which anything was recorded; to know them, it is enough to know about the offsets."""
+    """Return the half seconds in which anything was recorded; rough offsets are sufficient for this."""
     spans = [sources[0].span_ns]
     for source in sources[1:]:
         curve = rough.curves[source.domain].inverted() if rough else None
@@ -234,7 +236,7 @@ def _grid(sources: Sequence[Source], rough: Network | None) -> Ns:
 
 
 def _still(grid: Ns) -> Axis:
-    """Return the axis of the host whose clock it is."""
+    """Return the axis of the first host, whose clock it is."""
     return Axis(grid, np.zeros(len(grid), np.int64), np.zeros(len(grid), np.int64))
 
 
@@ -242,7 +244,10 @@ def _axis(curve: Curve, grid: Ns, name: str) -> Axis:
     value, _, _ = curve.offsets(grid)
     offset_ns = curve.base_ns + np.rint(value).astype(np.int64)
     if not (np.diff(grid + offset_ns) > 0).all():
-        raise UsageError(f"The clock of {name} was set back: its times have two meanings", f"Leave {name} out")
+        raise UsageError(
+            f"The clock of {name} was set back, so its times are ambiguous",
+            f"Join without this host: `hopscope join --without {name}`",
+        )
     within = grid[:-1, None] + _WITHIN[None, :]
     line = offset_ns[:-1, None] + np.diff(offset_ns)[:, None] * (_WITHIN / SLOT_NS)[None, :] - curve.base_ns
     _, low, high = (row.reshape(within.shape) for row in curve.offsets(within.ravel()))

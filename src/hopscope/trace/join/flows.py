@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Flows of several hosts: which are between them, and have one number on all of them, and which only look alike.
+"""Flows of several hosts: flows between hosts share one number, and flows that only have equal addresses do not.
 
-A flow's number is a hash of its addresses and ports. What one host talks to itself about (127.0.0.1, two sockets of one
-host) may have the same number on another host, and is another flow. So may what a container behind NAT talks about, as
-a container of another host has the same private address: of one flow there is one sender and one receiver. Where two
-hosts have an end that sends a flow, or two have one that receives it, nobody knows whose it is on the wire: each has
-its own.
+The number of a flow is a hash of its addresses and ports. Local flows (127.0.0.1, two sockets of one host) may have the
+same number on several hosts, as may flows of containers with equal private addresses behind NAT. A flow has one sender
+and one receiver: if sockets of two hosts send it, or sockets of two hosts receive it, each host has a flow of its own.
 """
 
 from __future__ import annotations
@@ -29,13 +27,13 @@ if TYPE_CHECKING:
 _UDP: Final = 17
 _SENDS: Final = ("tx.send", "tx.sent")
 _READS: Final = ("rx.read", "rx.received")
-# Of a datagram it is looked at for so long whether it comes to a socket here.
+# Time within which a datagram must reach a socket of the host.
 _SOON_NS: Final = 50_000_000
 _EVERY_NS: Final = 1_000_000_000
 
-# The sockets of datagrams often leave their peer open. A packet that comes to UDP is for a socket of this host; it has
-# the flow that it had when its headers were looked at. One a second of each flow will do. Where events were lost,
-# another packet may seem to be it: most of them decide.
+# UDP sockets are often unconnected. A packet that reaches UDP is for a socket of this host; its flow is known from
+# where its headers were parsed. One packet per second and flow is sufficient. As lost events may cause mismatches, the
+# majority decides.
 _DELIVERED: Final = f"""
     SELECT flow FROM (
         SELECT c.flow, c.time_ns, min(CASE WHEN e.point = {{l4}} THEN e.time_ns END) AS l4_ns,
@@ -50,14 +48,14 @@ _DELIVERED: Final = f"""
 
 @dataclass(slots=True)
 class Seen:
-    """What a host knows of flows.
+    """The flows of a host.
 
     Attributes
     ----------
     keys
-        Each flow's number → what it is of.
+        Flow number → its addresses, ports and protocol.
     sent, received
-        Those that a socket of it sent, or was given.
+        Flows that its sockets sent, or received.
     """
 
     keys: dict[int, Key] = field(default_factory=dict)
@@ -66,7 +64,7 @@ class Seen:
 
 
 def flows_of(parts: Iterable[Trace]) -> Seen:
-    """Return what a host knows, of which these are the traces."""
+    """Return the flows of the host of these traces."""
     found = Seen()
     for trace in parts:
         columns = trace.columns("SELECT flow, source, source_port, destination, destination_port, protocol FROM flows")
@@ -90,13 +88,13 @@ def _numbers(trace: Trace, query: str) -> set[int]:
 
 
 def own_numbers(seen: Sequence[Seen]) -> list[dict[int, int]]:
-    """Return new numbers for flows of a host that are not those of other hosts, although they are called the same.
+    """Return new numbers for flows of a host that differ from flows of other hosts with the same number.
 
-    What comes back in a connection is of it. `seen`: what each host knows.
+    A flow and its reverse are treated alike. `seen`: the flows of each host.
     """
     known = {key: flow for each in seen for flow, key in each.keys.items()}
     addressed = {flow: key[2] for key, flow in known.items()}
-    # An end that receives what comes back is the one that sends.
+    # The end that receives the reverse flow is the sender.
     begins = [each.sent | _backwards(each.received, each, known) for each in seen]
     ends = [each.received | _backwards(each.sent, each, known) for each in seen]
     local = [
@@ -119,7 +117,7 @@ def own_numbers(seen: Sequence[Seen]) -> list[dict[int, int]]:
 
 
 def _backwards(flows: Collection[int], seen: Seen, known: dict[Key, int]) -> set[int]:
-    """Return the flows that come back where these go."""
+    """Return the reverse flows of these."""
     found = set()
     for flow in flows:
         if flow in seen.keys:
@@ -136,7 +134,7 @@ def _is_loopback(key: Key) -> bool:
 
 def _is_for_many(destination: str) -> bool:
     address = ip_address(destination)
-    # A network's own broadcast address is not known, but looks like this as a rule.
+    # The broadcast address of a subnet is unknown, but usually ends like this.
     return address.is_multicast or (address.version == 4 and destination.endswith(".255"))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a joined trace says of its hosts, in sentences: how far times may be off, and when one was missing."""
+"""Sentences about the hosts of a joined trace: error bounds of their times, and absences."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 _SAID: Final = {
-    "breaks": "times that one of them was set, or began to run otherwise",
-    "contradictory": "windows left out, as no two clocks could have them",
-    "refused": "packets left out, as the probes contradict them",
+    "breaks": "changes of time or rate of one of the clocks",
+    "contradictory": "windows discarded as contradictory",
+    "refused": "packets discarded because the probes contradict them",
 }
 
 
 def host_lines(trace: Trace) -> list[str]:
-    """Return a line for each host, and one for each pair of clocks that were compared; nothing of a trace of one."""
+    """Return a line per host and per pair of compared clocks; nothing for a trace of one host."""
     names = hosts(trace)
     if not names:
         return []
@@ -33,21 +33,21 @@ def host_lines(trace: Trace) -> list[str]:
     for host, name in names.items():
         bounds = np.asarray(trace.columns(f"SELECT bound_ns FROM clock_bounds WHERE host = {host}")["bound_ns"])
         if host == 0:
-            lines.append(f"{name}: its clock is the time axis; the date is that of its wall clock at the start")
+            lines.append(f"{name}: its clock is the time axis; the date is from its wall clock at the start")
         else:
-            lines.append(f"{name}: within {np.median(bounds):,.0f} ns of it (median), {bounds.max():,} ns (worst)")
+            lines.append(f"{name}: error bound {np.median(bounds):,.0f} ns (median), {bounds.max():,} ns (maximum)")
     for pair in trace.metadata.joined.get("pairs", []):
         first, second = names[pair["first"]], names[pair["second"]]
         counts = [
-            f"{there:,} {kind} there and {back:,} back{_stamped(pair) if kind == 'probes' else ''}"
+            f"{there:,} {kind} in one direction and {back:,} in the other{_stamped(pair) if kind == 'probes' else ''}"
             for kind in ("probes", "packets")
             for there, back in [pair[kind]]
             if there or back
         ]
-        line = f"clocks of {first} and {second}: compared by {', '.join(counts)}"
+        line = f"clocks of {first} and {second}: compared using {', '.join(counts)}"
         median, worst = pair["residual_ns"]
         if worst >= 1:
-            line += f"; off from what all pairs say by {median:,.0f} ns (median), {worst:,.0f} ns (worst)"
+            line += f"; deviation from the consensus of all pairs: {median:,.0f} ns (median), {worst:,.0f} ns (maximum)"
         for field, what in _SAID.items():
             if pair.get(field):
                 line += f"; {what}: {pair[field]:,}"
@@ -56,24 +56,26 @@ def host_lines(trace: Trace) -> list[str]:
 
 
 def _stamped(pair: Mapping[str, Any]) -> str:
-    """Say who stamped the probes of a pair, as far as that is known."""
+    """Tell what time-stamped the probes of a pair, if known."""
     by_nics = pair.get("by_nics")
     if by_nics is None:
         return ""
     if not by_nics:
-        return " (stamped by the kernels)"
+        return " (time-stamped by the kernels)"
     every = sum(pair["probes"])
     return (
-        " (stamped by the NICs)" if by_nics == every else f" ({by_nics:,} stamped by the NICs, the rest by the kernels)"
+        " (time-stamped by the NICs)"
+        if by_nics == every
+        else f" ({by_nics:,} time-stamped by the NICs, the rest by the kernels)"
     )
 
 
 def absence_notes(trace: Trace) -> list[str]:
-    """Return a sentence for each while in which nothing was recorded of a host."""
+    """Return a sentence for each period in which a host was not recorded."""
     names, started_ns = hosts(trace), trace.metadata.started_ns
     return [
-        f"{names.get(host, host)}: nothing from {(from_ns - started_ns) / 1e9:.3f} s"
-        f" to {(until_ns - started_ns) / 1e9:.3f} s: {reason}"
+        f"{names.get(host, host)}: no data from {(from_ns - started_ns) / 1e9:.3f} s to "
+        f"{(until_ns - started_ns) / 1e9:.3f} s: {reason}"
         for host, from_ns, until_ns, reason in trace.rows(
             "SELECT host, from_ns, until_ns, reason FROM absences ORDER BY host, from_ns"
         )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a joined trace says of itself: names of all its hosts' traces put together."""
+"""The metadata of a joined trace, combined from the traces of its hosts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def merged_metadata(hosts: Sequence[Source], axes: Sequence[Axis]) -> tuple[Metadata, list[list[Numbers]]]:
-    """Return the joined trace's metadata, and how the numbers of each part of each host become its own."""
+    """Return the metadata of the joined trace, and the conversion of numbers for each part of each host."""
     first = hosts[0].parts[0]
     found = Metadata(__version__, first.started_ns, first.metadata.realtime_ns, dict(first.metadata.points))
     found.host = {"name": ", ".join(host.name for host in hosts)}
@@ -47,12 +47,12 @@ def merged_metadata(hosts: Sequence[Source], axes: Sequence[Axis]) -> tuple[Meta
 
 
 def _placed(table: Table, tables: list[Table], host: str) -> str:
-    """Return the name that a trace's own table has in the joined trace; it is added there, if it is a new one."""
+    """Return the name of a trace's own table in the joined trace, and add the table if it is new."""
     name, count = table.name, 0
     while (same := next((each for each in tables if each.name == name), None)) is not None:
         if _columns(same) == _columns(table):
             return name
-        # The kernels differ: the event has other fields there.
+        # The event has different fields on the other kernel.
         name = f"{table.name}_{re.sub(r'[^A-Za-z0-9]', '_', host)}{f'_{count}' if count else ''}"
         count += 1
     tables.append(replace(table, name=name))
@@ -64,7 +64,7 @@ def _columns(table: Table) -> list[tuple[str, str]]:
 
 
 def _options(hosts: Sequence[Source]) -> dict[str, Any]:
-    """Return what all hosts were asked for, and by name of the host what only some were."""
+    """Return the options common to all hosts, and the others by name of the host."""
     every = {host.name: host.parts[0].metadata.options for host in hosts}
     first = every[hosts[0].name]
     same = {name for name in first if all(each.get(name) == first[name] for each in every.values())}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers of several kernels made unique: which column has what kind of number, and what is added to it."""
+"""Numbers of several kernels made unique: the kind of number in each column, and the offset added to it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
-# Column → what is added for each host; 0, which is nothing or nobody, stays 0.
+# Column → offset per host; 0 means none and remains 0.
 _ADDED: Final = {
     "tid": THREADS,
     "pid": THREADS,
@@ -33,19 +33,19 @@ _ADDED: Final = {
     "address": ADDRESSES,
     "cgroup": ADDRESSES,
 }
-# Where 0 is the host itself, which differs from host to host.
+# Tables in which 0 is the host itself, which differs from host to host.
 _OF_HOST: Final = frozenset({"counters", "settings", "unread"})
 _TIMES: Final = frozenset({"time_ns", "from_ns", "until_ns"})
-# A field of an event of the kernel may be called as a column of ours, and be something else.
+# A field of a kernel event may have the name of one of these columns, with a different meaning.
 _OF_EVENTS: Final = frozenset({"time_ns", "cpu", "tid"})
 _OF_CALLS: Final = _OF_EVENTS | {"address"}
-# What `subject` is, by the first part of the point's name; of others it is a number that all hosts have.
+# Kind of `subject` by the first part of the point's name; for other points, its numbers are the same on all hosts.
 _SUBJECTS: Final = {"sched": THREADS, "napi": ADDRESSES, "nf": ADDRESSES}
 
 
 @dataclass(slots=True)
 class Numbers:
-    """How the numbers of one trace become those of the joined one.
+    """The conversion of the numbers of one trace to those of the joined trace.
 
     Attributes
     ----------

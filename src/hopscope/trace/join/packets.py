@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packets of applications that two of the hosts recorded: left here, arrived there.
+"""Packets of applications recorded by two hosts: their departure on one, and their arrival on the other.
 
-They bound the difference of two clocks as probes do, as long as it is the same packet on both sides and not a second
-copy of it. So only what is certain is taken:
+Like probes, they bound the offset between two clocks, provided that both hosts recorded the same packet and not a
+second copy of it. Therefore only unambiguous packets are used:
 
-- TCP: the first transmission of a byte. It is known that a segment's first byte was not sent before if it was written
-  while everything was recorded (`tx.send`, or SYN), and if no byte behind it had left. Whatever the receiver sees of
-  this byte, it sees later. With TSO, it is the first byte of the first segment.
-- UDP: a datagram whose IP identification and hash of the first bytes came once on each side, and not out of order. IPv6
-  has no identification, and IPv4 may have none: instead, it is the hash of the datagram before it in the flow.
+- TCP: the first transmission of a byte. The first byte of a segment was certainly not sent before if it was written
+  during the recording (`tx.send`, or SYN), and if no later byte had been sent. The receiver sees any copy of this byte
+  later. With TSO, it is the first byte of the first segment.
+- UDP: a datagram whose IP identification and hash of the first bytes occur once on each side, and in order. Without an
+  identification (IPv6, sometimes IPv4), the hash of the preceding datagram of the flow is used instead.
 
-From events that were lost on, nothing is certain until the application writes again. Where single events are missing of
-which nobody knows when (the kernel suppressed BPF runs), a retransmission may pass for the first copy. But it left a
-round trip later at least, by which what came back, or a probe, contradicts it.
+After lost events, nothing is certain until the application writes again. If single events are missing at an unknown
+time (the kernel suppressed BPF runs), a retransmission may be mistaken for the first copy. However, it left at least
+one round trip later, so that packets in the opposite direction, or probes, contradict it.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ if TYPE_CHECKING:
     Ns = NDArray[np.int64]
     Columns = dict[str, Ns]
 
-# Of one trace and direction. Of more, only some are looked at: one key in so many, of TCP one while in so many.
+# Maximum per trace and direction. Beyond it, only a sample of the keys is used; for TCP, of time slices.
 MOST: Final = 1 << 21
 WHILE_NS: Final = 100_000_000
 _MOST_FLOWS: Final = 4096
 _ID_STEP: Final = 1 << 16
-# How far the two stamps' difference may be off: some CPUs' counters go in steps of 10 ns.
+# Error of the difference of two time stamps: some CPUs have counters with steps of 10 ns.
 _RESOLUTION_NS: Final = 10
 
 _UDP: Final = f"tcp_flags = 0 AND seq >= {_ID_STEP}"
 _TCP: Final = "tcp_flags > 0 AND tcp_flags % 4 < 2 AND len_bytes > header_bytes"
-# A device that saw it twice saw two copies, or two packets.
+# If a device saw it twice, these are two copies or two packets.
 _SEEN: Final = """
     SELECT flow, seq, min(time_ns) AS time_ns
     FROM (SELECT flow, seq, netns, ifindex, min({time}) AS time_ns, count(*) AS times
           FROM {source} WHERE {wanted} GROUP BY flow, seq, netns, ifindex) d
     GROUP BY flow, seq HAVING max(times) = 1"""
-# Datagrams, those without an identification with a number that tells two that follow each other from any other two.
+# Datagrams; those without an identification have a number that identifies two consecutive ones.
 _TOLD_APART: Final = f"""
     (SELECT flow, seq, netns, ifindex, {{time}} FROM {{source}} WHERE {{wanted}} AND seq % {_ID_STEP} <> 0
      UNION ALL
@@ -59,7 +59,7 @@ _TOLD_APART: Final = f"""
                   lag(seq) OVER (PARTITION BY flow, netns, ifindex ORDER BY {{time}}) AS before
            FROM {{source}} WHERE {{wanted}} AND seq % {_ID_STEP} = 0) followed
      WHERE before IS NOT NULL) told"""
-# The driver is called for a packet that came to the device before.
+# The driver is called for a packet that was queued at the device before.
 _STARTED: Final = """
     (SELECT *, lead(point) OVER own AS next_point, lead(time_ns) OVER own AS next_ns FROM packets
      WHERE point IN ({queue}, {start}) WINDOW own AS (PARTITION BY skb ORDER BY time_ns)) s"""
@@ -75,14 +75,14 @@ _BEGUN: Final = """
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """Packets of one host, a row each, in no order.
+    """Packets of one host, one per row, unordered.
 
     Attributes
     ----------
     flow, seq
-        int64: what tells them apart.
+        int64: the key that identifies them.
     time_ns
-        int64: when, by the host's clock.
+        int64: time, by the host's clock.
     """
 
     flow: Ns
@@ -91,7 +91,7 @@ class Seen:
 
     @classmethod
     def joined(cls, parts: Sequence[Seen]) -> Seen:
-        """Return those of several parts of a recording; what more than one of them has is left out."""
+        """Return the packets of several parts of a recording, without those that occur in more than one part."""
         columns = [np.concatenate([getattr(part, name) for part in parts]) for name in ("flow", "seq", "time_ns")]
         found = cls(*columns)
         if len(parts) < 2:
@@ -105,7 +105,7 @@ _NOTHING: Final = Seen(*(np.empty(0, np.int64),) * 3)
 
 
 def sent(trace: Trace, flows: Collection[int], *, every: int = 1) -> Seen:
-    """Return the packets of which it is certain when they were sent for the first time.
+    """Return the packets whose first transmission is certain.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ def sent(trace: Trace, flows: Collection[int], *, every: int = 1) -> Seen:
     flows
         Those that another host has as well.
     every
-        Look at one in so many.
+        Sample one in `every` keys.
     """
     number = points(trace)
     if not flows or "tx.start" not in number:
@@ -133,7 +133,7 @@ def sent(trace: Trace, flows: Collection[int], *, every: int = 1) -> Seen:
 
 
 def received(trace: Trace, flows: Collection[int], *, every: int = 1) -> Seen:
-    """Return the packets that came from a driver; parameters as of :func:`sent`."""
+    """Return the packets received from a driver; parameters as for :func:`sent`."""
     if not flows:
         return _NOTHING
     point = points(trace).get("rx.driver", -1)
@@ -144,18 +144,18 @@ def received(trace: Trace, flows: Collection[int], *, every: int = 1) -> Seen:
 
 
 def _datagrams(source: str, wanted: str, time: str, every: int) -> str:
-    """Return the query for datagrams that came once, of those of a source that are wanted."""
+    """Return the query for datagrams that occur only once in a source."""
     told = _TOLD_APART.format(source=source, wanted=wanted, time=time)
     return _SEEN.format(time=time, source=told, wanted=f"seq % {every} = 0")
 
 
 def one_in(traces: Iterable[Trace]) -> int:
-    """Return one in how many packets is to be looked at, so that none of the traces has too many."""
+    """Return the sampling interval with which none of the traces has too many packets."""
     most = max(
         (trace.rows(f"SELECT count(*) FROM packets WHERE point = {points(trace).get('tx.queue', -1)}")[0][0])
         for trace in traces
     )
-    # Odd, and no divisor of the usual sizes of segments, or all or none of a flow would be taken.
+    # Odd, and not a divisor of usual segment sizes: otherwise all or none of a flow would be sampled.
     every = int(most) // MOST
     return 1 if not every else every * 2 + 1
 
@@ -168,7 +168,7 @@ def matched(left: Seen, arrived: Seen) -> tuple[Ns, Ns]:
     order = np.lexsort((left.time_ns[first], left.flow[first]))
     first, second = first[order], second[order]
     flow, came = left.flow[first], arrived.time_ns[second]
-    # Of a flow, what came before something that was sent earlier may be another packet with the same key.
+    # A packet that arrived before an earlier one of the flow was sent may be a different packet with the same key.
     group = np.cumsum(np.diff(flow, prepend=flow[:1]) != 0)
     base = int(came.min()) if len(came) else 0
     in_order = came - base >= _most_so_far(came - base, group)
@@ -176,7 +176,7 @@ def matched(left: Seen, arrived: Seen) -> tuple[Ns, Ns]:
 
 
 def fewest(sent_ns: Ns, received_ns: Ns, slot_ns: int = 1_000_000) -> tuple[Ns, Ns]:
-    """Return of each ms the packet that took least: the others say less about the clocks."""
+    """Return the fastest packet of each ms, as the others give less information about the clocks."""
     order = np.lexsort((received_ns - sent_ns, sent_ns // slot_ns))
     slots = (sent_ns // slot_ns)[order]
     kept = order[np.diff(slots, prepend=-1) != 0]
@@ -184,10 +184,10 @@ def fewest(sent_ns: Ns, received_ns: Ns, slot_ns: int = 1_000_000) -> tuple[Ns, 
 
 
 def _first_times(segments: Columns, begun: Columns, gaps: Columns, every: int) -> Seen:
-    """Return the segments that have bytes which were not sent before.
+    """Return the segments with bytes that were not sent before.
 
-    A byte was not, if it was written after something else that was written here (`begun`), and nothing behind it has
-    been sent since, all of that without a gap.
+    This is certain for bytes written after another recorded write (`begun`), if no later byte was sent in between, and
+    without a gap in the events.
     """
     count = len(segments["seq"])
     flow, seq, time_ns = (np.concatenate([segments[name], begun[name]]) for name in ("flow", "seq", "time_ns"))
@@ -197,12 +197,12 @@ def _first_times(segments: Columns, begun: Columns, gaps: Columns, every: int) -
     order = np.lexsort((is_segment, time_ns, interval, flow))
     order = order[interval[order] >= 0]
     group = _groups(flow[order], interval[order])
-    # What comes before anything was written here may have been sent before.
+    # Bytes before the first recorded write may have been sent before.
     writes = np.cumsum(~is_segment[order])
     order = order[writes > (writes - ~is_segment[order])[_first(group)]]
     group = _groups(flow[order], interval[order])
     first = _first(group)
-    # Sequence numbers go round at 32 bits, their steps do not.
+    # Sequence numbers wrap at 32 bits, their differences do not.
     steps = np.diff(seq[order], prepend=seq[order][:1]).astype(np.int32).astype(np.int64)
     place = np.cumsum(steps)
     place -= place[first]
@@ -216,7 +216,7 @@ def _first_times(segments: Columns, begun: Columns, gaps: Columns, every: int) -
 
 
 def _between_gaps(time_ns: Ns, gaps: Columns, every: int) -> Ns:
-    """Return the number of the interval without a gap that a time is in, below 0 in a gap."""
+    """Return the number of the gap-free interval that contains a time; negative in a gap."""
     before = np.searchsorted(gaps["from_ns"], time_ns, side="right")
     until = np.concatenate([[np.iinfo(np.int64).min], np.maximum.accumulate(gaps["until_ns"])])
     while_ = time_ns // (WHILE_NS * every) if every > 1 else np.zeros(len(time_ns), np.int64)
@@ -232,7 +232,7 @@ def _groups(*columns: Ns) -> Ns:
 
 
 def _first(group: Ns) -> NDArray[np.intp]:
-    """Return for each row the place of the first row of its group."""
+    """Return for each row the index of the first row of its group."""
     return np.searchsorted(group, group)
 
 

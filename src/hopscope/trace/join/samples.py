@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hopscope.clock.change import Change
-from hopscope.clock.samples import Samples, Way
+from hopscope.clock.samples import Direction, Samples
 from hopscope.store.hosts import BACK, CHANGES, THERE, UNKNOWN_RATE
 from hopscope.store.probes import read_changes, read_probes
 from hopscope.trace.join.packets import Seen, fewest, matched, one_in, received, sent
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 
 def probes(sources: Sequence[Source], probed: Iterable[Probed]) -> dict[Ends, Samples]:
-    """Return the probes of each pair of hosts that are joined, by their numbers, the lower first."""
+    """Return pair of joined hosts (the lower number first) → probes."""
     found: dict[Ends, list[Samples]] = {}
     for recording in probed:
         columns = read_probes(recording.folder)
         for number, (first, second) in recording.pairs.items():
             ours = columns["pair"] == number
-            way = {each: _way(columns, ours & (columns["way"] == each)) for each in (THERE, BACK)}
+            way = {each: _direction(columns, ours & (columns["way"] == each)) for each in (THERE, BACK)}
             there, back = (way[THERE], way[BACK]) if first < second else (way[BACK], way[THERE])
             ends = min(first, second), max(first, second)
             found.setdefault(ends, []).append(between(sources, ends, there, back))
@@ -41,7 +41,7 @@ def probes(sources: Sequence[Source], probed: Iterable[Probed]) -> dict[Ends, Sa
 
 
 def stamped_by_nics(probed: Iterable[Probed]) -> dict[Ends, int]:
-    """Return how many probes of each pair both NICs stamped, of those pairs of which that is known."""
+    """Return pair → number of probes time-stamped by both NICs, where this is known."""
     found: dict[Ends, int] = {}
     unknown = set()
     for recording in probed:
@@ -56,7 +56,7 @@ def stamped_by_nics(probed: Iterable[Probed]) -> dict[Ends, int]:
 
 
 def changes(probed: Iterable[Probed]) -> dict[Ends, tuple[list[Change], list[Change]]]:
-    """Return what was done to the clocks of each pair, the lower number first, each by its own clock."""
+    """Return pair (the lower number first) → changes of both clocks, each by its own clock."""
     found: dict[Ends, tuple[list[Change], list[Change]]] = {}
     for recording in probed:
         columns = read_changes(recording.folder)
@@ -96,17 +96,17 @@ def packets(
     )
     found = {}
     for first, second in combinations(range(len(sources)), 2):
-        there, back = (Way(*fewest(*matched(left[a], came[b]))) for a, b in ((first, second), (second, first)))
+        there, back = (Direction(*fewest(*matched(left[a], came[b]))) for a, b in ((first, second), (second, first)))
         if len(there) or len(back):
             found[first, second] = between(sources, (first, second), there, back)
     return found
 
 
-def between(sources: Sequence[Source], ends: Ends, there: Way, back: Way) -> Samples:
+def between(sources: Sequence[Source], ends: Ends, there: Direction, back: Direction) -> Samples:
     """Return the samples of two hosts."""
     return Samples(sources[ends[0]].domain, sources[ends[1]].domain, there, back)
 
 
-def _way(columns: Mapping[str, NDArray[np.int64]], ours: NDArray[np.bool_]) -> Way:
-    # As if the packet had taken longer by what the stamps may be off: so each has its own bound.
-    return Way(columns["sent_ns"][ours], columns["received_ns"][ours] + columns["bound_ns"][ours])
+def _direction(columns: Mapping[str, NDArray[np.int64]], ours: NDArray[np.bool_]) -> Direction:
+    # The error of the time stamps is added to the arrival time, so that each packet has its own bound.
+    return Direction(columns["sent_ns"][ours], columns["received_ns"][ours] + columns["bound_ns"][ours])

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is to be joined: which traces are of which host, and of which boot of it, and when each has something to say.
+"""The traces to be joined: the host, the boot and the period of each.
 
-After a boot, a host's clock is another, and so is every number of its kernel: it is another host of the joined trace.
+A reboot changes the clock of a host and all numbers of its kernel: it then counts as another host of the joined trace.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Part:
     started_ns, ended_ns
         By the host's clock.
     after
-        Why there is nothing after it, as far as that is known.
+        Why it ended, if known.
     """
 
     folder: Path
@@ -48,7 +48,7 @@ class Part:
 
 @dataclass(slots=True)
 class Source:
-    """A host, in one boot of it.
+    """A host, during one boot.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class Source:
     name
         As it is shown.
     parts
-        In order; one at least.
+        In chronological order; at least one.
     """
 
     number: int
@@ -71,20 +71,20 @@ class Source:
 
     @property
     def span_ns(self) -> tuple[int, int]:
-        """Its first and its last moment, by its own clock."""
+        """Its first and last time, by its own clock."""
         return min(part.started_ns for part in self.parts), max(part.ended_ns for part in self.parts)
 
 
 @dataclass(frozen=True, slots=True)
 class Probed:
-    """Which clocks the pairs of one recording are of.
+    """The pairs of hosts of one recording.
 
     Attributes
     ----------
     folder
         Of the recording of several hosts.
     pairs
-        The pair's number → the numbers of its first and its second host.
+        Number of the pair → numbers of its first and second host.
     """
 
     folder: Path
@@ -93,7 +93,7 @@ class Probed:
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """All that is joined.
+    """Everything that is joined.
 
     Attributes
     ----------
@@ -102,7 +102,7 @@ class Sources:
     probed
         Of each recording of several hosts.
     notes
-        What is not there.
+        Sentences about missing data.
     """
 
     hosts: list[Source]
@@ -111,21 +111,21 @@ class Sources:
 
 
 def sources(folders: Sequence[Path], *, without: Collection[str] = ()) -> Sources:
-    """Return what is to be joined.
+    """Return the hosts to be joined.
 
     Parameters
     ----------
     folders
         Traces, and recordings of several hosts.
     without
-        Names of hosts that are left out.
+        Names of excluded hosts.
 
     Raises
     ------
     FormatError
-        One is none of both, or cannot be read.
+        A folder is neither, or cannot be read.
     UsageError
-        There are too many, or a host that is to be left out is not among them.
+        There are too many hosts, or an excluded host is not among them.
     """
     found = Sources([], [], [])
     taken: set[str] = set()
@@ -140,19 +140,19 @@ def sources(folders: Sequence[Path], *, without: Collection[str] = ()) -> Source
                 if name not in without:
                     _add(found, name, parts)
     if missing := set(without) - taken:
-        raise UsageError(f"There is no host {min(missing)}", f"There are {', '.join(sorted(taken))}")
+        raise UsageError(f"No host is named {min(missing)}", f"The hosts are {', '.join(sorted(taken))}")
     if not found.hosts:
-        raise UsageError("No host is left to be joined", "Leave out fewer of them")
+        raise UsageError("No hosts are left to join", "Exclude fewer hosts")
     if len(found.hosts) > MOST_HOSTS:
-        raise UsageError(f"{len(found.hosts)} hosts are too many", f"At most {MOST_HOSTS} can be joined")
+        raise UsageError(f"{len(found.hosts)} hosts are too many to join", f"The maximum is {MOST_HOSTS}")
     return found
 
 
 def _add_recording(found: Sources, folder: Path, without: Collection[str]) -> set[str]:
     recording = Hosts.read(folder)
     if recording.state != "complete":
-        found.notes.append(f"{folder} was not completed: {recording.state}")
-    numbers: dict[tuple[int, int], int] = {}  # of the host that a part is of, in the joined trace
+        found.notes.append(f"{folder} is incomplete: {recording.state}")
+    numbers: dict[tuple[int, int], int] = {}  # number of the part's host in the joined trace
     for place, host in enumerate(recording.hosts):
         if host.name in without:
             continue
@@ -172,7 +172,7 @@ def _add_recording(found: Sources, folder: Path, without: Collection[str]) -> se
 
 
 def _boots(found: Sources, folder: Path, host: RecordedHost) -> list[dict[int, Part]]:
-    """Return the parts of a host that can be read, by their places, those of each boot together."""
+    """Return the readable parts of a host by index, grouped by boot."""
     boots: list[dict[int, Part]] = []
     boot = None
     for index, name in enumerate(host.parts):
@@ -203,7 +203,7 @@ def _add(found: Sources, name: str, parts: list[Part]) -> None:
 def _part(folder: Path) -> Part:
     metadata = Metadata.read(folder)
     if metadata.joined:
-        raise UsageError(f"{folder} is a joined trace", "Give the traces that it was joined from")
+        raise UsageError(f"{folder} is already a joined trace", "Give the traces from which it was made")
     ended_ns = metadata.ended_ns
     if ended_ns is None:  # the recorder was killed
         with Trace(folder) as trace:
@@ -214,7 +214,7 @@ def _part(folder: Path) -> Part:
 
 
 def _recorded_in_turn(traces: Sequence[Part]) -> list[list[Part]]:
-    """Return the traces by hosts: those of one boot are of one host, unless it was recorded twice at a time."""
+    """Return the traces by host: those of one boot belong to one host, unless they overlap in time."""
     hosts: list[list[Part]] = []
     for part in sorted(traces, key=lambda part: part.started_ns):
         for parts in hosts:
@@ -229,7 +229,7 @@ def _recorded_in_turn(traces: Sequence[Part]) -> list[list[Part]]:
 
 
 def _names(hosts: Sequence[Sequence[Part]]) -> list[str]:
-    """Return what hosts of single traces are called: as they call themselves if all differ, else as their folders."""
+    """Return the names of hosts of single traces: their own if all differ, otherwise those of their folders."""
     own = [parts[0].metadata.host.get("name", "") for parts in hosts]
     of_folders = [parts[0].folder.resolve().name for parts in hosts]
     for names in (own, of_folders):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several hosts' traces become one, on one time axis, with numbers that are unique: every analysis works on it."""
+"""Joining traces of several hosts into one, with one time axis and unique numbers."""
 
 from __future__ import annotations
 
@@ -30,26 +30,26 @@ if TYPE_CHECKING:
     from hopscope.trace.join.sources import Source
 
 _ROTATE_NEVER_S: Final = float("inf")
-# Written from what is known of the hosts, not from their traces.
+# Written from metadata of the hosts, not from their traces.
 _MADE: Final = frozenset({"hosts", "clocks", "absences"})
 
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """What was joined.
+    """The result of joining.
 
     Attributes
     ----------
     hosts
         Names, in the order of their numbers.
     compared
-        The pairs of clocks.
+        The pairs of compared clocks.
     bounds_ns
-        By host: the median and the worst bound of its half seconds.
+        Host → median and maximum of the bounds of its half seconds.
     rows
-        So many were written.
+        Number of written rows.
     notes
-        Sentences on what is not there.
+        Sentences about missing data.
     """
 
     hosts: list[str]
@@ -67,18 +67,18 @@ def join(folders: Sequence[Path], out: Path, *, without: Collection[str] = ()) -
     folders
         Traces, and recordings of several hosts. The axis is the clock of the first host.
     out
-        Where to; made, or empty.
+        Folder of the joined trace, new or empty.
     without
-        Names of hosts that are left out.
+        Names of excluded hosts.
 
     Raises
     ------
     FormatError
-        One cannot be read.
+        A trace cannot be read.
     UsageError
         The clocks cannot be compared, or a folder cannot be used.
     DiskFullError
-        There is no room.
+        The disk is full.
     """
     given = sources(folders, without=without)
     with ExitStack() as stack:
@@ -130,7 +130,7 @@ def _write(
     numbers: Sequence[Sequence[Numbers]],
     writer: TraceWriter,
 ) -> int:
-    """Move all rows, and say how many there were."""
+    """Move all rows, and return their number."""
     rows = stacks = 0
     for host, parts, axis, of_host in zip(hosts, traces, of_hosts, numbers, strict=True):
         for trace, of_part in zip(parts, of_host, strict=True):
@@ -143,7 +143,7 @@ def _write(
 
 
 def fingerprint(folders: Sequence[Path]) -> str:
-    """Return what tells whether a recording has other files than when it was joined: their names and sizes."""
+    """Return a fingerprint of a recording's files (names and sizes), to detect changes since it was joined."""
     digest = blake2b(digest_size=16)
     for folder in folders:
         for path in sorted(folder.rglob("*")):
@@ -154,7 +154,7 @@ def fingerprint(folders: Sequence[Path]) -> str:
 
 
 def _copy(trace: Trace, numbers: Numbers, writer: TraceWriter) -> int:
-    """Move a trace's rows, and say how many there were."""
+    """Move the rows of a trace, and return their number."""
     count = 0
     for table in TABLES:
         if table.name not in _MADE:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who held messages, and for how long: the sums over all of them, and those of single ones."""
+"""The layers that delayed messages, and for how long: in total, and for single messages."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ Columns: TypeAlias = "Mapping[str, NDArray[Any]]"
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A part of one message's time.
+    """A stage of a message.
 
     Parameters
     ----------
     column
-        Of the point that it ends at; the point is :data:`hopscope.trace.messages.path.BY_COLUMN` of it.
+        Column of the point at which it ends (see :data:`hopscope.trace.messages.path.BY_COLUMN`).
     after_ns
-        When it begins, since the message's begin.
+        Its beginning, relative to the beginning of the message.
     duration_ns
-        How long it is.
+        Its duration.
     layer
-        Who is to blame.
+        The layer responsible for it.
     told
-        Whether the clocks tell its duration; else it is at most as long as that and the clocks' bound.
+        Whether its duration is known; otherwise it is at most the duration plus the bound of the clocks.
     """
 
     column: str
@@ -49,7 +49,7 @@ class Stage:
 
 
 def layer_totals(trace: Trace, source: str = "messages") -> dict[str, int]:
-    """Return layer → for how long it held the messages of a table, or query, all together, ns; longest first."""
+    """Return layer → total time for which it held the messages of a table or query, ns; longest first."""
     joined = bool(hosts(trace))
     parts = [part for step in STEPS[1:] for part in held_sql(step.column, joined=joined).items()]
     totals = dict.fromkeys(LAYERS, 0)
@@ -67,11 +67,11 @@ def stages(
     Parameters
     ----------
     times_ns
-        Column → when it passed that point; None where that was not seen.
+        Column → time at that point; None: not seen.
     resent_ns
-        When bytes of it were last sent again, on the same clock; None: never.
+        When bytes of it were last retransmitted, on the same clock; None: never.
     across, network_ns
-        It went to another host; for how long, None where the clocks do not tell.
+        Whether it went to another host; the network time, None: unknown.
     """
     begin_ns = previous = None
     for step in STEPS:
@@ -91,7 +91,7 @@ def stages(
 
 
 def most_blamed(rows: Columns) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return who held each message longest and for how long (ns), masked where no stage was seen.
+    """Return the layer that held each message longest, and the time (ns); masked where no stage was seen.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ def most_blamed(rows: Columns) -> tuple[NDArray[Any], NDArray[Any]]:
 
 
 def longest(names: Sequence[str], held: I64) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return who held each longest and for how long (ns), of ns of shape (names, each); masked where nobody did."""
+    """Return the name with the maximum time, and the maximum (ns), of shape (names, items); masked where all are 0."""
     who = held.argmax(axis=0)
     held_ns = held[who, np.arange(held.shape[1])]
     nothing = held_ns == 0
@@ -110,7 +110,7 @@ def longest(names: Sequence[str], held: I64) -> tuple[NDArray[Any], NDArray[Any]
 
 
 def held_by(rows: Columns) -> I64:
-    """Return for how long each layer held each message, ns, of shape (layers, messages); `rows` as above."""
+    """Return the time for which each layer held each message, ns, shape (layers, messages); `rows` as above."""
     count = len(rows["retransmits"])
     held = np.zeros((len(LAYERS), count), np.int64)
     everyone = np.arange(count)
@@ -120,7 +120,7 @@ def held_by(rows: Columns) -> I64:
 
 
 def _parts(rows: Columns) -> Iterator[tuple[I64, I64]]:
-    """Iterate over points: for each message, the duration of the stage that ends there (0: none), its layer's index."""
+    """Iterate over points: for each message, duration of the stage ending there (0: none), and its layer's index."""
     count = len(rows["retransmits"])
     resent_ns = np.asarray(np.ma.filled(rows["resent_ns"], -1), np.int64)
     last_ns, last = np.zeros(count, np.int64), np.full(count, -1)

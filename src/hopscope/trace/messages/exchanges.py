@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who of a connection's two ends spoke when, and which answer is to which request.
+"""The turns of the two ends of a connection, and the matching of requests with answers.
 
-An end sees itself send and read, in the order of its own clock. What it sends from one read to the next is a turn. A
-request is the client's turn, the answer is the turn in which the server then speaks. Each end that was recorded gives a
-list of exchanges: so many bytes asked, so many answered. An exchange is one if **both ends have it**, from the same
-bytes to the same bytes: a client that asks again before it has read the answer (pipelining), or a server that answers
-before it has read all that was asked, has others than its peer. Where only one end was recorded, its turns are taken as
-they are.
+Each end records its own sends and reads, in the order of its own clock. The data that it sends between two reads is a
+turn. A request is a turn of the client, and the answer is the following turn of the server. Each recorded end gives a
+list of exchanges: bytes requested, bytes answered. An exchange is valid if **both ends agree**, with the same byte
+ranges: a client that sends the next request before it has read the answer (pipelining), or a server that answers before
+it has read the whole request, has different exchanges than its peer. If only one end was recorded, its turns are used
+as they are.
 
-The client is the end that sent the SYN; if that was not seen, the one with the greater port.
+The client is the end that sent the SYN; if that was not seen, the end with the higher port.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _OPENING: Final = f"""
     SELECT DISTINCT flow FROM packets
     WHERE point IN ({{points}}) AND tcp_flags % {2 * _SYN} >= {_SYN} AND tcp_flags % {2 * _ACK} < {_ACK}"""
 
-# A flow under each name that NAT gave it.
+# A flow under its own name, and under each name given by NAT.
 _ALIASES: Final = """
     SELECT flow, flow AS original FROM flows
     WHERE flow IN (SELECT flow FROM socket_calls) OR flow NOT IN (SELECT flow FROM final_translations)
     UNION SELECT flow, original FROM final_translations WHERE original IN (SELECT flow FROM socket_calls)"""
 
-# Who asks in `forth` is answered in `back`.
+# Requests are sent in `forth`, and answers in `back`.
 _PAIRS: Final = f"""
     SELECT DISTINCT protocol, forth, back FROM (
         SELECT f.protocol, a.original AS forth, b.original AS back,
@@ -53,7 +53,7 @@ _PAIRS: Final = f"""
         WINDOW forward AS (PARTITION BY a.original, b.original)) both_ways
     WHERE connects > 0 OR (connects = 0 AND (above > 0 OR (above = 0 AND forth < back)))"""
 
-# What each end says: `at_ns` is when a send call began, or a read was done; bytes up to `end_byte` are sent, or read.
+# The calls of each end: `at_ns` is when a send call began or a read ended; bytes up to `end_byte` were sent or read.
 _CALLS: Final = f"""
     SELECT {TCP} AS protocol, flow, connection, TRUE AS sends, coalesce(call_ns, send_ns, sent_ns) AS at_ns, end_byte,
            end_byte - start_byte AS len_bytes, tid
@@ -66,7 +66,7 @@ _CALLS: Final = f"""
     SELECT {UDP}, flow, 0, FALSE, received_ns, place, 0, reader_tid FROM udp_ordered_messages
     WHERE received_ns IS NOT NULL"""
 
-# A datagram is as a byte of a stream: the n-th. Of those that were one packet up to the driver (GSO), the way tells.
+# The n-th datagram counts as the n-th byte of a stream. Datagrams of one GSO packet are ordered by their path.
 _DATAGRAMS: Final = f"""
     SELECT *, row_number() OVER (PARTITION BY flow ORDER BY queue_ns NULLS LAST, driver_ns NULLS LAST,
                   ready_ns NULLS LAST, received_ns NULLS LAST, ends_ns) AS place
@@ -88,7 +88,7 @@ _TURNS: Final = f"""
                        s.protocol, s.at_ns, s.end_byte, s.len_bytes, s.tid
                 FROM socket_calls s JOIN flow_pairs p ON p.back = s.flow) sided) followed"""
 
-# `asked_byte` and `answered_byte` are where the turns end; `from_` are those of the exchange before.
+# `asked_byte` and `answered_byte` are the ends of the turns; `from_` are those of the previous exchange.
 _OF_SIDES: Final = """
     SELECT *, lag(asked_byte) OVER own AS from_asked, lag(answered_byte) OVER own AS from_answered
     FROM (SELECT forth, back, connection, side, exchange, max(protocol) AS protocol,
@@ -125,8 +125,8 @@ _MATCHED: Final = f"""
     FULL JOIN (SELECT * FROM side_exchanges WHERE side = {_SERVER}) s ON {_SAME} AND {_SAME_START}"""
 
 _KEY: Final = ", ".join(_CONNECTION)
-# What became of an exchange: answered; unasked (the server spoke first); unanswered; answered and not read; or the ends
-# do not agree on it.
+# Outcome of an exchange: answered; unasked (the server sent first); unanswered; unread; or the ends disagree
+# (overlapping).
 _STATED: Final = f"""
     SELECT *, ends_ns - begins_ns AS total_ns,
            CASE WHEN asked_byte IS NULL THEN 'unasked' WHEN answered_byte IS NULL THEN 'unanswered'
@@ -139,28 +139,28 @@ _STATED: Final = f"""
 
 fixed(
     "udp_ordered_messages",
-    "one of `messages` of UDP, with its place in the order of its flow",
+    "a UDP message, with its position in the order of its flow",
     columns(
         "protocol flow connection start_byte end_byte len_bytes sender_tid reader_tid sent_ns retransmits",
         "resent_ns dropped_ns sender_host receiver_host state call_ns send_ns first_ns queue_ns enqueue_ns",
         "dequeue_ns start_ns driver_ns core_ns ip_ns l4_ns tcp_ns ready_ns wake_ns switch_ns copy_ns read_ns",
         "received_ns network_ns network_bound_ns begins_ns ends_ns total_ns place",
-        len_bytes="of the message",
-        place="its number in the order of the flow",
+        len_bytes="length of the message",
+        place="its position in the order of the flow",
     ),
     _DATAGRAMS,
     needs=("messages",),
 )
 fixed(
     "ordered_messages",
-    "one of `messages`, with the byte that an exchange names it by",
+    "a message, with the byte by which an exchange refers to it",
     columns(
         "protocol flow connection start_byte end_byte len_bytes sender_tid reader_tid sent_ns retransmits",
         "resent_ns dropped_ns sender_host receiver_host state call_ns send_ns first_ns queue_ns enqueue_ns",
         "dequeue_ns start_ns driver_ns core_ns ip_ns l4_ns tcp_ns ready_ns wake_ns switch_ns copy_ns read_ns",
         "received_ns network_ns network_bound_ns begins_ns ends_ns total_ns place",
-        len_bytes="of the message",
-        place="TCP: `end_byte`; UDP: its number in the order of the flow",
+        len_bytes="length of the message",
+        place="TCP: `end_byte`; UDP: its position in the order of the flow",
     ),
     _ORDERED,
     kind="view",
@@ -168,13 +168,13 @@ fixed(
 )
 fixed(
     "socket_calls",
-    "a call that sent to a connection, or read from it",
+    "a call that sent to a connection or read from it",
     columns(
         "protocol flow connection sends at_ns end_byte len_bytes tid",
-        at_ns="when a send call began, or a read was done; NULL: not seen",
-        end_byte="place behind the last byte that is sent, or read; of UDP: number of the datagram",
-        len_bytes="sent; 0: it reads",
-        tid="thread that called; NULL: not seen",
+        at_ns="when a send call began or a read ended; NULL: not seen",
+        end_byte="offset after the last byte sent or read; UDP: number of the datagram",
+        len_bytes="bytes sent; 0: a read",
+        tid="calling thread; NULL: not seen",
     ),
     _CALLS,
     needs=("tcp_sends", "tcp_reads", "udp_ordered_messages"),
@@ -182,8 +182,8 @@ fixed(
 )
 fixed(
     "flow_aliases",
-    "a name that a flow has, its own or one that NAT gave it",
-    columns("flow original", flow="as it is called"),
+    "a name of a flow, its own or one given by NAT",
+    columns("flow original", flow="the name"),
     _ALIASES,
     kind="view",
     needs=("socket_calls", "final_translations"),
@@ -191,7 +191,7 @@ fixed(
 )
 
 
-@relation("syn_flows", "a flow of TCP whose sender opened the connection", columns("flow"), temporary=True)
+@relation("syn_flows", "a TCP flow whose sender opened the connection", columns("flow"), temporary=True)
 def _syn_flows(context: Context) -> str:
     number = points(context.trace)
     return _OPENING.format(points=", ".join(str(number.get(name, -1)) for name in _SYN_SEEN))
@@ -199,7 +199,7 @@ def _syn_flows(context: Context) -> str:
 
 @relation(
     "flow_pairs",
-    "a client's flow, with the one that answers it",
+    "a client's flow, with the flow of the answers",
     columns("protocol forth back"),
     needs=("flow_aliases", "socket_calls", "syn_flows"),
     temporary=True,
@@ -210,15 +210,15 @@ def _flow_pairs(context: Context) -> str:
 
 fixed(
     "exchange_calls",
-    "a call, with the number of the exchange that it is of, as its end of the connection sees it",
+    "a call, with the number of its exchange as seen from its end of the connection",
     columns(
         "forth back connection answers side protocol at_ns end_byte len_bytes tid before exchange",
-        answers="1: of the answer; 0: of the request",
-        at_ns="when a send call began, or a read was done; NULL: not seen",
-        end_byte="place behind the last byte that is sent, or read; of UDP: number of the datagram",
-        len_bytes="sent; 0: it reads",
-        tid="thread that called; NULL: not seen",
-        before="`answers` of the call before; NULL: there is none",
+        answers="1: part of the answer; 0: part of the request",
+        at_ns="when a send call began or a read ended; NULL: not seen",
+        end_byte="offset after the last byte sent or read; UDP: number of the datagram",
+        len_bytes="bytes sent; 0: a read",
+        tid="calling thread; NULL: not seen",
+        before="`answers` of the previous call; NULL: none",
     ),
     _TURNS,
     needs=("socket_calls", "flow_pairs"),
@@ -226,13 +226,13 @@ fixed(
 )
 fixed(
     "side_exchanges",
-    "an exchange as one end of the connection sees it",
+    "an exchange as seen from one end of the connection",
     columns(
         "forth back connection side exchange protocol asked_byte answered_byte asked_ns last_asked_ns",
         "last_answered_ns calls len_bytes tid from_asked from_answered",
-        asked_ns="when the first call of the request began, or was done; NULL: not seen",
-        last_asked_ns="when the last call of the request began, or was done; NULL: not seen",
-        len_bytes="sent by this side",
+        asked_ns="when the first call of the request began (sending) or ended (receiving); NULL: not seen",
+        last_asked_ns="when the last call of the request began (sending) or ended (receiving); NULL: not seen",
+        len_bytes="bytes sent by this side",
         tid="thread of the last call; NULL: not seen",
     ),
     _OF_SIDES,
@@ -241,7 +241,7 @@ fixed(
 )
 fixed(
     "matched_exchanges",
-    "an exchange as both ends of the connection have it, or one of them",
+    "an exchange as recorded by both ends of the connection, or by one of them",
     columns(
         "forth back connection protocol asked_byte answered_byte begins_ns last_asked_ns asked_ns answers_ns",
         "ends_ns requests answers request_bytes answer_bytes client_tid server_tid of_both",
@@ -254,14 +254,14 @@ fixed(
 )
 fixed(
     "exchanges",
-    "a request and its answer, or what of them there is",
+    "a request and its answer, as far as they were recorded",
     columns(
         "forth back connection protocol asked_byte answered_byte begins_ns last_asked_ns asked_ns answers_ns",
         "ends_ns requests answers request_bytes answer_bytes client_tid server_tid of_both sides total_ns state",
         begins_ns="when the client's first send call of the request began; NULL: not seen",
         ends_ns="when the client had read the answer; NULL: not seen",
         total_ns="`ends_ns - begins_ns`; NULL: the client was not seen",
-        state="`answered`, `unasked`, `unanswered`, `unread`, or `overlapping`: the two ends do not agree on it",
+        state="`answered`, `unasked`, `unanswered`, `unread`, or `overlapping` (the two ends disagree)",
     ),
     _STATED,
     needs=("matched_exchanges", "exchange_calls"),

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages from one host to another: whose they are, and what the clocks' bound allows to say of the way between.
+"""Messages from one host to another: their hosts, and the network time within the bound of the clocks.
 
-What a message passes on one host is in the order of that host's clock. Between the hosts, the order is certain only as
-far as the clocks are: a time of the receiver's that lies before the sender's last, by no more than the bound, is as
-right as the others; the receiver's times are then put that much later, so that nothing comes before it left. The time
-on the network is said where it is greater than its bound.
+Times on one host are in the order of its clock. Between hosts, the order is only as certain as the clocks: a time of
+the receiver that precedes the last one of the sender by no more than the bound is valid; the receiver's times are then
+shifted so that nothing arrives before it left. The network time is given only if it exceeds its bound.
 
-A datagram's lifetime at its sender and that at its receiver become one, by way of routers that were recorded.
+The lifetimes of a datagram at its sender and at its receiver are combined, also across recorded routers.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _NOBODY: Final = (
     "SELECT 0 AS flow, CAST(NULL AS SMALLINT) AS sender_host, CAST(NULL AS SMALLINT) AS receiver_host WHERE FALSE"
 )
 
-# Who reads is the receiver; of what nobody reads, who was notified.
+# The receiver is the reader; without a read, the notified thread.
 _FLOW_HOSTS: Final = f"""
     SELECT flow, max(CASE WHEN point IN ({{sends}}) THEN host END) AS sender_host,
            coalesce(max(CASE WHEN point IN ({{reads}}) THEN host END), max(CASE WHEN point = {{ready}} THEN host END))
@@ -44,7 +43,7 @@ _FLOW_HOSTS: Final = f"""
 
 @relation(
     "flow_hosts",
-    "a flow of TCP of a joined trace, with the hosts of its sockets",
+    "a TCP flow of a joined trace, with the hosts of its sockets",
     columns("flow sender_host receiver_host"),
     needs=("original_sockets",),
     temporary=True,
@@ -58,14 +57,14 @@ def _flow_hosts(context: Context) -> str:
 
 
 def loosened(source: str, others: Sequence[str]) -> str:
-    """Return the query for messages whose receivers' times are later by the bound, so that only what is wrong is out.
+    """Return the query for messages with receivers' times increased by the bound, so that only errors are out of order.
 
     Parameters
     ----------
     source
         Messages of a joined trace with ``sender_host`` and ``receiver_host``.
     others
-        Their columns besides the points'.
+        Their columns other than those of points.
     """
     worst = "(SELECT coalesce(max(bound_ns), 0) FROM clock_bounds)"
     given = ", ".join(f"m.{name}" for name in (*others, *SENT))
@@ -80,7 +79,7 @@ def loosened(source: str, others: Sequence[str]) -> str:
 
 
 def tightened(checked: str, others: Sequence[str]) -> str:
-    """Return the query for messages that were loosened and checked, with their times and that on the network."""
+    """Return the query for messages whose times were relaxed and checked, with corrected times and the network time."""
     given = ", ".join((*others, *SENT, "network_bound_ns"))
     back = ", ".join(f"{name} - coalesce(network_bound_ns, 0) AS {name}" for name in RECEIVED)
     later = ", ".join(f"{name} + CASE WHEN gap_ns < 0 THEN -gap_ns ELSE 0 END AS {name}" for name in RECEIVED)
@@ -92,11 +91,11 @@ def tightened(checked: str, others: Sequence[str]) -> str:
 
 
 _MOST_ROUTERS: Final = 8
-# What a packet passes on the host that it comes to.
+# The points of a packet on the receiving host.
 _RECEIVED: Final = (*PACKET_COLUMNS[4:8], "copied_ns", "freed_ns", "freed_tid", "came_cpu")
 _SENT: Final = (*PACKET_COLUMNS[:4], "packet", "begins_ns", "tcp_ns", "flow", "seq", "tid", "len_bytes")
 
-# What left is at a device last to be sent; what came begins with the driver.
+# A departing packet was last queued at a device; an arriving one begins with the driver.
 _ENDS: Final = """
     SELECT packet, host, 1 AS step, coalesce(last_start_ns, last_queue_ns) AS time_ns, last_flow AS flow,
            last_seq AS seq, last_len AS len_bytes
@@ -105,8 +104,8 @@ _ENDS: Final = """
     SELECT packet, host, -1, begins_ns, came_flow, came_seq, came_len FROM udp_lifetimes WHERE driver_ns = begins_ns"""
 fixed(
     "host_datagrams",
-    "a datagram that left a host, or came to one",
-    columns("packet host step time_ns flow seq len_bytes", len_bytes="of the payload"),
+    "a datagram that left a host or arrived at one",
+    columns("packet host step time_ns flow seq len_bytes", len_bytes="length of the payload"),
     _ENDS,
     needs=("udp_lifetimes",),
     temporary=True,
@@ -122,7 +121,7 @@ _LONGER: Final = """
 
 @relation(
     "datagram_routes",
-    "a datagram that left a host, with what came of it to the last host that recorded it",
+    "a datagram that left a host, with its arrival at the last host that recorded it",
     columns("packet arrived"),
     needs=("host_datagrams_transfers",),
     temporary=True,
@@ -138,7 +137,7 @@ def _datagram_routes(context: Context) -> str:
     return "SELECT * FROM growing_routes"
 
 
-# To whom others of the flow came, if all of them came to the same host.
+# The destination of the other packets of the flow, if it is the same for all.
 _GOALS: Final = """
     SELECT o.last_flow AS flow, max(a.host) AS to_host
     FROM datagram_routes w JOIN udp_lifetimes o ON o.packet = w.packet
@@ -147,11 +146,11 @@ _GOALS: Final = """
 
 
 def _of_end(column: str) -> str:
-    """Return SQL for what the host says that a datagram came to; a router that sends it on is none."""
+    """Return SQL for the host at which a datagram arrived; forwarding routers do not count."""
     return f"CASE WHEN NOT o.leaves THEN o.{column} WHEN NOT a.leaves THEN a.{column} END AS {column}"
 
 
-# The lifetimes of senders that end where they were received.
+# The lifetimes at senders, ending where they were received.
 LINKED: Final = f"""
     SELECT {", ".join(f"o.{name}" for name in _SENT)},
            {", ".join(map(_of_end, _RECEIVED))},
@@ -171,7 +170,7 @@ LINKED: Final = f"""
 
 
 def lives_to_link(numbers: dict[str, int]) -> str:
-    """Return the columns of lives by which they are linked."""
+    """Return the columns by which lifetimes are linked."""
     queue, start, driver = (numbers.get(name, -1) for name in ("tx.queue", "tx.start", "rx.driver"))
     at_queue, at_driver = (f"CASE WHEN point = {each} THEN time_ns END" for each in (queue, driver))
     return f"""{host_of_cpu("max(cpu)")} AS host, max_by(seq, {at_queue}) AS last_seq, max({at_queue}) AS last_queue_ns,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why a point on a message's way was not seen."""
+"""Why a point on the path of a message was not seen."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ NOT_ATTACHED: Final = "not attached"
 LOST: Final = "events were lost"
 DROPPED: Final = "dropped before"
 ELSEWHERE: Final = "not on this host"
-NOT_RECORDED: Final = "not on this recording's hosts"
-ABSENT: Final = "host was absent"
-UNSURE: Final = "one of several that are alike"
+NOT_RECORDED: Final = "not on any recorded host"
+ABSENT: Final = "host not recorded at that time"
+UNSURE: Final = "indistinguishable from others"
 UNREAD: Final = "not read while recorded"
 AWAKE: Final = "the reader was awake"
-WOKEN: Final = "the reader was woken up before"
+WOKEN: Final = "the reader had been woken up before"
 NO_QUEUE: Final = "no queue on the device"
 NOT_SEEN: Final = "not seen"
 
 UNTOLD: Final = "order within the clocks' bound"
 
-# A message that left so shortly before its receiver was absent may have come then.
+# A message that left this shortly before its receiver was absent may have arrived during the absence.
 ON_THE_WAY_NS: Final = 50_000_000
-# More than there can be.
+# More than the maximum number of hosts.
 _HOSTS: Final = 1 << 10
 _UDP: Final = 17
 _OF_TCP_ONLY: Final = frozenset({"send_ns", "first_ns", "tcp_ns"})
-# Of a small datagram nothing tells when it was copied, nor, where another CPU frees it, when that was done.
+# For small datagrams, there is no event of the copy nor, if another CPU frees them, of its end.
 _UNTOLD: Final = frozenset({"copy_ns", "read_ns"})
 _OPTIONAL: Final = frozenset({"first_ns"})
 _QUEUE: Final = frozenset({"enqueue_ns", "dequeue_ns"})
@@ -52,7 +52,7 @@ _RECEIVING: Final = frozenset({"driver_ns", "core_ns", "ip_ns", "l4_ns", "tcp_ns
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:
-    """What a trace lacks: points not attached, flows whose packets are not received here, times of losses."""
+    """What is missing from a trace: unattached points, flows that are not received on this host, times of losses."""
 
     absent: frozenset[str]
     sent_only: frozenset[int]
@@ -62,7 +62,7 @@ class Circumstances:
 
     @classmethod
     def of(cls, trace: Trace) -> Circumstances:
-        """Return those of a trace whose table ``messages`` is made."""
+        """Return the circumstances of a trace whose table ``messages`` has been built."""
         attached = {row.get("point", "") for row in trace.metadata.plan if row.get("status") == "attached"}
         used = attached or {name for (name,) in trace.rows(_USED)}
         absent = frozenset(step.column for step in STEPS if step.point not in used)
@@ -76,7 +76,7 @@ class Circumstances:
         return cls(absent, sent_only, [(int(begin), int(end)) for begin, end in losses], hosts(trace), absences)
 
     def lost_between(self, rows: Columns) -> NDArray[np.bool_]:
-        """Return which messages left one host, and never came to another one that was recorded all the while."""
+        """Return which messages left one host and did not arrive at another one that was recorded at that time."""
         left = ~np.ma.getmaskarray(rows["start_ns"]) & ~np.ma.getmaskarray(rows["network_bound_ns"])
         came = ~np.logical_and.reduce([np.ma.getmaskarray(rows[column]) for column in RECEIVED])
         known = np.asarray(np.ma.filled(rows["state"], "lost")) != "unsure"
@@ -85,7 +85,7 @@ class Circumstances:
         return lost
 
     def while_absent(self, rows: Columns) -> NDArray[np.bool_]:
-        """Return which messages were not received, and left shortly before their receiver was absent, or meanwhile."""
+        """Return which messages were not received, and left shortly before or during an absence of their receiver."""
         at_ns = np.asarray(rows["ends_ns"], np.int64)
         host = np.asarray(np.ma.filled(rows["receiver_host"], -1), np.int64)
         hit = np.zeros(len(at_ns), bool)
@@ -96,25 +96,25 @@ class Circumstances:
         return hit & unread
 
     def lost_during(self, rows: Columns) -> NDArray[np.bool_]:
-        """Return which messages were on their way while events were lost."""
+        """Return which messages were in transit while events were lost."""
         whole = ~np.ma.getmaskarray(rows["received_ns"])
         return self._lost(rows, np.where(whole, np.ma.filled(rows["ends_ns"], 0), np.iinfo(np.int64).max))
 
     def _lost(self, rows: Columns, ends: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return during which messages, from their begins to these ends, events were lost."""
+        """Return for which messages, from their beginnings to these ends, events were lost."""
         begins = np.asarray(rows["begins_ns"], np.int64)
         hit = np.zeros(len(begins), bool)
         if not self.losses_ns:
             return hit
         from_ns, until_ns = (np.array(each, np.int64) for each in zip(*self.losses_ns, strict=True))
-        # Of the losses that begin before the message ends, the one that lasts longest counts.
+        # Of the losses that begin before the message ends, the latest end counts.
         running = np.maximum.accumulate(until_ns)
         place = np.searchsorted(from_ns, ends, side="right") - 1
         hit[:] = (place >= 0) & (running[np.maximum(place, 0)] >= begins)
         return hit
 
 
-# Of a trace that does not say what was attached, what has events was.
+# If a trace does not list attached points, those with events were attached.
 _USED: Final = (
     "SELECT p.name FROM points p JOIN (SELECT DISTINCT point FROM packets UNION SELECT DISTINCT point FROM sockets"
     " UNION SELECT DISTINCT point FROM cpu) u ON u.point = p.point"
@@ -122,7 +122,7 @@ _USED: Final = (
 
 
 def missing(rows: Columns, circumstances: Circumstances) -> NDArray[Any]:
-    """Return for each message the points on its way that were not seen and why, as text; most are of few kinds."""
+    """Return for each message the points on its path that were not seen, with reasons, as text."""
     facts = {step.column: ~np.ma.getmaskarray(rows[step.column]) for step in STEPS}
     facts["udp"] = np.asarray(rows["protocol"]) == _UDP
     facts["lost"] = circumstances.lost_during(rows)
@@ -144,7 +144,7 @@ def missing(rows: Columns, circumstances: Circumstances) -> NDArray[Any]:
 
 
 def _between(rows: Columns, circumstances: Circumstances) -> dict[str, NDArray[np.bool_]]:
-    """Return what is known of messages between hosts."""
+    """Return facts about messages between hosts."""
     across = ~np.ma.getmaskarray(rows["network_bound_ns"])
     came = ~np.logical_and.reduce([np.ma.getmaskarray(rows[column]) for column in RECEIVED])
     return {
@@ -157,15 +157,15 @@ def _between(rows: Columns, circumstances: Circumstances) -> dict[str, NDArray[n
 
 
 def _ends(rows: Columns) -> NDArray[np.int64]:
-    """Return sender's and receiver's host as one number; below 0 where they are not known."""
+    """Return the hosts of sender and receiver as one number; negative where they are unknown."""
     sender, receiver = (np.asarray(np.ma.filled(rows[f"{end}_host"], -1), np.int64) for end in ("sender", "receiver"))
     return np.where((sender < 0) | (receiver < 0), -1, sender * _HOSTS + receiver)
 
 
 def _of_kind(known: Mapping[str, bool], circumstances: Circumstances, way: int) -> Iterator[tuple[str, str]]:
-    """Iterate over the columns of points that were not seen, and why, of messages of which this is known.
+    """Iterate over the columns of points that were not seen, with reasons, for messages with these facts.
 
-    `way`: from which host to which, as :func:`_ends` says.
+    `way`: sending and receiving host, as returned by :func:`_ends`.
     """
     for column in BY_COLUMN:
         if known[column] or column in _OPTIONAL or (known["udp"] and column in _OF_TCP_ONLY):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The way of a message from the send call to the return of the receive call: its points in order, and who is to blame.
+"""The path of a message from the send call to the return of the receive call: its points in order, and their layers.
 
-A stage is the time between a point that was seen and the next one that was seen. Who had to act for the message to get
-there is to blame for the stage.
+A stage is the time between two consecutive points that were seen. It is attributed to the layer that had to act for the
+message to reach the second point.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ WAKE_UP: Final = "wake-up"
 READER: Final = "reader"
 RETRANSMISSION: Final = "retransmission"
 
-# In the order in which a message comes to them.
+# In the order in which a message passes them.
 LAYERS: Final = (SEND_CALL, SENDER, QDISC, DRIVER, NETWORK, RETRANSMISSION, SOFTIRQ, QUEUE, WAKE_UP, READER)
-# Of which part of the way between two hosts a layer is.
+# Layer → the part of the path between two hosts to which it belongs.
 PARTS: Final = {
     SEND_CALL: "sender's application",
     SENDER: "sender's stack",
@@ -41,18 +41,18 @@ PARTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A point on the way.
+    """A point on the path.
 
     Parameters
     ----------
     point
         Its name in the trace.
     column
-        Of the table ``messages``: when the message passed it, CLOCK_MONOTONIC in ns, NULL if that was not seen.
+        Column of the table ``messages``: when the message passed it, CLOCK_MONOTONIC in ns, NULL: not seen.
     layer
-        Who is to blame for the stage that ends here.
+        The layer responsible for the stage that ends here.
     meaning
-        Of the column.
+        Meaning of the column.
     """
 
     point: str
@@ -62,35 +62,40 @@ class Step:
 
     @property
     def title(self) -> str:
-        """What people are shown."""
+        """The name shown in reports."""
         return "tx.queue first" if self.column == "first_ns" else self.point
 
 
 STEPS: Final = (
-    Step("call.enter", "call_ns", SEND_CALL, "the send call was entered"),
-    Step("tx.send", "send_ns", SEND_CALL, "the send call had the socket to itself"),
-    Step("tx.queue", "first_ns", SENDER, "the packet with its first byte came to a device, if its last byte did later"),
-    Step("tx.queue", "queue_ns", SENDER, "the packet with its last byte came to a device"),
+    Step("call.enter", "call_ns", SEND_CALL, "the send call began"),
+    Step("tx.send", "send_ns", SEND_CALL, "the send call acquired the socket lock"),
+    Step(
+        "tx.queue",
+        "first_ns",
+        SENDER,
+        "the packet with its first byte reached a device, if its last byte followed in a later packet",
+    ),
+    Step("tx.queue", "queue_ns", SENDER, "the packet with its last byte reached a device"),
     Step("tx.enqueue", "enqueue_ns", SENDER, "that packet entered the queueing discipline"),
-    Step("tx.dequeue", "dequeue_ns", QDISC, "it left it"),
-    Step("tx.start", "start_ns", QDISC, "the driver's function was called with it"),
-    Step("rx.driver", "driver_ns", DRIVER, "the receiving driver handed over the packet with the last byte"),
-    Step("rx.core", "core_ns", SOFTIRQ, "the stack received it"),
-    Step("rx.ip", "ip_ns", SOFTIRQ, "IP began"),
-    Step("rx.l4", "l4_ns", SOFTIRQ, "TCP or UDP began"),
-    Step("rx.tcp_queue", "tcp_ns", SOFTIRQ, "the receiving TCP socket processed it"),
-    Step("rx.ready", "ready_ns", SOFTIRQ, "the reader was told"),
+    Step("tx.dequeue", "dequeue_ns", QDISC, "that packet left the queueing discipline"),
+    Step("tx.start", "start_ns", QDISC, "the driver's transmit function was called with that packet"),
+    Step("rx.driver", "driver_ns", DRIVER, "the receiving driver handed the packet with the last byte to the stack"),
+    Step("rx.core", "core_ns", SOFTIRQ, "the stack's core received that packet"),
+    Step("rx.ip", "ip_ns", SOFTIRQ, "IP received that packet"),
+    Step("rx.l4", "l4_ns", SOFTIRQ, "TCP or UDP received that packet"),
+    Step("rx.tcp_queue", "tcp_ns", SOFTIRQ, "the receiving TCP socket queued that packet"),
+    Step("rx.ready", "ready_ns", SOFTIRQ, "the reader was notified"),
     Step("sched.wake", "wake_ns", WAKE_UP, "the reader was woken up"),
-    Step("sched.switch", "switch_ns", WAKE_UP, "the reader came to a CPU"),
-    Step("rx.copy", "copy_ns", READER, "its last byte was copied to the reader"),
-    Step("rx.read", "read_ns", READER, "TCP: its last byte was read"),
+    Step("sched.switch", "switch_ns", WAKE_UP, "the reader was scheduled on a CPU"),
+    Step("rx.copy", "copy_ns", READER, "the last byte was copied to the reader's buffer"),
+    Step("rx.read", "read_ns", READER, "the reader had read the last byte (TCP)"),
     Step("rx.received", "received_ns", READER, "the receive call returned"),
 )
 BY_COLUMN: Final = {step.column: step for step in STEPS}
-# What the packets themselves pass; their times come from the packet with the last byte.
+# Points of packets; their times are those of the packet with the last byte.
 PACKET_COLUMNS: Final = tuple(step.column for step in STEPS[3:12])
 _ARRIVED: Final = tuple(step.column for step in STEPS[7:13])
-# What a message passes at its sender's, and at its receiver's.
+# Points at the sender, and at the receiver.
 SENT: Final = tuple(step.column for step in STEPS[:7])
 RECEIVED: Final = tuple(step.column for step in STEPS[7:])
 
@@ -102,41 +107,42 @@ def before(column: str) -> tuple[str, ...]:
 
 
 def layer_of(column: str, previous: str, *, resent: bool, across: bool = False) -> str:
-    """Return who is to blame for the stage from one point that was seen to the next one that was seen.
+    """Return the layer responsible for the stage between two consecutive points that were seen.
 
-    `resent`: bytes of the message were sent again during the stage. `across`: sender and receiver are of two hosts.
+    `resent`: bytes of the message were retransmitted during the stage. `across`: sender and receiver are different
+    hosts.
     """
     if resent and column in _ARRIVED:
         return RETRANSMISSION
     if across and column in RECEIVED and previous in SENT:
         return NETWORK
     if column == "copy_ns" and previous != "switch_ns":
-        return QUEUE  # the reader was awake, and busy with something else
+        return QUEUE  # the reader was awake, but busy with other work
     return BY_COLUMN[column].layer
 
 
 def latest(columns: tuple[str, ...]) -> str:
-    """Return SQL for the latest of these times; NULL where none was seen.
+    """Return SQL for the latest of these times; NULL if none was seen.
 
-    It is nested from the front, so that an engine which looks for it finds one in the other.
+    It is nested from the front, so that engines can eliminate common subexpressions.
     """
     return reduce(lambda first, second: f"greatest({first}, {second})", columns)
 
 
 def earliest(columns: tuple[str, ...]) -> str:
-    """Return SQL for the earliest of these times; NULL where none was seen. It is nested from the end."""
+    """Return SQL for the earliest of these times; NULL if none was seen. It is nested from the end."""
     return reduce(lambda last, before: f"least({before}, {last})", reversed(columns))
 
 
 def stage(column: str) -> str:
-    """Return SQL for the duration of the stage that ends at a point, ns; NULL where there is none."""
+    """Return SQL for the duration of the stage that ends at a point, ns; NULL: none."""
     return f"{column} - {latest(before(column))}"
 
 
 def held_sql(column: str, *, joined: bool = False) -> dict[str, str]:
-    """Return layer → SQL for how long it held a message in the stage that ends at a point: :func:`layer_of` by rows.
+    """Return layer → SQL for the time (ns) that it held a message in the stage that ends at a point; NULL: not held.
 
-    It is NULL for those that it did not hold there, ns. `joined`: the trace is of several hosts.
+    This is :func:`layer_of` applied to rows. `joined`: the trace contains several hosts.
     """
     other = None
     if column in _ARRIVED:
@@ -161,7 +167,7 @@ def held_sql(column: str, *, joined: bool = False) -> dict[str, str]:
 
 
 def _crosses(column: str) -> str:
-    """Return the condition that the stage that ends at a receiver's point began at the sender's, on another host."""
+    """Return the condition that the stage ending at this point of the receiver began at the sender, on another host."""
     earlier = RECEIVED[: RECEIVED.index(column)]
     unseen = [f"{name} IS NULL" for name in earlier]
     return " AND ".join(["network_bound_ns IS NOT NULL", f"{column} IS NOT NULL", *unseen])

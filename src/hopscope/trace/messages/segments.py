@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bytes of TCP flows that packets carried past the probe points.
+"""Bytes of TCP flows carried by packets past the probe points.
 
-Sequence numbers start anew every 4 GiB and with every connection of the same addresses and ports. Here a byte has a
-place (64 bits) in its connection that nothing else has: the way from one event to the next is the signed difference of
-their 32-bit numbers. That is right while two events that follow each other are within 2 GiB, and a receive window has
-no more than 1 GiB. The sum is made over slices of time, not over events: a slice is so short that no link carries
-2 GiB in it.
+Sequence numbers wrap every 4 GiB and restart with every connection of the same addresses and ports. Here, a byte has a
+unique 64-bit offset in its connection: offsets are accumulated from the signed differences of the 32-bit numbers of
+consecutive events. This is correct as long as consecutive events are within 2 GiB; a receive window has at most 1 GiB.
+Differences are summed over time slices, not over events: a slice is so short that no link carries 2 GiB in it.
 """
 
 from __future__ import annotations
@@ -29,23 +28,23 @@ SLICE_NS: Final = 1 << 24
 WRAP: Final = 1 << 32
 TCP: Final = 6
 _SYN: Final = 2
-# Points where headers are always looked at.
+# Points at which headers are always parsed.
 _LOOKS: Final = ("queue_ns", "driver_ns", "tcp_ns")
 _NEVER_NS: Final = (1 << 63) - 1
 
 
 def flows_of(context: Context) -> Selection:
-    """Return the selection without its processes: whose messages they are is known better than whose sockets."""
+    """Return the selection without its processes, as messages are attributed to processes more exactly than sockets."""
     return replace(context.selection, processes=())
 
 
 @relation(
     "tcp_connections",
-    "a TCP connection, from its SYN on",
+    "a TCP connection, beginning with its SYN",
     columns(
         "flow from_ns connection until_ns",
-        from_ns="when its SYN was seen first",
-        until_ns="when that of the next one was; 2^63 - 1: there is none",
+        from_ns="when its SYN was first seen",
+        until_ns="when the SYN of the next connection was first seen; 2^63 - 1: none",
     ),
     needs=("original_packets",),
     temporary=True,
@@ -56,7 +55,7 @@ def _tcp_connections(context: Context) -> str:
 
 @relation(
     "tcp_socket_events",
-    "what a socket says of its stream: a call writes, or reads",
+    "a position in the stream of a socket: a call writes or reads",
     columns("flow connection slice time_ns point tid sock seq len_bytes"),
     needs=("tcp_connections", "original_sockets", "flow_translations"),
     parameters=(SELECTION,),
@@ -68,18 +67,18 @@ def _tcp_socket_events(context: Context) -> str:
 
 @relation(
     "tcp_packets",
-    "what a packet carried, and when it passed which point",
+    "the payload of a packet, with the time at each point",
     columns(
         "flow connection slice time_ns seq payload queue_ns enqueue_ns dequeue_ns start_ns driver_ns core_ns",
         "ip_ns l4_ns tcp_ns",
-        time_ns="when its headers were looked at",
+        time_ns="when its headers were inspected",
     ),
     needs=("tcp_connections", "tcp_socket_events", "original_packets", "flow_translations", "flow_hosts"),
     parameters=(SELECTION,),
     temporary=True,
 )
 def _tcp_packets(context: Context) -> str:
-    # Without calls that write, nobody asks what packets carried.
+    # Without write calls, the payload of packets is not needed.
     sent = context.trace.rows("SELECT 1 FROM tcp_socket_events LIMIT 1")
     return _carried(points(context.trace), _wanted(context) if sent else "FALSE")
 
@@ -89,7 +88,7 @@ def _wanted(context: Context) -> str:
 
 
 def place(seq: str, anchor: str = "a") -> str:
-    """Return SQL for the place of the byte with a sequence number, near an anchor."""
+    """Return SQL for the offset of the byte with a sequence number, near an anchor."""
     return f"CAST({anchor}.place + {difference(seq, f'{anchor}.seq')} AS BIGINT)"
 
 
@@ -100,15 +99,15 @@ def difference(later: str, earlier: str) -> str:
 
 
 def number(numbers: dict[str, int], name: str) -> int:
-    """Return a point's number in the trace; one that no event has, if the trace does not know the point."""
+    """Return the number of a point in the trace, or a number without events if the trace does not have the point."""
     return numbers.get(name, -1)
 
 
 def connections(numbers: dict[str, int], packets: str) -> str:
-    """Return the query for connections: each SYN with another number begins another one between the same ends.
+    """Return the query for connections: each SYN with a different number begins a new one between the same endpoints.
 
-    What came before the first one that was seen is connection 0. Where a packet is freed, something else may be in the
-    place of its headers.
+    Data before the first observed SYN belongs to connection 0. When a packet is freed, its headers may already be
+    overwritten.
     """
     told = ", ".join(str(number(numbers, BY_COLUMN[column].point)) for column in _LOOKS)
     return f"""
@@ -125,12 +124,12 @@ SLICE: Final = f"e.time_ns - e.time_ns % {SLICE_NS}"
 
 
 def _carried(numbers: dict[str, int], wanted: str) -> str:
-    """Return the query for what each packet carried, and when it passed which point.
+    """Return the query for the payload of each packet, and the time at each point.
 
-    Points inside of the stack do not look at the headers, unless a filter made them: there, a packet's flow is that of
-    the last point that always does, with the same skb. A segment that GSO has cut begins with the driver; where that
-    hands it over to the receiver, the flow is found there. Points where a packet cannot be after the one that told its
-    flow belong to another packet, of which that point was not seen.
+    Points within the stack do not parse headers, unless a filter requires it: there, the flow of a packet is that of
+    the last parsing point with the same skb. A GSO segment begins with the driver; if the driver passes it to the
+    receiver, its flow is found there. Points that cannot follow the one with the flow belong to another packet, whose
+    parsing point was not seen.
     """
     known = {column: number(numbers, BY_COLUMN[column].point) for column in PACKET_COLUMNS}
     listed = ", ".join(map(str, known.values()))
@@ -147,18 +146,18 @@ def _carried(numbers: dict[str, int], wanted: str) -> str:
 
 
 def _looks(known: dict[str, int]) -> str:
-    """Return SQL for whether an event tells its packet's flow."""
+    """Return SQL for whether an event has the flow of its packet."""
     return f"flow <> 0 AND point IN ({', '.join(str(known[column]) for column in _LOOKS)})"
 
 
 def _looked_at(known: dict[str, int]) -> str:
-    """Return SQL for what the point that looked at the headers said; there is one of it in each group."""
+    """Return SQL for a value at the point that parsed the headers; each group has one."""
     columns = ("flow", "seq", "payload", "tcp_flags", "point")
     return ", ".join(f"max(CASE WHEN {_looks(known)} THEN {name} END) AS {name}" for name in columns)
 
 
 def _flow_ns(known: dict[str, int]) -> str:
-    """Return SQL for the time of the event that tells an event's flow."""
+    """Return SQL for the time of the event from which an event's flow is known."""
     own = "OVER (PARTITION BY skb ORDER BY time_ns)"
     queued = ", ".join(str(known[name]) for name in ("queue_ns", "enqueue_ns", "dequeue_ns"))
     cut = (
@@ -171,9 +170,9 @@ def _flow_ns(known: dict[str, int]) -> str:
 
 
 def _after(column: str, known: dict[str, int]) -> str:
-    """Return SQL for a packet's time at a point, NULL if it cannot be there after the point that told its flow.
+    """Return SQL for a packet's time at a point, NULL if the point cannot follow the one with its flow.
 
-    Of hosts on the way, the sender's is that where packets are sent, and the receiver's that where they come.
+    With several hosts, points of sending count on the sender, and points of reception on the receiver.
     """
     end = "h.sender_host" if column in SENT else "coalesce(h.receiver_host, h.sender_host)"
     at = f"coalesce({end} = e.host, TRUE)"
@@ -190,7 +189,7 @@ def _after(column: str, known: dict[str, int]) -> str:
 
 
 def _socket_events(numbers: dict[str, int], wanted: str) -> str:
-    """Return the query for what sockets say of the stream: calls that write and read."""
+    """Return the query for stream positions of sockets: write and read calls."""
     listed = ", ".join(str(number(numbers, name)) for name in ("tx.send", "tx.sent", "rx.read"))
     return f"""
         SELECT e.flow, coalesce(c.connection, 0) AS connection, {SLICE} AS slice,
@@ -203,7 +202,7 @@ ANCHORED: Final = "flow, connection, slice, seq, time_ns"
 
 
 def anchors(events: str) -> str:
-    """Return the query for the place of one byte in each slice of each connection; `events` gives :data:`ANCHORED`."""
+    """Return the query for the offset of one byte in each slice of each connection; `events` gives :data:`ANCHORED`."""
     return f"""
         SELECT flow, connection, slice, seq,
                sum(step) OVER (PARTITION BY flow, connection ORDER BY slice ROWS UNBOUNDED PRECEDING) AS place
@@ -222,11 +221,11 @@ _SEGMENTS: Final = f"""
 
 fixed(
     "tcp_anchors",
-    "a slice of time of a connection, with the place of one byte in it",
+    "a slice of time of a connection, with the offset of one byte in it",
     columns(
         "flow connection slice seq place",
         seq="sequence number of the byte",
-        place=("byte", "its place in the connection"),
+        place=("byte", "its offset in the connection"),
     ),
     anchors(f"SELECT {ANCHORED} FROM tcp_packets UNION ALL SELECT {ANCHORED} FROM tcp_socket_events"),
     needs=("tcp_packets", "tcp_socket_events"),
@@ -234,7 +233,7 @@ fixed(
 )
 fixed(
     "tcp_segments",
-    "a range of bytes, with when it was first carried past which point",
+    "a range of bytes, with the time when it first passed each point",
     columns(
         "flow connection start_byte end_byte queue_ns enqueue_ns dequeue_ns start_ns driver_ns core_ns ip_ns",
         "l4_ns tcp_ns",

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``messages``: a row a message, TCP and UDP, with the times at which it passed its points (:mod:`.path`).
+"""``messages``: one row per TCP or UDP message, with the times at its points (:mod:`.path`).
 
-A time that cannot be right is not kept. Where events were lost, what was seen of a packet may be a later copy of it:
-then a point seems to be passed after those behind it, and the earlier points are the ones to doubt.
+Inconsistent times are discarded. If events were lost, the observed packet may be a later copy: a point then appears to
+be passed after later points, and the earlier points are the doubtful ones.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ _OTHERS: Final = (
     "flow", "connection", "start_byte", "end_byte", "len_bytes", "sender_tid", "reader_tid", "sent_ns", "retransmits",
     "resent_ns", "dropped_ns", "sender_host", "receiver_host", "state",
 )  # fmt: skip
-# What TCP's messages do not have.
+# Columns that TCP messages do not have.
 _OF_UDP: Final = "CAST(NULL AS BIGINT) AS dropped_ns, CAST(NULL AS STRING) AS state"
 _NO_NETWORK: Final = "CAST(NULL AS BIGINT) AS network_ns, CAST(NULL AS BIGINT) AS network_bound_ns"
 
 
 @relation(
     "final_translations",
-    "a span of time in which the receiver of a flow had it as another one",
+    "a period in which the receiver of a flow saw it under another address or port",
     columns(
         "flow original from_ns until_ns",
-        flow="as the receiver has it",
+        flow="flow as the receiver sees it",
         original="flow that the socket sent",
-        from_ns="since when; 0: always",
-        until_ns="until when; 2^63 - 1: to the end",
+        from_ns="beginning; 0: always",
+        until_ns="end; 2^63 - 1: end of the recording",
     ),
     needs=("flow_translations",),
     needs_if={"udp_messages": has_udp},
@@ -62,13 +62,13 @@ def _is_joined(context: Context) -> bool:
 
 @relation(
     "messages",
-    "a message: what a send call wrote to a TCP connection, or a datagram of UDP",
+    "a message: the data of one send call on a TCP connection, or a UDP datagram",
     columns(
         "protocol flow connection start_byte end_byte len_bytes sender_tid reader_tid sent_ns retransmits",
         "resent_ns dropped_ns sender_host receiver_host state call_ns send_ns first_ns queue_ns enqueue_ns",
         "dequeue_ns start_ns driver_ns core_ns ip_ns l4_ns tcp_ns ready_ns wake_ns switch_ns copy_ns read_ns",
         "received_ns network_ns network_bound_ns begins_ns ends_ns total_ns",
-        len_bytes="of the message",
+        len_bytes="length of the message",
     ),
     needs=("tcp_messages", "final_translations"),
     needs_if={"udp_messages": has_udp, "clock_bounds": _is_joined},
@@ -87,7 +87,7 @@ def _messages(context: Context) -> str:
 
 
 def _wanted(trace: Trace, selection: Selection) -> str:
-    """Return the condition on a message: when it began, whose it is, which device its flow passes."""
+    """Return the condition on a message: its beginning, its threads, and the devices of its flow."""
     parts = [selection.window(trace, "begins_ns")]
     if selection.processes:
         threads = selection.threads(trace)
@@ -101,7 +101,7 @@ def _wanted(trace: Trace, selection: Selection) -> str:
 
 
 def _right(trace: Trace, source: str) -> str:
-    """Return the query for messages without the times that cannot be right, with those on the network."""
+    """Return the query for messages without inconsistent times, with network times."""
     columns = ", ".join((*_OTHERS, *_ALL))
     if not hosts(trace):
         return f"SELECT {columns}, {_NO_NETWORK} FROM ({_checked(source, _OTHERS)}) right_ones"
@@ -111,7 +111,7 @@ def _right(trace: Trace, source: str) -> str:
 
 
 def _checked(source: str, others: tuple[str, ...]) -> str:
-    """Return the query for messages without the times that cannot be right."""
+    """Return the query for messages without inconsistent times."""
     sound = ", ".join((*others, *_SENDER, "wake_ns", "switch_ns"))
     first = ", ".join(f"{_unless(_too_late(name), name)} AS {name}" for name in _CARRIED)
     read = ", ".join(f"{_unless(_before(name, _SENDER), name)} AS {name}" for name in _READER)
@@ -129,7 +129,7 @@ def _checked(source: str, others: tuple[str, ...]) -> str:
 
 
 def _too_late(name: str) -> str:
-    """Return the condition that a packet seems to pass a point after one behind it, or before the call that sent it."""
+    """Return the condition that a packet appears to pass a point after a later one, or before its send call."""
     behind = (*_CARRIED[_CARRIED.index(name) + 1 :], "read_ns", "received_ns")
     same = " OR coalesce(first_ns = queue_ns, FALSE)" if name == "first_ns" else ""
     return f"{_after(name, behind)} OR {_before(name, _SENDER)}{same}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages of TCP: what one send call wrote, followed to the read that delivers its last byte."""
+"""TCP messages: the data of one send call, followed to the read that delivers its last byte."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _KEY: Final = ("flow", "connection", "end_byte")
 
-# Of which flows the receiver is another host than one that was told.
+# Flows whose receiver is a different host than the notified one.
 _ELSEWHERE: Final = (
     "SELECT f.flow, h.host FROM flow_hosts f JOIN hosts h ON h.host <> f.receiver_host"
     " WHERE f.receiver_host IS NOT NULL"
@@ -26,7 +26,7 @@ _ELSEWHERE: Final = (
 
 
 def _notified(ready: int) -> str:
-    """Return the query for the segments, with the first time that the reader of the flow was told after each."""
+    """Return the query for segments, with the time when the reader of the flow was next notified."""
     return f"""
         SELECT * FROM (
             SELECT *, CASE WHEN coalesce(tcp_ns, l4_ns) IS NOT NULL THEN
@@ -44,13 +44,13 @@ _SEGMENT: Final = columns(
     "flow connection start_byte end_byte",
     *PACKET_COLUMNS,
     "at_ns notified_ns ready_ns",
-    at_ns="when TCP had it; NULL: not seen",
+    at_ns="when TCP queued it; NULL: not seen",
 )
 
 
 @relation(
     "tcp_ready_segments",
-    "one of `tcp_segments`, with the first time that the reader of the flow was notified after it",
+    "a segment, with the time when the reader of the flow was next notified",
     _SEGMENT,
     needs=("tcp_segments", "original_sockets", "flow_hosts"),
     temporary=True,
@@ -63,7 +63,7 @@ cells("tcp_segment", "tcp_ready_segments", _SEGMENT)
 
 fixed(
     "send_last_bytes",
-    "the last byte that a call wrote, with a width of cells to look in",
+    "the last byte of a write call, with a cell width to search",
     columns("flow connection end_byte byte start_byte width cell"),
     probes("tcp_segment", f"SELECT {', '.join(_KEY)}, end_byte - 1 AS byte, start_byte FROM tcp_sends"),
     needs=("tcp_sends", "tcp_segment_widths"),
@@ -72,7 +72,7 @@ fixed(
 _TIMES: Final = ", ".join(f"min(c.{column}) AS {column}" for column in (*PACKET_COLUMNS, "ready_ns"))
 fixed(
     "send_packets",
-    "a call that wrote, with when a packet with its last byte was first where",
+    "a write call, with the time when a packet with its last byte first passed each point",
     columns(
         "flow connection end_byte queue_ns enqueue_ns dequeue_ns start_ns driver_ns core_ns ip_ns l4_ns tcp_ns",
         "ready_ns whole",
@@ -91,7 +91,7 @@ def _same(one: str, other: str) -> str:
 
 fixed(
     "send_first_bytes",
-    "the first byte that a call wrote whose last byte was in another packet, with a width of cells to look in",
+    "the first byte of a write call whose last byte was in another packet, with a cell width to search",
     columns("flow connection end_byte byte width cell"),
     probes(
         "tcp_segment",
@@ -103,10 +103,10 @@ fixed(
 )
 fixed(
     "send_first_packets",
-    "a call that wrote, with when a packet with its first byte came to a device",
+    "a write call, with the time when a packet with its first byte reached a device",
     columns(
         "flow connection end_byte first_ns",
-        first_ns="when the packet with its first byte came to a device; NULL: not seen",
+        first_ns="when the packet with its first byte reached a device; NULL: not seen",
     ),
     f"SELECT {', '.join(f'p.{name}' for name in _KEY)}, min(c.queue_ns) AS first_ns"
     f" FROM send_first_bytes p JOIN tcp_segment_cells c ON {holds('c', 'p')} GROUP BY 1, 2, 3",
@@ -114,7 +114,7 @@ fixed(
     temporary=True,
 )
 
-# Bytes are read in order: the first read that goes up to a message's end or further has its last byte.
+# Bytes are read in order: the first read up to a message's end or further contains its last byte.
 _READINGS: Final = """
     SELECT flow, connection, end_byte, read_ns FROM (
         SELECT flow, connection, end_byte, written, min(at_ns) OVER (
@@ -124,7 +124,7 @@ _READINGS: Final = """
     ) found WHERE written = 1 AND read_ns IS NOT NULL"""
 fixed(
     "send_reads",
-    "a call that wrote, with the read that delivered its last byte",
+    "a write call, with the read that delivered its last byte",
     columns("flow connection end_byte read_ns", read_ns="when its last byte was read"),
     _READINGS,
     needs=("tcp_sends", "tcp_reads"),
@@ -134,7 +134,7 @@ fixed(
 
 @relation(
     "retransmissions",
-    "a range of bytes that TCP sent again",
+    "a range of bytes that TCP retransmitted",
     columns("flow connection start_byte end_byte time_ns"),
     needs=("original_packets", "tcp_connections", "tcp_anchors"),
     temporary=True,
@@ -154,7 +154,7 @@ def _retransmissions(context: Context) -> str:
 _SEND: Final = columns("flow connection tid start_byte end_byte call_ns send_ns sent_ns")
 fixed(
     "resent_sends",
-    "one of `tcp_sends`, of a flow that sent anything again",
+    "a write call of a flow with retransmissions",
     _SEND,
     "SELECT * FROM tcp_sends WHERE flow IN (SELECT flow FROM retransmissions)",
     needs=("tcp_sends", "retransmissions"),
@@ -164,7 +164,7 @@ cells("resent_send", "resent_sends", _SEND)
 cells("retransmission", "retransmissions", columns("flow connection start_byte end_byte time_ns"))
 fixed(
     "retransmission_last_bytes",
-    "the last byte that was sent again, with a width of cells to look in",
+    "the last byte of a retransmission, with a cell width to search",
     columns("flow connection byte time_ns width cell"),
     probes("resent_send", "SELECT flow, connection, end_byte - 1 AS byte, time_ns FROM retransmissions"),
     needs=("retransmissions", "resent_send_widths"),
@@ -172,7 +172,7 @@ fixed(
 )
 fixed(
     "resent_last_bytes",
-    "the last byte of one of `resent_sends`, with a width of cells to look in",
+    "the last byte of one of `resent_sends`, with a cell width to search",
     columns("flow connection end_byte byte width cell"),
     probes("retransmission", "SELECT flow, connection, end_byte, end_byte - 1 AS byte FROM resent_sends"),
     needs=("resent_sends", "retransmission_widths"),
@@ -180,7 +180,7 @@ fixed(
 )
 fixed(
     "send_retransmits",
-    "a call that wrote of whose bytes some were sent again",
+    "a write call of which some bytes were retransmitted",
     columns("flow connection end_byte retransmits resent_ns"),
     "SELECT flow, connection, end_byte, count(*) AS retransmits, max(time_ns) AS resent_ns FROM ("
     " SELECT c.flow, c.connection, c.end_byte, p.time_ns FROM retransmission_last_bytes p JOIN resent_send_cells c"
@@ -191,7 +191,7 @@ fixed(
     temporary=True,
 )
 
-# A read of a call that began to read behind the message's end is not the one that read it: that one was not seen.
+# A call that began to read after the message's end did not read it; the actual read was not seen.
 _MESSAGES: Final = f"""
     SELECT s.flow, s.connection, s.start_byte, s.end_byte, s.end_byte - s.start_byte AS len_bytes,
            s.tid AS sender_tid, s.call_ns, s.send_ns, s.sent_ns,
@@ -208,12 +208,12 @@ _MESSAGES: Final = f"""
                      AND (r.from_byte IS NULL OR r.from_byte < g.end_byte)"""
 fixed(
     "tcp_messages",
-    "what a send call wrote, with when it was first where; not yet checked for order",
+    "the data of a send call, with the time when it first passed each point; order not yet checked",
     columns(
         "flow connection start_byte end_byte len_bytes sender_tid call_ns send_ns sent_ns first_ns queue_ns",
         "enqueue_ns dequeue_ns start_ns driver_ns core_ns ip_ns l4_ns tcp_ns ready_ns reader_tid wake_ns",
         "switch_ns copy_ns read_ns received_ns retransmits resent_ns sender_host receiver_host",
-        len_bytes="of the message",
+        len_bytes="length of the message",
     ),
     _MESSAGES,
     needs=(

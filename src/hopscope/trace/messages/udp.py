@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages of UDP: datagrams, followed from the call that sent them to the return of the call that received them."""
+"""UDP messages: datagrams, followed from the send call to the return of the receive call."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ def _is_of_one_host(context: Context) -> bool:
 
 @relation(
     "udp_lifetimes",
-    "a datagram's lifetime on a host of a joined trace, with when it passed which point first",
+    "the lifetime of a datagram on a host of a joined trace, with the time when it first passed each point",
     columns(
         "packet begins_ns queue_ns enqueue_ns dequeue_ns start_ns driver_ns core_ns ip_ns l4_ns copied_ns",
         "dropped_ns tcp_ns freed_tid freed_ns came_cpu flow seq tid len_bytes last_flow last_len host last_seq",
         "last_queue_ns last_start_ns leaves came_flow came_seq came_len",
-        begins_ns="when its lifetime begins",
-        flow="that it came to its first device with; NULL: to none",
+        begins_ns="when its lifetime began",
+        flow="flow at its first device; NULL: no device",
         tid="thread that sent it; NULL: not seen",
-        len_bytes="of the payload; NULL: not seen",
+        len_bytes="length of the payload; NULL: not seen",
     ),
     needs=("skb_step_lifetimes",),
     temporary=True,
@@ -63,13 +63,13 @@ _SEND: Final = columns(
     packet="the last one, of a datagram in fragments",
     first_ns="when its first fragment came to a device; NULL: it has only one",
     tid="thread that sent it",
-    len_bytes="of the payload",
+    len_bytes="length of the payload",
 )
 
 
 @relation(
     "udp_sends",
-    "a datagram that a call sent here",
+    "a datagram that was sent on this host",
     _SEND,
     needs_if={
         "skb_step_lifetimes": _is_of_one_host,
@@ -81,7 +81,7 @@ _SEND: Final = columns(
     temporary=True,
 )
 def _udp_sends(context: Context) -> str:
-    # Of a flow that is translated, both ends' addresses and ports are its own.
+    # A translated flow has its own addresses and ports at both ends.
     wanted = " OR ".join(flows_of(context).flow(context.trace, name) for name in ("flow", "translated"))
     lifetimes = LINKED if _is_joined(context) else _lifetimes(context.trace)
     sent = _SENT.format(lifetimes=lifetimes)
@@ -99,7 +99,7 @@ def _lifetimes(trace: Trace, more: str = "") -> str:
 
 @relation(
     "udp_send_calls",
-    "a datagram with when its send call was entered and done",
+    "a datagram, with the begin and end of its send call",
     columns("packet call_ns sent_ns"),
     needs=("udp_sends",),
     temporary=True,
@@ -110,8 +110,8 @@ def _udp_send_calls(context: Context) -> str:
 
 @relation(
     "udp_notifications",
-    "a datagram that a socket was notified of, with its place in the order of the socket",
-    columns("packet sock ready_ns place", place="place of the datagram among those of the socket"),
+    "a datagram of which a socket was notified, with its position in the socket's order",
+    columns("packet sock ready_ns place", place="position of the datagram among those of the socket"),
     needs=("udp_sends",),
     temporary=True,
 )
@@ -121,11 +121,11 @@ def _udp_notifications(context: Context) -> str:
 
 @relation(
     "udp_receives",
-    "a call that received a datagram, with the datagram's place in the order of the socket",
+    "a call that received a datagram, with the datagram's position in the socket's order",
     columns(
         "sock tid time_ns len_bytes place",
         len_bytes="received",
-        place="place of the datagram among those of the socket",
+        place="position of the datagram among those of the socket",
     ),
     temporary=True,
 )
@@ -133,11 +133,11 @@ def _udp_receives(context: Context) -> str:
     return _received(points(context.trace))
 
 
-# First the rows, then the windows: that is quicker.
+# Selecting rows before the window functions is faster.
 @relation(
     "udp_reader_events",
-    "the return of a call that received a datagram, or a wake-up or a switch of its thread",
-    columns("tid time_ns point", point="of the wake-up or the switch; 0: the return of the call"),
+    "the return of a call that received a datagram, or a wake-up or context switch of its thread",
+    columns("tid time_ns point", point="point of the wake-up or switch; 0: return of the call"),
     needs=("udp_receives",),
     temporary=True,
 )
@@ -147,8 +147,8 @@ def _udp_reader_events(context: Context) -> str:
 
 @relation(
     "udp_wakeups",
-    "the return of a call that received a datagram, with when its thread was woken up",
-    columns("tid time_ns point wake_ns switch_ns", point="0: the return of the call"),
+    "the return of a call that received a datagram, with the wake-up of its thread",
+    columns("tid time_ns point wake_ns switch_ns", point="0: return of the call"),
     needs=("udp_reader_events",),
     temporary=True,
 )
@@ -162,10 +162,10 @@ _ONE_HOST: Final = (
 
 
 def lifetimes_of_datagrams(numbers: dict[str, int], among: str, more: str = "") -> str:
-    """Return the query for packets' lifetimes: times at their points, and what they were at the first and last device.
+    """Return the query for packet lifetimes: times at their points, and their state at the first and last device.
 
-    ``last_flow`` is what it comes to its last device with: if its payload is the same, it was translated; what a tunnel
-    puts around it makes it longer.
+    ``last_flow`` is the flow at the last device: with an unchanged payload, it was translated; encapsulation in a
+    tunnel makes it longer.
     """
     known = {column: number(numbers, BY_COLUMN[column].point) for column in PACKET_COLUMNS if column != "tcp_ns"}
     known |= {"copied_ns": number(numbers, "rx.copy"), "dropped_ns": number(numbers, "skb.drop")}
@@ -187,7 +187,7 @@ def lifetimes_of_datagrams(numbers: dict[str, int], among: str, more: str = "") 
         FROM skb_step_lifetimes WHERE point IN ({listed}) AND {among} GROUP BY packet"""
 
 
-# The packets whose life begins with a send call.
+# Packets whose lifetime begins with a send call.
 _SENT: Final = f"""
     SELECT *, CASE WHEN last_flow <> flow AND last_len = len_bytes THEN last_flow END AS translated
     FROM ({{lifetimes}}) whole
@@ -217,7 +217,7 @@ _REASSEMBLED: Final = f"""
 
 
 def _calls(numbers: dict[str, int]) -> str:
-    """Return the query for when the send call was entered and done: what stands beside tx.queue in its thread."""
+    """Return the query for begin and end of the send call: the events next to tx.queue in its thread."""
     enter, sent = number(numbers, "call.enter"), number(numbers, "tx.sent")
     thread = "OVER (PARTITION BY tid ORDER BY time_ns)"
     return f"""
@@ -231,9 +231,10 @@ def _calls(numbers: dict[str, int]) -> str:
 
 
 def _notified(numbers: dict[str, int]) -> str:
-    """Return the query for which socket was notified of a datagram, and as which in its order.
+    """Return the query for the socket notified of a datagram, with its position in the socket's order.
 
-    The reader is notified right after the datagram is in the queue, on the same CPU, before that does the next packet.
+    The reader is notified directly after the datagram is queued, on the same CPU, before the CPU handles the next
+    packet.
     """
     ready = number(numbers, "rx.ready")
     cpu = "OVER (PARTITION BY cpu ORDER BY time_ns)"
@@ -248,14 +249,14 @@ def _notified(numbers: dict[str, int]) -> str:
 
 
 def _received(numbers: dict[str, int]) -> str:
-    """Return the query for which datagram, in the order of its socket, a receive call returned.
+    """Return the query for the position, in the order of its socket, of the datagram that a receive call returned.
 
-    A queue gives its datagrams in order. Those that were received before the socket was notified of as many were in the
-    queue before the recording began, or their events are missing: the rest is counted from there.
+    A queue delivers datagrams in order. If more were received than notified, the surplus was queued before the
+    recording began, or its events are missing: positions are counted from there.
     """
     ready, received = number(numbers, "rx.ready"), number(numbers, "rx.received")
     more = last_known("CASE WHEN surplus > 0 AND hit = 1 THEN surplus END")
-    # In one more call the surplus is one more at most: so its greatest value so far is the last that came up first.
+    # With each call, the surplus increases by at most one: the maximum so far is the latest new value.
     return f"""
         SELECT sock, tid, time_ns, len_bytes,
                nth - coalesce({more} OVER (PARTITION BY sock ORDER BY time_ns ROWS UNBOUNDED PRECEDING), 0) AS place
@@ -271,7 +272,7 @@ def _received(numbers: dict[str, int]) -> str:
 
 
 def _around(numbers: dict[str, int]) -> str:
-    """Return the query for returns of receive calls, and for what their threads did: wake-ups, switches to them."""
+    """Return the query for returns of receive calls, and for wake-ups and context switches of their threads."""
     wake, switch = number(numbers, "sched.wake"), number(numbers, "sched.switch")
     return f"""
         SELECT tid, time_ns, 0 AS point FROM udp_receives
@@ -289,7 +290,7 @@ def _before_returns(numbers: dict[str, int]) -> str:
     return f"SELECT * FROM (SELECT *, {last} FROM udp_reader_events) found WHERE point = 0"
 
 
-# What a call received is no longer than the datagram: where it is, the order is not known for sure.
+# A call receives at most the length of the datagram: if it received more, the order is uncertain.
 _MESSAGES: Final = f"""
     SELECT d.flow, d.translated, 0 AS connection, CAST(NULL AS BIGINT) AS start_byte, CAST(NULL AS BIGINT) AS end_byte,
            d.len_bytes, d.tid AS sender_tid, c.call_ns, CAST(NULL AS BIGINT) AS send_ns, c.sent_ns,
@@ -305,12 +306,12 @@ _MESSAGES: Final = f"""
     LEFT JOIN udp_wakeups a ON a.tid = r.tid AND a.time_ns = r.time_ns"""
 fixed(
     "udp_messages",
-    "a datagram that was sent here, with when it was first where; not yet checked for order",
+    "a datagram that was sent on this host, with the time when it first passed each point; order not yet checked",
     columns(
         "flow translated connection start_byte end_byte len_bytes sender_tid call_ns send_ns sent_ns first_ns",
         "queue_ns enqueue_ns dequeue_ns start_ns driver_ns core_ns ip_ns l4_ns tcp_ns ready_ns reader_tid wake_ns",
         "switch_ns copy_ns read_ns received_ns retransmits resent_ns dropped_ns sender_host receiver_host state",
-        len_bytes="of the payload",
+        len_bytes="length of the payload",
     ),
     _MESSAGES,
     needs=("udp_sends", "udp_send_calls", "udp_notifications", "udp_receives", "udp_wakeups"),

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether two events that follow each other at one skb's address are of the same packet: a table of data.
+"""Whether two consecutive events at the address of an skb belong to the same packet, as a table of data.
 
-The kernel uses an address again as soon as its packet is gone, and not every packet goes with an event: GRO and TCP
-merge a segment into an earlier one and forget its skb. What is certain is which points can follow which, and what of a
-packet stays the same on the way.
+The kernel reuses an address as soon as its packet is freed, and not every packet ends with an event: GRO and TCP merge
+a segment into an earlier one and release its skb. What is certain is which points can follow each other, and which
+properties of a packet are constant.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# A device and its namespace in one number: a column less to carry along. Both fit: inodes have 32 bits here, the host
-# stands above them (hopscope.trace.host_numbers), and no namespace sees its sixteen millionth device.
+# A device and its namespace as one number, which saves a column. Both fit: inodes have 32 bits, the host is above them
+# (hopscope.trace.host_numbers), and no namespace has more than sixteen million devices.
 PLACE_STEP: Final = 1 << 24
 PLACE: Final = f"(netns * {PLACE_STEP} + ifindex)"
 
-# Points that are beside a packet's way: the driver's function may return when another CPU is done with the packet
-# already, and what is retransmitted is the original, of which a clone goes out.
+# Points that are not on a packet's path: the driver's function may return after another CPU has finished the packet,
+# and tcp.retransmit refers to the original, of which a clone is sent.
 BESIDE: Final = ("tx.driver", "tcp.retransmit")
 ENDS: Final = ("skb.free", "skb.drop")
-# Where a packet's life begins on this host, if it was seen to.
+# Points at which a packet's lifetime begins on this host.
 BEGINNINGS: Final = ("rx.driver", "tx.queue")
 
 _ARRIVING: Final = ("rx.driver", "rx.core", "rx.ip")
@@ -31,9 +31,9 @@ _RECEIVED: Final = (*_ARRIVING, "rx.l4", "rx.tcp_queue")
 SENDING: Final = ("tx.queue", "tx.enqueue", "tx.dequeue", "tx.start")
 _WAITING: Final = ("tx.queue", "tx.enqueue", "tx.dequeue")
 
-# A packet's bytes as one number, NULL where no headers were looked at. It is TCP's sequence number, which NAT leaves as
-# it is; where a packet takes up none, or is not TCP, its flow and IP identification: what else a datagram's number has
-# depends on whether its first bytes are in pages. Below it is the payload's length.
+# The contents of a packet as one number, NULL where headers were not parsed: TCP's sequence number, which NAT
+# preserves; for packets that occupy no sequence space, or are not TCP, the flow and IP identification (the hash of a
+# datagram depends on whether its first bytes are in pages). The low part is the length of the payload.
 ID_STEP: Final = 1 << 16
 _LEN_STEP: Final = 1 << 20
 _SEQ_STEP: Final = 1 << 32
@@ -51,18 +51,18 @@ CONTENT: Final = (
 _SAME_HEAD: Final = "(head = from_head AND head <> 0)"
 _SAME_BYTES: Final = f"(content - content % {_LEN_STEP} = from_content - from_content % {_LEN_STEP})"
 _OTHER_DEVICE: Final = "(place <> from_place)"
-# Headers are looked at where a packet comes to a device; between there and here may be points that do not. GRO may have
-# put other segments behind it since. An IP identification is often 0: on lo the next datagram would be the same, too.
+# Headers are parsed where a packet enters a device; later points may not parse them. GRO may have appended other
+# segments since. An IP identification is often 0: on lo, the next datagram would be equal, too.
 _SAME_AS_KNOWN: Final = (
     f"(content >= known_content AND content - content % {_LEN_STEP} = known_content - known_content % {_LEN_STEP}"
     f" AND (content < {_SEQ_STEP * _LEN_STEP} OR {_OTHER_DEVICE}))"
 )
-# What was put around a packet makes its payload longer, what was taken off shorter. Other bytes that are not, at an
-# address and with data that both were used again, are another packet.
+# Encapsulation makes the payload longer, decapsulation shorter. Different bytes without such a change, at a reused
+# address with a reused data buffer, are another packet.
 _LONGER: Final = f"coalesce(content % {_LEN_STEP} >= from_content % {_LEN_STEP} OR {_SAME_BYTES}, TRUE)"
 _SHORTER: Final = f"coalesce(content % {_LEN_STEP} <= from_content % {_LEN_STEP} OR {_SAME_BYTES}, TRUE)"
-# What was inside had a header of its own, IPv4's at least. What was received as it is may be freed unseen, and its
-# address and its data another packet's, on another device.
+# An inner packet has a header of its own, at least IPv4's. A received packet may be freed without an event, and its
+# address and data reused for another packet, on another device.
 _INNER_BYTES: Final = 20
 _INSIDE: Final = (
     f"coalesce(content % {_LEN_STEP} <= from_content % {_LEN_STEP} - {_INNER_BYTES} OR {_SAME_BYTES}, TRUE)"
@@ -70,18 +70,18 @@ _INSIDE: Final = (
 _SAME_NETNS: Final = f"(place - place % {PLACE_STEP} = from_place - from_place % {PLACE_STEP})"
 
 ALWAYS: Final = "TRUE"
-# veth and lo hand the object itself over, as it is.
+# veth and lo pass the object itself on.
 HANDED_OVER: Final = f"({_SAME_HEAD} AND (content IS NULL OR from_content IS NULL OR {_SAME_BYTES}))"
-# A stacked device gives it to the one below; headers may be put before it, for which its data may be moved.
+# A stacked device passes it to the lower one; headers may be added, for which its data may be moved.
 STACKED: Final = f"({_OTHER_DEVICE} AND (({_SAME_HEAD} AND {_LONGER}) OR {_SAME_AS_KNOWN}))"
-# Routed, bridged, translated, encapsulated: its data stay where they are, unless TCP's original has them, too, or there
-# is no room for what is added.
+# Routed, bridged, translated, encapsulated: the data stays in place, unless it is shared with TCP's original, or there
+# is no room for additional headers.
 FORWARDED: Final = f"({_SAME_NETNS} AND ({_SAME_HEAD} OR {_SAME_AS_KNOWN}))"
-# Bridged, or the outer headers are gone: what is left is for another device.
+# Bridged, or decapsulated for another device.
 TAKEN_UP: Final = f"({_OTHER_DEVICE} AND {_SAME_HEAD} AND {_SHORTER})"
-# The socket that it was for has taken the outer headers off.
+# Decapsulated by the socket of a tunnel.
 TAKEN_OUT: Final = f"({_OTHER_DEVICE} AND {_SAME_HEAD} AND {_INSIDE})"
-# Freed, copied, or seen again at the same point: much is that is no packet of these, at an address that one had.
+# Freed, copied, or seen again at the same point: the address may have been reused by an skb that is not recorded.
 SAME: Final = f"({_SAME_HEAD} OR {_SAME_BYTES})"
 
 CONDITIONS: Final = (ALWAYS, HANDED_OVER, STACKED, FORWARDED, TAKEN_UP, TAKEN_OUT, SAME)
@@ -89,14 +89,14 @@ CONDITIONS: Final = (ALWAYS, HANDED_OVER, STACKED, FORWARDED, TAKEN_UP, TAKEN_OU
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """After any of `before`, at the same address, `point` is of the same packet if `condition` holds."""
+    """After any of `before`, at the same address, `point` belongs to the same packet if `condition` holds."""
 
     point: str
     before: tuple[str, ...]
     condition: str
 
 
-# What no rule allows begins a life of its own.
+# An event that no rule allows begins a new lifetime.
 RULES: Final = (
     Rule("rx.driver", SENDING, HANDED_OVER),
     Rule("rx.driver", ("rx.core", "rx.ip"), TAKEN_UP),
@@ -128,12 +128,12 @@ RULES: Final = (
 
 
 def transitions(points: Mapping[str, int]) -> list[tuple[int, int, int]]:
-    """Return (number of the point before, number of the point, number of the condition) of all that may follow.
+    """Return (previous point, point, condition), as numbers, for all permitted successions.
 
     Parameters
     ----------
     points
-        Name → number, in the trace at hand; what it does not have is left out.
+        Name → number in this trace; missing points are omitted.
     """
     return [
         (points[before], points[rule.point], CONDITIONS.index(rule.condition))
@@ -147,10 +147,9 @@ def transitions(points: Mapping[str, int]) -> list[tuple[int, int, int]]:
 def holds(number: str) -> str:
     """Return the expression in SQL for whether the condition whose number is in this column holds.
 
-    It is about ``head``, :data:`PLACE` as ``place``, :data:`CONTENT` as ``content``, and the same of the event before,
-    as ``from_head``; ``known_content`` is the last that was known before. Where a condition is about what is not known
-    it does not hold. The first one stands by itself: it is that of most rows, and an engine need not try the others for
-    them.
+    It uses ``head``, :data:`PLACE` as ``place``, :data:`CONTENT` as ``content``, and the same columns of the previous
+    event, such as ``from_head``; ``known_content`` is the last known content before. A condition on unknown values does
+    not hold. The first condition is separate: it applies to most rows, so that an engine need not try the others.
     """
     branches = " ".join(f"WHEN {each} THEN {text}" for each, text in enumerate(CONDITIONS) if each)
     return f"coalesce({number} = 0 OR CASE {number} {branches} ELSE FALSE END, FALSE)"

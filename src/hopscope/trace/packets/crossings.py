@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What went from host to host: which packets left one, which came to the next one, and when.
+"""Packets between hosts: which ones left a host, which ones arrived at the next one, and when.
 
-Where a packet's lifetime on a host begins with the driver it came; where it ends at a device that it is sent from, it
-left. On the wire a flow has the same number at both ends. From each host it goes to the one where it is seen next: a
+A packet arrived at a host if its lifetime there begins with the driver, and left it if its lifetime ends at a sending
+device. On the wire, a flow has the same number at both ends. From each host, it goes to the host that sees it next: a
 *link*.
 
-A datagram is followed as a whole (:mod:`hopscope.trace.packets.datagram_links`). TCP is followed by its bytes: packets
-are cut and merged on the way, bytes are not. A byte that left n times and came m times was lost n - m times; of several
-packets that had it, the earlier ones are taken to be the lost ones, as others followed them. When a packet came is when
-its last byte did, if it left only once.
+A datagram is followed as a whole (:mod:`hopscope.trace.packets.datagram_links`). TCP is followed by its bytes, because
+packets are split and merged in transit. A byte that left n times and arrived m times was lost n - m times; of several
+packets with this byte, the earlier ones are assumed to be lost, as others followed them. A packet arrives when its last
+byte does, if that was sent only once.
 
-`selection` says which flows on the wire are wanted, and when they left. It is applied when all is compared: what was
-sent again may have left before, or may come after.
+`selection` applies to flows on the wire and to departure times. It is applied after the comparison, because a
+retransmitted byte may have left before, or may arrive after the selected period.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from hopscope.trace.relation import columns, fixed, relation
 if TYPE_CHECKING:
     from hopscope.trace.relation import Context
 
-# How long a packet was on the way. Within the bound, what came may seem to have come before it left.
+# Time in transit. Within the bound, a packet may appear to arrive before it left.
 TOOK: Final = "greatest(came_ns - left_ns, 1)"
 
-# In which a packet that did not come may have come all the same.
+# Periods in which a missing packet may actually have arrived.
 _UNKNOWN: Final = f"""
     SELECT host, from_ns - {ON_THE_WAY_NS} AS from_ns, until_ns FROM absences
     UNION ALL SELECT {host_of_cpu("cpu")}, from_ns - {ON_THE_WAY_NS}, until_ns FROM losses WHERE lost > 0"""
 
-# Where an address is: whence its own packets come, and where those for it are not sent on.
+# The host of an address: the origin of its packets, and where packets to it are not forwarded.
 _ADDRESSES: Final = """
     SELECT address, max(host) AS host FROM (
         SELECT f.source AS address, j.host FROM host_visits j JOIN flows f ON f.flow = j.out_flow
@@ -48,7 +48,7 @@ _ADDRESSES: Final = """
         WHERE j.came AND NOT j.leaves) a
     GROUP BY address HAVING min(host) = max(host)"""
 
-# The next one is that where it is seen first, of those where it is not seen before; if nobody saw it, where it is for.
+# The next host is the first one to see the flow afterwards; if none did, the host of the destination address.
 _LINKS: Final = """
     WITH departures AS (
         SELECT out_flow AS flow, host, min(left_ns) AS first_ns FROM host_visits WHERE leaves GROUP BY out_flow, host),
@@ -78,7 +78,7 @@ _PASSAGES: Final = """
     FROM host_visits j JOIN flow_links l ON l.flow = j.in_flow AND l.to_host = j.host
     WHERE j.came AND j.in_len > 0"""
 
-# A link is as a flow between two hosts alone.
+# A link is treated like a flow between just two hosts.
 _DATAGRAMS: Final = f"""
     SELECT p.packet, CASE WHEN p.step > 0 THEN l.from_host ELSE l.to_host END AS host, p.step, p.time_ns,
            p.link AS flow, p.seq, p.payload AS len_bytes
@@ -86,7 +86,7 @@ _DATAGRAMS: Final = f"""
 
 fixed(
     "address_hosts",
-    "an address, with the host that it is of",
+    "an address, with its host",
     columns("address host"),
     _ADDRESSES,
     needs=("host_visits",),
@@ -94,7 +94,7 @@ fixed(
 )
 fixed(
     "unobserved_spans",
-    "a span of time in which a packet that came to a host may not have been recorded",
+    "a period in which a packet that arrived at a host may not have been recorded",
     columns("host from_ns until_ns"),
     _UNKNOWN,
     temporary=True,
@@ -104,7 +104,7 @@ fixed(
 @relation(
     "flow_links",
     "a flow on the wire between two hosts",
-    columns("link flow from_host to_host protocol", to_host="host that it comes to"),
+    columns("link flow from_host to_host protocol", to_host="receiving host"),
     needs=("clock_bounds", "host_visits", "address_hosts"),
     parameters=("selection",),
 )
@@ -115,7 +115,7 @@ def _flow_links(context: Context) -> str:
 
 fixed(
     "link_passages",
-    "a packet with a payload that left for a host, or came from one",
+    "a packet with a payload that left for a host or arrived from one",
     columns("link protocol packet step time_ns started seq payload"),
     _PASSAGES,
     needs=("host_visits", "flow_links"),
@@ -123,15 +123,17 @@ fixed(
 )
 fixed(
     "link_datagrams",
-    "a datagram that left for a host, or came from one, with its link as its flow",
-    columns("packet host step time_ns flow seq len_bytes", flow="number of the link", len_bytes="of the payload"),
+    "a datagram that left for a host or arrived from one, with its link as its flow",
+    columns(
+        "packet host step time_ns flow seq len_bytes", flow="number of the link", len_bytes="length of the payload"
+    ),
     _DATAGRAMS,
     needs=("link_passages", "flow_links"),
     temporary=True,
 )
 transfers("link_datagrams", "link_datagrams")
 
-# SYNs have no payload: they are looked for among all packets, by the flow on the wire.
+# SYNs have no payload: they are searched for among all packets, by the flow on the wire.
 _TCP_PACKETS: Final = f"""
     SELECT e.link AS flow, coalesce(c.connection, 0) AS connection, {SLICE} AS slice, e.packet, e.step, e.time_ns,
            e.started, e.seq, e.payload
@@ -145,7 +147,7 @@ _TCP_RANGES: Final = f"""
          ON a.flow = e.flow AND a.connection = e.connection AND a.slice = e.slice"""
 
 
-# Ranges of bytes that left more often than they came.
+# Ranges of bytes that left more often than they arrived.
 _SHORTFALLS: Final = """
     SELECT flow, connection, byte AS start_byte, next_byte AS end_byte, CAST(surplus AS BIGINT) AS surplus
     FROM (SELECT flow, connection, byte, lead(byte) OVER own AS next_byte,
@@ -164,7 +166,7 @@ _MISSED: Final = f"""
           FROM shortfall_bytes p JOIN left_cells c ON {holds("c", "p")}) held
     WHERE nth <= surplus GROUP BY flow, connection, packet"""
 
-# Most connections send nothing again: only where more left than there are bytes it is looked for which.
+# Most connections retransmit nothing: only if more bytes left than exist, the retransmissions are determined.
 _REPEATING: Final = """
     SELECT flow, connection FROM left_ranges GROUP BY flow, connection
     HAVING sum(end_byte - start_byte) > max(end_byte) - min(start_byte)"""
@@ -183,11 +185,11 @@ _OF_REPEATING: Final = (
 
 @relation(
     "wire_connections",
-    "a TCP connection on the wire, from its SYN on",
+    "a TCP connection on the wire, beginning with its SYN",
     columns(
         "flow from_ns connection until_ns",
-        from_ns="when its SYN was seen first",
-        until_ns="when that of the next one was; 2^63 - 1: there is none",
+        from_ns="when its SYN was first seen",
+        until_ns="when the SYN of the next connection was first seen; 2^63 - 1: none",
     ),
     temporary=True,
 )
@@ -197,7 +199,7 @@ def _wire_connections(context: Context) -> str:
 
 fixed(
     "link_tcp_packets",
-    "a TCP packet that left for a host, or came from one",
+    "a TCP packet that left for a host or arrived from one",
     columns("flow connection slice packet step time_ns started seq payload"),
     _TCP_PACKETS,
     needs=("link_passages", "flow_links", "wire_connections"),
@@ -205,12 +207,12 @@ fixed(
 )
 fixed(
     "link_tcp_anchors",
-    "a slice of time of a connection on a link, with the place of one byte in it",
+    "a slice of time of a connection on a link, with the offset of one byte in it",
     columns(
         "flow connection slice seq place",
         flow="number of the link",
         seq="sequence number of the byte",
-        place=("byte", "its place in the connection"),
+        place=("byte", "its offset in the connection"),
     ),
     anchors(f"SELECT {ANCHORED} FROM link_tcp_packets"),
     needs=("link_tcp_packets",),
@@ -219,7 +221,7 @@ fixed(
 _RANGE: Final = columns("flow connection packet step time_ns started start_byte end_byte", flow="number of the link")
 fixed(
     "link_tcp_ranges",
-    "a range of bytes that a packet had when it left for a host, or came from one",
+    "the range of bytes of a packet that left for a host or arrived from one",
     _RANGE,
     _TCP_RANGES,
     needs=("link_tcp_packets", "link_tcp_anchors"),
@@ -227,7 +229,7 @@ fixed(
 )
 fixed(
     "link_tcp_shortfalls",
-    "a range of bytes that left more often than they came",
+    "a range of bytes that left more often than it arrived",
     columns("flow connection start_byte end_byte surplus"),
     _SHORTFALLS,
     needs=("link_tcp_ranges",),
@@ -236,7 +238,7 @@ fixed(
 for _way, _step in (("left", 1), ("came", -1)):
     fixed(
         f"{_way}_ranges",
-        f"a range of bytes that {_way}",
+        f"a range of bytes that {'left' if _step > 0 else 'arrived'}",
         _RANGE,
         f"SELECT * FROM link_tcp_ranges WHERE step = {_step}",
         needs=("link_tcp_ranges",),
@@ -245,7 +247,7 @@ for _way, _step in (("left", 1), ("came", -1)):
     cells(_way, f"{_way}_ranges", _RANGE)
 fixed(
     "left_again_bytes",
-    "a packet's last byte in a connection that left more often than there are bytes, with a width of cells to look in",
+    "the last byte of a packet in a connection with retransmissions, with a cell width to search",
     columns("flow connection packet time_ns byte width cell"),
     probes("left", f"SELECT flow, connection, packet, time_ns, end_byte - 1 AS byte FROM ({_OF_REPEATING}) l"),
     needs=("left_ranges", "left_widths"),
@@ -253,7 +255,7 @@ fixed(
 )
 fixed(
     "repeated_packets",
-    "a packet whose last byte left in another one, too",
+    "a packet whose last byte was also sent in another one",
     columns("flow connection packet again"),
     "SELECT p.flow, p.connection, p.packet, bool_or(c.time_ns < p.time_ns) AS again FROM left_again_bytes p"
     f" JOIN left_cells c ON {holds('c', 'p')} AND c.packet <> p.packet GROUP BY 1, 2, 3",
@@ -262,7 +264,7 @@ fixed(
 )
 fixed(
     "shortfall_bytes",
-    "the first byte of a range that left more often than it came, with a width of cells to look in",
+    "the first byte of a range that left more often than it arrived, with a cell width to search",
     columns("flow connection byte len_bytes surplus width cell"),
     probes(
         "left",
@@ -274,7 +276,7 @@ fixed(
 )
 fixed(
     "missed_packets",
-    "a packet of whose bytes some did not come",
+    "a packet of which some bytes did not arrive",
     columns("flow connection packet missed_bytes"),
     _MISSED,
     needs=("shortfall_bytes", "left_cells"),
@@ -282,7 +284,7 @@ fixed(
 )
 fixed(
     "last_left_bytes",
-    "the last byte of a packet that left, with a width of cells to look in",
+    "the last byte of a packet that left, with a cell width to search",
     columns("flow connection packet time_ns started byte width cell"),
     probes("came", "SELECT flow, connection, packet, time_ns, started, end_byte - 1 AS byte FROM left_ranges"),
     needs=("left_ranges", "came_widths"),
@@ -290,8 +292,8 @@ fixed(
 )
 fixed(
     "first_arrivals",
-    "a packet that left, with when its last byte came first",
-    columns("flow connection packet left_ns came_ns started", came_ns="when its last byte came"),
+    "a packet that left, with the first arrival of its last byte",
+    columns("flow connection packet left_ns came_ns started", came_ns="arrival time of its last byte"),
     "SELECT p.flow, p.connection, p.packet, min(p.time_ns) AS left_ns, min(c.time_ns) AS came_ns,"
     f" bool_or(p.started) AS started FROM last_left_bytes p JOIN came_cells c ON {holds('c', 'p')} GROUP BY 1, 2, 3",
     needs=("last_left_bytes", "came_cells"),
@@ -299,8 +301,8 @@ fixed(
 )
 fixed(
     "tcp_crossings",
-    "a TCP packet that is known to have come when its last byte did",
-    columns("link left_ns came_ns started", came_ns="when its last byte came"),
+    "a TCP packet that arrived with its last byte",
+    columns("link left_ns came_ns started", came_ns="arrival time of its last byte"),
     "SELECT c.flow AS link, c.left_ns, c.came_ns, c.started FROM first_arrivals c"
     " WHERE NOT EXISTS (SELECT 1 FROM repeated_packets r WHERE r.packet = c.packet AND r.flow = c.flow)",
     needs=("first_arrivals", "repeated_packets"),
@@ -344,11 +346,11 @@ _ALL_DEPARTURES: Final = """(
 
 @relation(
     "link_crossings",
-    "a packet that is known to be the same where it left and where it came",
+    "a packet identified both where it left and where it arrived",
     columns(
         "link left_ns came_ns started bound_ns",
-        came_ns="when it came",
-        bound_ns="the time on the way may be off by so much",
+        came_ns="arrival time",
+        bound_ns="maximum error of the time in transit",
     ),
     needs=("tcp_crossings", "link_datagrams_transfers", "link_passages", "flow_links", "clock_bounds"),
     parameters=("selection",),
@@ -359,7 +361,7 @@ def _link_crossings(context: Context) -> str:
 
 @relation(
     "link_departures",
-    "a packet that left for a host, and whether it came",
+    "a packet that left for a host, and whether it arrived",
     columns("link left_ns payload again lost lost_bytes unsure"),
     needs=("tcp_departures", "link_datagrams_transfers", "link_passages", "flow_links", "unobserved_spans"),
     parameters=("selection",),

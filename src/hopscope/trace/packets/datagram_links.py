@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which datagram that came to one host is which that left another one.
+"""Matching of datagrams that arrived at one host with those that left another one.
 
-A datagram has the same flow, IP identification, payload's length and hash of its first bytes where it leaves and where
-it comes (`packets.seq`). Several may have all of that in common. Where from one moment at which none of them is on the
-way to the next as many come as left, they are taken to come in order. Where fewer or more came, nobody knows which:
-those are not linked, but counted. After a second of silence it begins anew.
+A datagram has the same flow, IP identification, payload length and hash of its first bytes (`packets.seq`) where it
+leaves and where it arrives. Several datagrams may be equal in all of these. If, between two times at which none of them
+is in flight, as many arrive as left, they are assumed to arrive in order. If fewer or more arrive, they cannot be
+matched: they are not linked, but counted. After a pause of one second, a new batch begins.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from hopscope.trace.packets.continues import ID_STEP
 from hopscope.trace.relation import columns, fixed
 
 SILENCE_NS: Final = 1_000_000_000
-# Ethernet's shortest frame: what a datagram has less of, a receiving device may have filled up.
+# Minimum Ethernet frame: a receiving device may have padded a shorter datagram.
 _SHORTEST_BYTES: Final = 18
 _HASHED_BYTES: Final = 8
 
 _KEY: Final = ("flow", "id", "len_bytes")
 
-# Where a flow's payload is in pages on one host, as GSO has it, the hash is of no use.
+# If the payload of a flow is in pages on one host (as with GSO), the hash cannot be used.
 _PAGED: Final = f"""
     SELECT DISTINCT flow FROM {{given}} d
     WHERE len_bytes >= {_HASHED_BYTES} AND seq < {ID_STEP}"""
-# What came is put later by as much as the clocks may be off, so that nothing comes before it left.
+# Arrivals are shifted later by the maximum clock error, so that nothing arrives before it left.
 _SLACK: Final = "SELECT slot_ns, 2 * max(bound_ns) AS slack_ns FROM clock_bounds GROUP BY slot_ns"
 _KEYED: Final = f"""
     SELECT packet, host, time_ns, step, flow, greatest(len_bytes, {_SHORTEST_BYTES}) AS len_bytes,
@@ -34,8 +34,8 @@ _KEYED: Final = f"""
            CASE WHEN step < 0 THEN time_ns + coalesce(slack_ns, 0) ELSE time_ns END AS at_ns
     FROM {{given}} d LEFT JOIN ({_SLACK}) s ON s.slot_ns = {slot("d.time_ns")}"""
 
-# Most come before the next one like them leaves. Where all with the same key do, each is followed by itself, or was
-# lost; the others are tangled.
+# Most arrive before the next equal one leaves. If this holds for all datagrams of a key, each is followed by its own
+# arrival, or was lost; the others are tangled.
 _OWN: Final = f"PARTITION BY {', '.join(_KEY)}"
 _ORDER: Final = "ORDER BY at_ns, step DESC, packet"
 _FOLLOWED: Final = f"""
@@ -70,8 +70,8 @@ _NUMBERED: Final = f"""
     FROM {{batched}} e
     JOIN ({_BATCHES}) b ON {" AND ".join(f"b.{name} = e.{name}" for name in (*_KEY, "batch"))}"""
 
-# `state`: what is known of one that left: it `came`, it was `lost`, or it is `unsure`, as others are like it. Of these,
-# so many are `short`: as many as did not come.
+# `state`: outcome of a departed datagram: it `came`, was `lost`, or is `unsure`, if it cannot be distinguished from
+# others. Of the latter, `short` is set for as many as did not arrive.
 _TRANSFERS: Final = f"""
     SELECT d.packet, d.flow, d.host, d.time_ns AS left_ns,
            {
@@ -92,17 +92,17 @@ _TRANSFERS: Final = f"""
 
 
 def transfers(name: str, given: str, **declared: Any) -> None:  # noqa: ANN401 # as Relation has them
-    """Declare ``<name>_transfers``: a row a datagram that left a host, and what became of it.
+    """Declare ``<name>_transfers``: one row per datagram that left a host, with its outcome.
 
     Parameters
     ----------
     name
-        What the datagrams are.
+        Name of the datagrams.
     given
-        A relation of datagrams that left (`step` 1) and came (-1): ``packet``, ``host``, ``time_ns``, ``flow``,
+        A relation of datagrams that left (`step` 1) or arrived (-1): ``packet``, ``host``, ``time_ns``, ``flow``,
         ``seq``, ``len_bytes`` of the payload. The trace was joined.
     declared
-        What else is declared of all.
+        Further declarations of all relations.
     """
     names = {part: f"{name}_{part}" for part in _PARTS}
     for part, (row, query, needs, listed) in _PARTS.items():
@@ -120,51 +120,51 @@ def transfers(name: str, given: str, **declared: Any) -> None:  # noqa: ANN401 #
 _GIVEN: Final = "packet host time_ns step flow"
 _AROUND: Final = "before_step before_host before_at_ns next_step next_packet next_host next_time_ns"
 _IN_BATCH: Final = f"{_GIVEN} id len_bytes at_ns {_AROUND} silence on_way ends batch"
-_PAYLOAD: Final = "of the payload; at least 18: shorter frames are filled up"
+_PAYLOAD: Final = "length of the payload, at least 18 because shorter frames are padded"
 _OWN_MEANINGS: Final[dict[str, dict[str, str]]] = {
     **{part: {"len_bytes": _PAYLOAD} for part in ("keyed", "followed", "tangled", "batched")},
     "numbered": {
         "len_bytes": _PAYLOAD,
-        "sent": "how many of its batch left",
-        "came": "how many of its batch came",
-        "place": "its place among those of its batch that left, or came",
+        "sent": "number of its batch that left",
+        "came": "number of its batch that arrived",
+        "place": "its position among those of its batch that left or arrived",
     },
-    "transfers": {"state": "`came`, `lost`, or `unsure`, as others are like it"},
+    "transfers": {"state": "`came`, `lost`, or `unsure` (indistinguishable from others)"},
 }
-# Part → what a row is, the query, what it needs, its columns.
+# Part → meaning of a row, the query, the relations that it needs, its columns.
 _PARTS: Final[dict[str, tuple[str, str, tuple[str, ...], str]]] = {
     "keyed": (
-        "a datagram with what it has in common at both ends",
+        "a datagram with the properties that it has at both ends",
         _KEYED,
         ("given", "clock_bounds"),
         f"{_GIVEN} len_bytes id at_ns",
     ),
     "followed": (
-        "a datagram with those like it before and behind it",
+        "a datagram with the previous and next identical ones",
         _FOLLOWED,
         ("keyed",),
         f"{_GIVEN} id len_bytes at_ns {_AROUND}",
     ),
     "tangled": (
-        "what datagrams have in common of which several were on the way at a time",
+        "the common properties of identical datagrams of which several were in flight at a time",
         _TANGLED,
         ("followed",),
         "flow id len_bytes",
     ),
     "batched": (
-        "one of several datagrams that are alike, with the batch in which as many came as left",
+        "one of several identical datagrams, with the batch in which as many arrived as left",
         _BATCHED,
         ("followed", "tangled"),
         _IN_BATCH,
     ),
     "numbered": (
-        "one of several datagrams that are alike, with its place in its batch",
+        "one of several identical datagrams, with its position in its batch",
         _NUMBERED,
         ("batched",),
         f"{_IN_BATCH} sent came fewest place",
     ),
     "transfers": (
-        "a datagram that left a host, and what became of it",
+        "a datagram that left a host, and its outcome",
         _TRANSFERS,
         ("followed", "tangled", "numbered"),
         "packet flow host left_ns arrived to_host came_ns state short",

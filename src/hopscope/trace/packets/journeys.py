@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packets' lifetimes on a host: whether each came from another host, and left for one.
+"""Lifetimes of packets on a host, with their arrival from and departure to other hosts.
 
-Most lives either begin with the receiving driver and never come to a device to be sent, or come to one and its driver
-once: these are known from the next event or two of the same life, and only the others are put together.
+Most lifetimes either begin with the receiving driver and never reach a sending device, or pass one such device and its
+driver once: these are determined from the next one or two events of the lifetime, and only the others are assembled.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
     from hopscope.trace.relation import Condition, Context
 
-# Of `skb_steps`.
+# Columns of `skb_steps`.
 _NEEDED: Final = "skb, point, time_ns, cpu, flow, seq, len_bytes, header_bytes, continues"
 
 _WIRE: Final = f"SELECT flow FROM flows WHERE protocol IN ({TCP}, {UDP})"
 
-# The events that matter, and those that begin a life, so that it is known where one ends.
+# The relevant events, and those that begin a lifetime, so that its end is known.
 _EVENTS: Final = """
     SELECT point, time_ns, cpu, flow, seq, len_bytes - header_bytes AS payload, continues,
            {number} OVER upto AS packet,
@@ -91,7 +91,7 @@ HELD: Final = "held"
 
 fixed(
     "held_skb_steps",
-    "an event on a packet's path, as in `skb_steps`, computed once for several readers",
+    "an event on a packet's path, as in `skb_steps`, stored for repeated use",
     columns("skb point time_ns cpu flow seq len_bytes header_bytes continues broken from_point from_time_ns from_cpu"),
     f"SELECT {_NEEDED}, broken, from_point, from_time_ns, from_cpu FROM skb_steps",
     needs=("skb_steps",),
@@ -101,7 +101,7 @@ fixed(
 
 @relation(
     "wire_events",
-    "an event at which a packet may come from or leave for another host, or with which a lifetime begins",
+    "an event at which a packet may arrive from or leave for another host, or at which a lifetime begins",
     columns(
         "point time_ns cpu flow seq payload continues packet before_point after_begin next_point next_ns goes_on",
         "goes_on_after",
@@ -120,11 +120,11 @@ def _wire_events(context: Context) -> str:
 
 @relation(
     "host_visits",
-    "a packet's lifetime on a host: whether it came from another host, and left for one",
+    "a packet's lifetime on a host, with its arrival from and departure to other hosts",
     columns(
         "packet host came came_ns leaves left_ns started in_seq in_flow in_len out_seq out_flow out_len",
         host="number of the host (`hosts`)",
-        came="whether it came from another host",
+        came="whether it arrived from another host",
     ),
     needs=("wire_events",),
     temporary=True,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose packets a socket's are: a socket that is not connected, or bound to any address, has them of many flows."""
+"""Flows of a socket: one that is unconnected, or bound to any address, has packets of many flows."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def _meant(open_end: str, own_end: str) -> str:
     )
 
 
-# Of a socket's `flow`, those that its packets have (`meant`): its own (`exact`), and where it leaves the peer open, any
-# from or to its port.
+# For the `flow` of a socket, the flows of its packets (`meant`): its own (`exact`), and if it is unconnected, any from
+# or to its port.
 MEANT: Final = (
     f"SELECT flow, flow AS meant, TRUE AS exact FROM flows UNION ALL {_meant('source', 'destination')}"
     f" UNION ALL {_meant('destination', 'source')}"

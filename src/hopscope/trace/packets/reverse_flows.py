@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which flow goes back where another one goes.
+"""The reverse of each flow.
 
-In a joined trace, flows of several hosts may have the same addresses and ports, and be none of each other's: what comes
-back to one of them is a flow of the same host.
+In a joined trace, unrelated flows of several hosts may have the same addresses and ports: the reverse of a local flow
+is a flow of the same host.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _REVERSES: Final = (
 
 
 def reverses(trace: Trace) -> str:
-    """Return the query for each `flow` and that which comes `back`."""
+    """Return the query for each `flow` and its reverse (`back`)."""
     alone = [(flow, int(host)) for host, flows in trace.metadata.joined.get("alone", {}).items() for flow in flows]
     if not alone:
         return _REVERSES

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which events are of the same packet: the lifetimes of skbs.
+"""The lifetimes of skbs: which events belong to the same packet.
 
-A life is what happens at one address from a beginning to an end (:mod:`hopscope.trace.packets.continues`). Where events
-were lost in between, nobody knows whether it is the same packet: then it is not said to be.
+A lifetime consists of the events at one address from a beginning to an end (:mod:`hopscope.trace.packets.continues`).
+If events were lost in between, it is unknown whether they belong to the same packet, and they are treated as different
+ones.
 
-A packet's number is unique in a trace, and the same whoever analyses it.
+The number of a packet is unique in a trace, and the same in every analysis.
 """
 
 from __future__ import annotations
@@ -21,15 +22,15 @@ if TYPE_CHECKING:
     from hopscope.store.trace import Trace
     from hopscope.trace.relation import Context
 
-# So many addresses can stand in a query.
+# Maximum number of addresses in a query.
 MOST_ADDRESSES: Final = 4096
 _COLUMNS: Final = "time_ns, cpu, point, tid, skb, head, flow, len_bytes, header_bytes, seq, tcp_flags, ifindex, netns"
 _NAMED: Final = ("tx.start", *BESIDE)
 _BEFORE: Final = ("point", "time_ns", "cpu", "head", "content", "place")
 
-# A host was missing in between, rather than before its first event or after its last.
+# A host was absent in between, and not before its first event or after its last.
 _MISSING: Final = "SELECT host, from_ns, until_ns FROM absences WHERE from_ns > {started_ns} AND until_ns < {ended_ns}"
-# Intervals in which events were lost on any CPU of a host, joined where they overlap; each reaches to the next.
+# Intervals in which events were lost on any CPU of a host, merged where they overlap, with the beginning of the next.
 _GAPS: Final = f"""
     WITH every AS (
         SELECT {host_of_cpu("cpu")} AS host, from_ns, until_ns FROM losses WHERE lost > 0 UNION ALL {_MISSING}),
@@ -62,8 +63,8 @@ _WITH_GAPS: Final = (
     f" LEFT JOIN loss_spans g ON g.host = {host_of_cpu('s.cpu')} AND s.time_ns >= g.from_ns AND s.time_ns < g.next_ns"
 )
 
-# The driver's function runs on one CPU, and one for a stacked device has returned when the upper one's does. Its packet
-# may be gone by then, and the address another's.
+# The driver's function runs on one CPU, and that of a lower device returns before that of the upper one. The packet may
+# have been freed by then, and the address reused.
 _BESIDE: Final = f"""
     SELECT s.*, s.from_point = {{tx_start}} AND {{clean}} AS continues,
            s.from_point = {{tx_start}} AND NOT {{clean}} AS broken
@@ -84,7 +85,7 @@ _CHAINS: Final = f"""
            {_LAST_KNOWN}
     FROM skb_steps
     WINDOW own AS (PARTITION BY skb ORDER BY time_ns ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"""
-# tx.driver has no life of its own to take them from.
+# tx.driver has no lifetime of its own from which to take them.
 _CARRIED: Final = ("packet", "life_flow", "life_ifindex", "life_netns")
 _STARTS: Final = f"""
     SELECT {_COLUMNS}, {", ".join(_CARRIED)} FROM skb_step_lifetimes WHERE point = {{tx_start}}
@@ -112,9 +113,10 @@ _LIVES: Final = f"""
     "a point that may follow another one in the lifetime of an skb",
     columns(
         "before point condition",
-        before="the point before",
+        before="the previous point",
         point="the point",
-        condition="number of the condition under which both are of the same packet (hopscope.trace.packets.continues)",
+        condition="number of the condition under which both belong to the same packet "
+        "(hopscope.trace.packets.continues)",
     ),
     aliases=("transitions",),
 )
@@ -126,8 +128,8 @@ def _transitions(context: Context) -> str:
 
 @relation(
     "loss_spans",
-    "a span of time in which events of a host are missing",
-    columns("host from_ns until_ns next_ns", next_ns="when the next such span of the host begins; 2^63 - 1: never"),
+    "a period in which events of a host are missing",
+    columns("host from_ns until_ns next_ns", next_ns="when the next such period of the host begins; 2^63 - 1: never"),
     aliases=("gaps",),
 )
 def _loss_spans(context: Context) -> str:
@@ -136,7 +138,7 @@ def _loss_spans(context: Context) -> str:
 
 @relation(
     "skb_steps",
-    "an event on a packet's path, with the event before it at the same skb address",
+    "an event on a packet's path, with the previous event at the same skb address",
     columns(
         "time_ns cpu point tid skb head flow len_bytes header_bytes seq tcp_flags ifindex netns place content",
         "known_content from_point from_time_ns from_cpu from_head from_content from_place continues broken",
@@ -153,12 +155,12 @@ def _steps(context: Context) -> str:
 
 @relation(
     "driver_returns",
-    "the return of a driver's transmit function (`tx.driver`), with its call (`tx.start`) as the event before",
+    "the return of a driver's transmit function (`tx.driver`), with its call (`tx.start`) as the previous event",
     columns(
         "time_ns cpu point tid skb head flow len_bytes header_bytes seq tcp_flags ifindex netns from_point",
         "from_time_ns from_cpu continues broken",
-        continues="whether the event before is its call",
-        broken="whether it would be, if no events were missing in between",
+        continues="whether the previous event is its call",
+        broken="whether it would be if no events were missing in between",
     ),
     kind="view",
     needs=("loss_spans",),
@@ -170,7 +172,7 @@ def _driver_returns(context: Context) -> str:
 
 @relation(
     "skb_step_lifetimes",
-    "an event on a packet's path, with the packet that it is of",
+    "an event on a packet's path, with its packet",
     columns(
         "time_ns cpu point tid skb head flow len_bytes header_bytes seq tcp_flags ifindex netns from_point",
         "from_time_ns from_cpu continues broken packet life_flow life_ifindex life_netns",
@@ -185,12 +187,12 @@ def _step_lifetimes(context: Context) -> str:
 
 @relation(
     "driver_return_lifetimes",
-    "the return of a driver's transmit function, with the packet that it is of",
+    "the return of a driver's transmit function, with its packet",
     columns(
         "time_ns cpu point tid skb head flow len_bytes header_bytes seq tcp_flags ifindex netns from_point",
         "from_time_ns from_cpu continues broken packet life_flow life_ifindex life_netns",
-        continues="whether the event before is its call",
-        broken="whether it would be, if no events were missing in between",
+        continues="whether the previous event is its call",
+        broken="whether it would be if no events were missing in between",
     ),
     kind="view",
     needs=("skb_step_lifetimes", "loss_spans"),
@@ -205,7 +207,7 @@ def _driver_return_lifetimes(context: Context) -> str:
 
 @relation(
     "skb_lifetimes",
-    "an event of `packets`, with the packet that it is of",
+    "an event of `packets`, with its packet",
     columns(
         "time_ns cpu point tid skb head flow len_bytes header_bytes seq tcp_flags ifindex netns from_point",
         "from_time_ns from_cpu packet life_flow life_ifindex life_netns",
@@ -233,7 +235,7 @@ def _packet_terms(trace: Trace) -> dict[str, int]:
 
 
 def own_number(trace: Trace) -> str:
-    """Return the expression for the number of a packet whose life begins with an event."""
+    """Return the expression for the number of a packet whose lifetime begins with an event."""
     return _OWN_NUMBER.format(**_packet_terms(trace))
 
 
@@ -249,7 +251,7 @@ def _ends(trace: Trace) -> dict[str, int]:
 
 
 def addresses(trace: Trace, query: str) -> str:
-    """Return the condition that an skb's address is one that a query gives, if those are few: lives take long."""
+    """Return the condition that an skb's address is in a query, if it has few: lifetimes are expensive to compute."""
     found = trace.rows(f"{query} LIMIT {MOST_ADDRESSES + 1}")
     if len(found) > MOST_ADDRESSES:
         return "TRUE"
@@ -259,5 +261,5 @@ def addresses(trace: Trace, query: str) -> str:
 
 
 def _loss_terms(trace: Trace) -> dict[str, str]:
-    """Return what a query needs so that nothing continues over a gap."""
+    """Return the SQL with which a query does not continue lifetimes across a gap."""
     return {"clean": _CLEAN, "gaps": _WITH_GAPS} if has_gaps(trace) else {"clean": "TRUE", "gaps": ""}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ran around a packet on its CPUs: the interrupt, the softirq and the poll that it came in, and its reader."""
+"""CPU activity around a packet: the interrupt, the softirq and the poll in which it arrived, and its reader."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
     from hopscope.store.trace import Trace
     from hopscope.trace.packets.tree import PacketTree
 
-# A softirq hands over to its thread after 2 ms; from the interrupt to the softirq it is less.
+# A softirq hands over to ksoftirqd after 2 ms; the time from the interrupt to the softirq is shorter.
 _SPAN_NS: Final = 2_500_000
 _NET_RX: Final = 3
 _IN_SOFTIRQ: Final = ("rx.driver", "rx.core")
 _TO_SOCKET: Final = ("rx.tcp_queue", "rx.l4")
 _BY_READER: Final = ("rx.copy", "skb.free")
-# The socket tells its reader at once, if at all.
+# The socket notifies its reader immediately, if at all.
 _TOLD_NS: Final = 50_000
 
 _Row = tuple[int, int, int, str, int, int, int]
 
 
 def add_surroundings(trace: Trace, trees: Sequence[PacketTree]) -> None:
-    """Add to each packet's events what ran around it, as far as it was recorded."""
+    """Add the recorded CPU activity around each packet to its events."""
     windows = {window for tree in trees for window in _windows(tree)}
     if not windows:
         return
@@ -42,7 +42,7 @@ def add_surroundings(trace: Trace, trees: Sequence[PacketTree]) -> None:
 
 
 def _windows(tree: PacketTree) -> Iterator[tuple[int, int, int]]:
-    """Yield (CPU, from, until) of the times that matter."""
+    """Yield (CPU, from, until) of the relevant periods."""
     for event in tree.own:
         if event.point in (*_IN_SOFTIRQ, *_TO_SOCKET, *_BY_READER):
             yield event.cpu, event.time_ns - _SPAN_NS, event.time_ns + _SPAN_NS
@@ -67,7 +67,7 @@ def _read(trace: Trace, windows: set[tuple[int, int, int]]) -> list[_Row]:
 
 
 def _around(event: Event, rows: Sequence[_Row]) -> Iterator[_Row]:
-    """Yield what led to the softirq that an event is in, and the poll's end."""
+    """Yield the events that led to the softirq of an event, and the end of the poll."""
     if event.point not in _IN_SOFTIRQ:
         return
     now = bisect_left(rows, (event.time_ns,))
@@ -90,7 +90,7 @@ def _around(event: Event, rows: Sequence[_Row]) -> Iterator[_Row]:
 
 
 def _last(rows: Sequence[_Row], name: str, closing: str) -> _Row | None:
-    """Return the last of these that nothing has closed since; of softirqs, those that receive."""
+    """Return the last of these events that has not been closed since; of softirqs, only NET_RX."""
     for row in reversed(rows):
         if row[3].startswith("softirq.") and row[4] != _NET_RX:
             continue
@@ -102,9 +102,10 @@ def _last(rows: Sequence[_Row], name: str, closing: str) -> _Row | None:
 
 
 def _wake(tree: PacketTree, by_cpu: dict[int, list[_Row]]) -> Iterator[_Row]:
-    """Yield how the packet's reader was told, woken and brought on its CPU.
+    """Yield the notification, wake-up and scheduling of the packet's reader.
 
-    Who copies is the reader; who frees may be a softirq in anybody's thread, unless it is whom the socket woke.
+    The copying thread is the reader; the freeing one may be any thread interrupted by a softirq, unless the socket woke
+    it.
     """
     given = next((event for event in reversed(tree.own) if event.point in _TO_SOCKET), None)
     if given is None:
@@ -138,7 +139,7 @@ def _event(row: _Row) -> Event:
     time_ns, cpu, tid, point, subject, value, extra = row
     says = {
         "napi.poll": f"{value} of {extra} polled",
-        "rx.ready": "reader is told",
+        "rx.ready": "reader notified",
         "sched.wake": f"thread {subject}",
         "sched.switch": f"to thread {subject}",
     }.get(point, "NET_RX" if point.startswith("softirq.") else f"interrupt {subject}")

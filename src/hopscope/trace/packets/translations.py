@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Flows that are one stream under several addresses, as NAT on this host gave its packets others.
+"""Flows of one stream with several addresses, due to NAT on this host.
 
-The socket that sends has one flow, the socket that receives has another. A packet that is translated keeps its skb, its
-sequence number and its payload; its data may be moved to another address, as they are where TCP's original still has
-them. So two points that look at headers, one after the other at an skb's address, tell of a translation if both see TCP
-with the same number and as many bytes, and another flow. What a tunnel puts around a packet has another number.
+The sending and the receiving socket have different flows. A translated packet keeps its skb, its sequence number and
+its payload; its data may be moved to another buffer if TCP's original still holds it. Two consecutive header-parsing
+points at the address of an skb therefore indicate a translation if both see TCP with the same sequence number and
+length, but different flows. The outer packet of a tunnel has a different number.
 
-What its own host translates for a sender, at ``output``, never has the socket's flow as a packet. It is known from the
-call: a packet that comes to a device in a thread, with a number among the bytes that the thread's last call may write,
-is of that call.
+If the sender's own host translates at ``output``, no packet has the flow of the socket. It is known from the call: a
+packet that reaches a device in a thread, with a sequence number in the range that the thread's last call may write,
+belongs to that call.
 
-Datagrams have no such number, and need none: :mod:`hopscope.trace.messages.udp` follows their packets.
+Datagrams have no such number, and do not need one: :mod:`hopscope.trace.messages.udp` follows their packets.
 """
 
 from __future__ import annotations
@@ -32,29 +32,29 @@ _SYN: Final = 2
 _WRAP: Final = 1 << 32
 _NEVER_NS: Final = (1 << 63) - 1
 _LOOKS_AT_HEADERS: Final = ("tx.queue", "rx.driver", "rx.tcp_queue", "skb.drop")
-# More translations of one packet than that are a loop of them.
+# More translations of one packet indicate a loop.
 _MOST_IN_A_ROW: Final = 8
 
 _IS_SYN: Final = f"(tcp_flags % {2 * _SYN} >= {_SYN})"
-# One in so many.
+# Sampling interval.
 _FEW: Final = 64
 _NOT_CALLED: Final = "SELECT 0 AS time_ns, 0 AS skb, 0 AS original WHERE FALSE"
 _NOTHING: Final = "SELECT 0 AS flow, 0 AS original, 0 AS since_ns, 0 AS from_ns, 0 AS until_ns WHERE FALSE"
 
 
-@relation("sent_tcp_flows", "a flow of TCP that a socket of this host sent", columns("flow"), temporary=True)
+@relation("sent_tcp_flows", "a TCP flow sent by a socket of this host", columns("flow"), temporary=True)
 def _sent_tcp_flows(context: Context) -> str:
     return _senders(_numbers(context.trace))
 
 
 @relation(
     "flow_translations",
-    "a span of time in which a flow of TCP was the translation of another one, which a socket sent",
+    "a period in which a TCP flow was the translation of another one, sent by a socket",
     columns(
         "flow original since_ns from_ns until_ns",
-        flow="as it is translated",
-        from_ns="since when packets are taken to be translated; 0: always",
-        until_ns="until when; 2^63 - 1: to the end",
+        flow="translated flow",
+        from_ns="beginning of the translation; 0: always",
+        until_ns="end; 2^63 - 1: end of the recording",
     ),
     needs=("sent_tcp_flows",),
     scratch=("translated_calls", "resolving_translations"),
@@ -72,7 +72,7 @@ def _flow_translations(context: Context) -> str:
 
 @relation(
     "original_packets",
-    "one of `packets`, with the original flow",
+    "an event of `packets`, with the original flow",
     columns("time_ns cpu point tid skb head flow len_bytes header_bytes seq tcp_flags ifindex netns"),
     kind="view",
     needs=("flow_translations",),
@@ -83,7 +83,7 @@ def _original_packets(context: Context) -> str:
 
 @relation(
     "original_sockets",
-    "one of `sockets`, with the original flow",
+    "an event of `sockets`, with the original flow",
     columns("time_ns cpu point tid sock flow seq len_bytes value protocol netns"),
     kind="view",
     needs=("flow_translations",),
@@ -98,7 +98,7 @@ def has_translations(trace: Trace) -> bool:
 
 
 def wanted_flow(trace: Trace, selection: Selection, column: str) -> str:
-    """Return the condition that a column of original flows is wanted, by itself or by a translation of it."""
+    """Return the condition that an original flow is selected, itself or through a translation of it."""
     own = selection.flow(trace, column)
     if not has_translations(trace):
         return own
@@ -108,7 +108,7 @@ def wanted_flow(trace: Trace, selection: Selection, column: str) -> str:
 def final_translations(query: str) -> str:
     """Return the query for the last translations of a query for `flow`, `original`, `since_ns` (when seen first).
 
-    Of several translations in a row, the last one is the receiver's.
+    Of consecutive translations, the last one is the receiver's.
     """
     own = "OVER (PARTITION BY original ORDER BY since_ns)"
     return (
@@ -137,10 +137,10 @@ def _senders(numbers: dict[str, int]) -> str:
 
 
 def _may_have(trace: Trace, numbers: dict[str, int]) -> bool:
-    """Return whether a flow that was sent here is received by a device, but by no socket.
+    """Return whether a flow sent on this host is received by a device, but not by a socket.
 
-    Most traces have none. To look only at flows spares them a look at each packet's way. That of a flow which is both,
-    translated for a part of the recording only, is not looked for unless another one's is.
+    Most traces have none, and checking flows avoids checking the path of each packet. A flow that is translated for
+    only a part of the recording is not detected unless there is another one.
     """
     read = f"SELECT flow FROM sockets WHERE point IN ({_listed(numbers, 'rx.ready', 'rx.read')})"
     unread = f"SELECT flow FROM sent_tcp_flows EXCEPT {read}"
@@ -151,7 +151,7 @@ def _may_have(trace: Trace, numbers: dict[str, int]) -> bool:
 
 
 def _may_have_called(trace: Trace, numbers: dict[str, int]) -> bool:
-    """Return whether a socket sent a flow that no packet has, and packets have one that no socket sent."""
+    """Return whether a socket sent a flow without packets, and there are packets of a flow that no socket sent."""
     return all(trace.rows(f"{query} LIMIT 1") for query in (_unqueued(numbers), _unsent(numbers)))
 
 
@@ -168,9 +168,9 @@ def _queued(numbers: dict[str, int]) -> str:
 
 
 def _called(numbers: dict[str, int]) -> str:
-    """Return the query for the packets that send calls of other flows made.
+    """Return the query for packets that were sent by calls on other flows.
 
-    Of what a softirq sends in a thread, few packets have a number that fits, by chance; of a call's own, many do.
+    Packets sent by a softirq within a thread rarely match by chance; those of the call itself usually do.
     """
     send, queue = (_listed(numbers, name) for name in ("tx.send", "tx.queue"))
     last = ", ".join(
@@ -195,12 +195,12 @@ def _called(numbers: dict[str, int]) -> str:
 
 
 def _translations(numbers: dict[str, int]) -> str:
-    """Return the query for which flow each is the translation of, one step back.
+    """Return the query for the flow of which each flow is the translation, one step back.
 
-    A connection may have the ports of an earlier one whose translation is over: then the flow is another's, or, where a
-    socket of this host sends it as it is, nobody's. A SYN is of the call whose data come next. Packets from before the
-    first that was seen to be translated are taken to have been, too, unless that one began the connection.
-    Acknowledgements are left out: resets often have the number 0.
+    A connection may reuse the ports of an earlier one whose translation has ended: the flow is then a translation of
+    another flow, or of none if a socket of this host sends it directly. A SYN belongs to the call whose data follows.
+    Packets before the first observed translation are assumed to be translated, too, unless that one began the
+    connection. Pure acknowledgements are excluded, because resets often have the number 0.
     """
     skb, flow = "OVER (PARTITION BY skb ORDER BY time_ns)", "OVER (PARTITION BY flow ORDER BY time_ns)"
     same = " AND ".join(f"lag({name}) {skb} = {name}" for name in ("seq", "payload", "tcp_flags"))
@@ -230,7 +230,7 @@ def _translations(numbers: dict[str, int]) -> str:
 
 
 def _resolve(trace: Trace) -> None:
-    """Go back from what was translated several times to what it was first."""
+    """Follow repeated translations back to the original flow."""
     earlier = "e.flow = t.original AND t.since_ns >= e.from_ns AND t.since_ns < e.until_ns AND e.original <> t.flow"
     for _ in range(_MOST_IN_A_ROW):
         if not trace.rows(f"SELECT 1 FROM resolving_translations t JOIN resolving_translations e ON {earlier} LIMIT 1"):
@@ -243,7 +243,7 @@ def _resolve(trace: Trace) -> None:
 
 
 def _original(name: str, *, translated: bool) -> str:
-    """Return the query for a table with the original flows."""
+    """Return the query for a table with original flows."""
     if not translated:
         return f"SELECT * FROM {name}"
     columns = ", ".join(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is known of a single packet: its events, what ran around it, its clones and segments."""
+"""A single packet: its events, the CPU activity around it, its clones and segments."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from hopscope.trace.packets.continues import BEGINNINGS, ENDS
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened to a packet, or around it.
+    """An event of a packet, or around it.
 
     Attributes
     ----------
     time_ns, cpu, tid
-        When, where, in which thread.
+        Time, CPU and thread.
     point
         The probe point's name.
     depth
-        How many devices deep: a stacked device's transmission is within that of the one above.
+        Nesting of devices: the transmission of a lower device is within that of the upper one.
     device, thread
-        Names; empty where there is none.
+        Names; empty: none.
     says
-        The rest, in words.
+        Further details, as text.
     of_packet
         Whether it is an event of the packet itself.
     """
@@ -48,15 +48,15 @@ class PacketTree:
     packet, skb
         Its number in the trace, and its address.
     flow
-        Names of its flows, several if its headers were changed on the way.
+        Names of its flows, several if its headers were rewritten.
     len_bytes
-        The longest that it was.
+        Its maximum length.
     kind
-        ``packet``; of one below another, ``clone`` or ``segment``.
+        ``packet``; for one below another, ``clone`` or ``segment``.
     events
         In order of time.
     kin
-        Clones that share its data, and segments that it was cut into.
+        Clones that share its data, and its segments.
     """
 
     packet: int
@@ -69,28 +69,34 @@ class PacketTree:
 
     @property
     def own(self) -> list[Event]:
-        """Its own events, without what ran around it."""
+        """Its own events, without those around it."""
         return [event for event in self.events if event.of_packet]
 
     @property
     def begins_ns(self) -> int:
-        """When it was seen first."""
+        """When it was first seen."""
         return self.own[0].time_ns
 
     @property
     def ends_ns(self) -> int:
-        """When it was seen last."""
+        """When it was last seen."""
         return self.own[-1].time_ns
 
     @property
     def remarks(self) -> list[str]:
-        """What was not seen of it, and why that may be."""
+        """The parts of its path that were not seen, with possible reasons."""
         names = [event.point for event in self.own]
         remarks = []
         if names[0] not in BEGINNINGS and self.kind != "segment":
-            remarks.append("its beginning was not seen: lost, before the recording, not attached, or cut from another")
+            remarks.append(
+                "beginning not seen: lost, before the recording, probe point not attached, or "
+                "segmented from another packet"
+            )
         if names[-1] == "rx.tcp_queue":
-            remarks.append("its data were not seen read: merged into an earlier packet, not read yet, or lost")
-        elif names[-1] != "rx.copy" and not set(names) & set(ENDS):  # TCP frees what was read without an event
-            remarks.append("its end was not seen: merged into another, still waiting, lost, or not attached")
+            remarks.append(
+                "read not seen: the data was merged into an earlier packet, had not been read yet, "
+                "or the event was lost"
+            )
+        elif names[-1] != "rx.copy" and not set(names) & set(ENDS):  # TCP frees packets that were read without an event
+            remarks.append("end not seen: merged into another packet, still queued, lost, or probe point not attached")
         return remarks

@@ -58,6 +58,6 @@ def _address(where: str) -> tuple[str, int]:
         host, port = None, None
     if not host or port is None or parts.netloc != where or "@" in where:
         raise UsageError(
-            f"--listen {where}: this is not an address and port", "Write ADDRESS:PORT, an IPv6 address in brackets"
+            f"--listen {where}: not an address and port", "Give ADDRESS:PORT, with an IPv6 address in brackets"
         )
     return host, port

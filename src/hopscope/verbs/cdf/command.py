@@ -44,7 +44,7 @@ def command(*, svg: TextIO | None, hops: str, files: tuple[Path, ...]) -> int:
 
     names = list(dict.fromkeys(hops.split(",")))
     if len(names) * len(files) > MOST:
-        raise UsageError(f"A plot has room for at most {MOST} curves", "Name fewer hops or files")
+        raise UsageError(f"A plot has room for at most {MOST} curves", "Give fewer hops or files")
     show_curves(", ".join(names), _curves(names, files), svg)
     return 0
 

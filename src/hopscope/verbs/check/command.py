@@ -30,7 +30,7 @@ EXIT_CODES: Final = {"critical": 4, "warning": 3, "notice": 0, None: 0}
 @click.command(
     "check",
     cls=Command,
-    short_help="What is wrong with this host's network stack, in sentences.",
+    short_help="Known problems of this host's network stack, explained.",
     examples=(
         ("Watch for 30 seconds, and show warnings and worse", "hopscope check -d 30 --severity warning"),
         ("What was wrong during a recording?", "hopscope check trace"),
@@ -59,7 +59,7 @@ EXIT_CODES: Final = {"critical": 4, "warning": 3, "notice": 0, None: 0}
         show_default=True,
         help="Minimum severity: critical, warning or notice.",
     ),
-    option("--all", "everything", is_flag=True, help="Also what is in order or cannot be checked."),
+    option("--all", "everything", is_flag=True, help="Also list what is in order or cannot be checked."),
     json_option("finding", "docs/check.md"),
 )
 @click.argument("trace", type=click.Path(path_type=Path), required=False)
@@ -91,9 +91,7 @@ def command(  # noqa: PLR0913 # one parameter an option
     if trace is None:
         check, now_ns = _check(duration, namespaces)
     elif namespaces or context.get_parameter_source("duration") is not ParameterSource.DEFAULT:
-        raise UsageError(
-            "-d and --netns cannot be combined with a TRACE, which covers what was recorded", "Leave them out"
-        )
+        raise UsageError("-d and --netns cannot be combined with a TRACE, which covers what was recorded", "Omit them")
     else:
         check, now_ns = _check_trace(trace)
     if as_json:

@@ -273,8 +273,8 @@ def _unread(entry: Entry, scene: Scene) -> list[str]:
 
 def _why_not(ref: Ref) -> str:
     if ref.only != ("*",) or ref.but:
-        return f"{SOURCES[ref.source].seen_with} shows nothing of this kind here"
-    what = f"{SOURCES[ref.source].seen_with} has no {ref.name} here"
+        return f"{SOURCES[ref.source].seen_with} shows nothing of this kind on this host"
+    what = f"{SOURCES[ref.source].seen_with} has no {ref.name} on this host"
     return f"{what} ({ref.since})" if ref.since else what
 
 

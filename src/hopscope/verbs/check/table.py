@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _MOST_ROWS: Final = 6
 _INDENT: Final = 2
 _LOOKS: Final[dict[Severity, str]] = {"critical": "red", "warning": "warn", "notice": "cyan", "note": "dim"}
-_PLURALS: Final[dict[str, str]] = {"warning": "warnings", "notice": "notices", "thing": "things"}
+_PLURALS: Final[dict[str, str]] = {"warning": "warnings", "notice": "notices", "condition": "conditions"}
 
 
 def render_check(check: Check, terminal: Terminal, *, least: Severity = "notice", everything: bool = False) -> str:
@@ -62,9 +62,7 @@ def _finding(folded: Folded, terminal: Terminal) -> list[str]:
     for fix in folded.fixes:
         lines += _fix(fix, terminal)
     if folded.others:
-        lines += _fold(
-            f"and likewise at {folded.others} further {'place' if folded.others == 1 else 'places'}", terminal
-        )
+        lines += _fold(f"and likewise at {folded.others} other {'place' if folded.others == 1 else 'places'}", terminal)
     source = Terminal(terminal.width - _INDENT, terminal.colour, terminal.unicode).fold(f"source: {entry.source}")
     return lines + [terminal.paint(" " * _INDENT + line, "dim") for line in source]
 
@@ -134,7 +132,7 @@ def _value(value: int | str | None) -> str:
 
 
 def _others(check: Check, terminal: Terminal) -> list[str]:
-    lines = [terminal.paint("looked at, and well", "bold")]
+    lines = [terminal.paint("checked, no problems", "bold")]
     well = [each for each in check.checked if each.state == "well"]
     if well:
         lines += render_grid(
@@ -148,7 +146,7 @@ def _others(check: Check, terminal: Terminal) -> list[str]:
         )
     unseen = [each for each in check.checked if each.unseen]
     if unseen:
-        lines += ["", terminal.paint("not seen here", "bold")]
+        lines += ["", terminal.paint("not visible on this host", "bold")]
     for each in unseen:
         here = "" if each.state == "unseen" else "not everywhere: "
         lines += terminal.fold(f"{each.entry.id}: {here}{'; '.join(each.unseen)}")
@@ -166,12 +164,12 @@ def _summary(check: Check, shown: Sequence[Finding], *, everything: bool) -> str
     said = [_counted(found[severity], severity) for severity in SEVERITIES if found[severity]]
     hidden = len({each.id for each in check.findings}) - len(entries)
     said += [f"{hidden} less severe not shown"] if hidden else []
-    verdict = ", ".join(said) if said else "nothing wrong"
+    verdict = ", ".join(said) if said else "no problems found"
     more = "" if everything else " (--all)"
-    looked = _counted(states.total() - states["unseen"], "thing")
+    looked = _counted(states.total() - states["unseen"], "condition")
     return (
-        f"{verdict[0].upper()}{verdict[1:]}. Looked at {looked} for {check.seconds:.1f} s; {states['unseen']} cannot "
-        f"be seen here{more}."
+        f"{verdict[0].upper()}{verdict[1:]}. Checked {looked} over {check.seconds:.1f} s; {states['unseen']} "
+        f"cannot be checked on this host{more}."
     )
 
 

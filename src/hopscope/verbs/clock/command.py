@@ -21,7 +21,7 @@ _LEAST: int = 2
 @click.command(
     "clock",
     cls=Command,
-    short_help="Clocks of several hosts: how far apart, and how certain.",
+    short_help="Offsets between the clocks of several hosts, with bounds.",
     examples=(
         ("Compare the clocks of two hosts for a minute", "hopscope clock --host a --host b -d 60"),
         (
@@ -40,7 +40,7 @@ _LEAST: int = 2
         aliases=["--port"],
         type=click.IntRange(1, 65_000),
         metavar="N",
-        help="First UDP port for probes, one per other host.",
+        help="First UDP port for probes; one per peer host.",
         default_text="any",
     ),
 )

@@ -36,8 +36,8 @@ def render_plot(row: PairRow, terminal: Terminal) -> list[str]:
     bound_ns = float(np.median(row.history.bound_ns))
     start = exact(int(row.history.offset_ns[0]))
     title = (
-        f"{row.second} against {row.first}, without {start} at the beginning and {ppb(drift)} ppb; "
-        f"bound {fmt.time(bound_ns, unicode=terminal.unicode)}"
+        f"{row.second} relative to {row.first}, minus the initial offset ({start}) and drift ({ppb(drift)} "
+        f"ppb); bound {fmt.time(bound_ns, unicode=terminal.unicode)}"
     )
     lines = terminal.fold(title)
     lines += _drawn(at_ns, left_ns, top_ns, width, terminal)

@@ -10,6 +10,7 @@ import numpy as np
 
 from hopscope.term import format as fmt
 from hopscope.term.bar import ASCII_BLOCKS, BLOCKS
+from hopscope.term.format import plural
 from hopscope.term.grid import Column, render_grid
 from hopscope.verbs.clock.report import HARDWARE, MIXED, SOFTWARE
 
@@ -48,7 +49,7 @@ def render_clocks(report: ClockReport, terminal: Terminal) -> str:
     failed = [f"{row.first} and {row.second}: {row.why}" for row in report.pairs if row.why]
     changes = [_change(change) for change in report.changes[-_MOST_CHANGES:]]
     if len(report.changes) > _MOST_CHANGES:
-        changes.insert(0, f"{len(report.changes) - _MOST_CHANGES:,} changes of clocks before these are not shown:")
+        changes.insert(0, f"{plural(len(report.changes) - _MOST_CHANGES, 'earlier clock change')} not shown")
     for note in (*changes, *hints, *report.notes, *failed):
         lines += [terminal.paint(line, "warn") for line in terminal.fold(note)]
     return "\n".join(lines)
@@ -105,9 +106,9 @@ def _stamped(pairs: Sequence[PairRow], terminal: Terminal) -> list[str]:
     """Say who stamped the probes: of all pairs at once where it is the same."""
     kinds = {row.stamps for row in pairs if row.stamps}
     if len(kinds) == 1:
-        return [f"probes were stamped {_STAMPED[kinds.pop()]}"]
+        return [f"probes were time-stamped {_STAMPED[kinds.pop()]}"]
     arrow = "→" if terminal.unicode else ">"
-    return [f"{row.first}{arrow}{row.second}: stamped {_STAMPED[row.stamps]}" for row in pairs if row.stamps]
+    return [f"{row.first}{arrow}{row.second}: time-stamped {_STAMPED[row.stamps]}" for row in pairs if row.stamps]
 
 
 def _drift(at: Comparison | None) -> str:
@@ -142,16 +143,16 @@ def _host_columns(hosts: Sequence[HostRow], terminal: Terminal) -> list[Column]:
         ),
         Column(plus_minus, [fmt.time(host.realtime_bound_ns, unicode=terminal.unicode) for host in hosts]),
         Column("TAI - UTC", [f"{host.tai_offset_s} s" if host.tai_offset_s else "unknown" for host in hosts], rank=3),
-        Column("kept right by", [_daemons(host, terminal) for host in hosts], left=True),
+        Column("synchronized by", [_daemons(host, terminal) for host in hosts], left=True),
     ]
 
 
 def _daemons(host: HostRow, terminal: Terminal) -> str:
     names = ", ".join(host.daemons)
     if not host.synchronized:
-        return f"{names}; not synchronized" if names else "nobody (not synchronized)"
-    within = f"within {fmt.time(host.max_error_ns, unicode=terminal.unicode)} by its own word"
-    return f"{names or 'a daemon that is not seen'}, {within}"
+        return f"{names}; not synchronized" if names else "none (not synchronized)"
+    within = f"estimated error {fmt.time(host.max_error_ns, unicode=terminal.unicode)}"
+    return f"{names or 'an unknown daemon'}, {within}"
 
 
 def _phcs(host: HostRow, first: HostRow, terminal: Terminal) -> list[str]:
@@ -159,8 +160,8 @@ def _phcs(host: HostRow, first: HostRow, terminal: Terminal) -> list[str]:
         line
         for phc in host.phcs
         for line in terminal.fold(
-            f"{phc.name} of {host.name} is ahead of {first.name}'s wall clock by {exact(phc.ahead_ns)}, "
-            f"give or take {fmt.time(phc.bound_ns, unicode=terminal.unicode)}"
+            f"{phc.name} of {host.name} is ahead of {first.name}'s wall clock by {exact(phc.ahead_ns)} "
+            f"{'±' if terminal.unicode else '+-'} {fmt.time(phc.bound_ns, unicode=terminal.unicode)}"
         )
     ]
 
@@ -176,9 +177,11 @@ def _loop(loop: Loop, terminal: Terminal) -> str:
     way = arrow.join((*loop.hosts, loop.hosts[0]))
     bound = fmt.time(loop.bound_ns, unicode=terminal.unicode)
     judged = (
-        "as it must be" if abs(loop.off_ns) <= loop.bound_ns else "more than can be: one of these comparisons is wrong"
+        "consistent"
+        if abs(loop.off_ns) <= loop.bound_ns
+        else "inconsistent: at least one of these comparisons is wrong"
     )
-    return f"around {way}: {loop.off_ns:+,} ns are left, {bound} allowed, {judged}"
+    return f"closure error around {way}: {loop.off_ns:+,} ns, bound {bound}: {judged}"
 
 
 def _hints(row: PairRow, terminal: Terminal) -> list[str]:
@@ -192,7 +195,8 @@ def _hints(row: PairRow, terminal: Terminal) -> list[str]:
     length = fmt.time(abs(longer_ns), unicode=terminal.unicode)
     return [
         (
-            f"Packets from {way[0]} to {way[1]} wait {length} longer than those back, as a rule: a queue in this "
-            "direction. The fastest packets decide, and the bound covers what even these waited"
+            f"Packets from {way[0]} to {way[1]} typically take {length} longer than those in the opposite "
+            "direction, which indicates a queue in this direction. The offset is derived from the fastest "
+            "packets, and the bound covers their queueing delay"
         )
     ]

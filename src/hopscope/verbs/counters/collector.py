@@ -91,8 +91,8 @@ class CounterCollector:
             if not fnmatch.filter(names, pattern.lower()) and not find(pattern):
                 guesses = near(pattern)
                 raise UsageError(
-                    f"There is no counter {pattern}",
-                    f"Did you mean {', '.join(guesses)}?" if guesses else "Patterns such as '*Drop*' are allowed, too",
+                    f"No counter matches {pattern}",
+                    f"Did you mean {', '.join(guesses)}?" if guesses else "Patterns such as '*Drop*' are also accepted",
                 )
 
     def interval(self) -> CounterSnapshot:
@@ -138,11 +138,7 @@ class CounterCollector:
         """Return what is not known of namespaces that were not there all the time."""
         kinds = (("begun", come, "before its first reading"), ("ended", gone, "after its last reading"))
         names = {kind: ", ".join(sorted(self._names[inode] for inode in inodes)) for kind, inodes, _ in kinds}
-        return [
-            f"{kind}: {names[kind]}: what was counted there {when} is not known"
-            for kind, inodes, when in kinds
-            if inodes
-        ]
+        return [f"{kind}: {names[kind]}: counts {when} are unknown" for kind, inodes, when in kinds if inodes]
 
     def _news(self) -> list[str]:
         """Return what cannot be read, if that has not been said yet."""
@@ -163,7 +159,7 @@ class CounterCollector:
             whole.setdefault(each.reason, set()).add(what)
         sentences = [f"not read: {', '.join(sorted(what))}: {reason}" for reason, what in whole.items()]
         if os.geteuid():
-            sentences.append("without root only the network namespaces of the user's own processes are seen")
+            sentences.append("without root, only the network namespaces of the user's own processes are visible")
         return sentences
 
 
@@ -179,4 +175,4 @@ def _restarted(rows: Iterable[CounterRow]) -> list[str]:
         return []
     rest = f" and {len(named) - _NAMED:,} more" if len(named) > _NAMED else ""
     what = f"{', '.join(named[:_NAMED])}{rest}"
-    return [f"restarted: {what} fell (a driver was loaded anew?): what was counted then is not known"]
+    return [f"reset: {what} decreased (was the driver reloaded?): the increase in this interval is unknown"]

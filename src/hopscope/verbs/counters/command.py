@@ -28,7 +28,7 @@ _LAYERS: Final = tuple(layer for layer in LAYERS if layer != "clock")
     context_settings={"help_option_names": ["-h", "--help"]},
     examples=(
         ("What does a counter mean?", "hopscope counters explain TCPTimeouts"),
-        ("Which counters of drops are there?", "hopscope counters explain '*Drop*'"),
+        ("Which counters count drops?", "hopscope counters explain '*Drop*'"),
     ),
 )
 @section(OUTPUT, json_option("counter", "docs/counters.md"))
@@ -57,7 +57,7 @@ def explain(*, as_json: bool, names: tuple[str, ...]) -> int:
         guesses = list(dict.fromkeys(guess for name in missing for guess in near(name)))
         raise UsageError(
             f"No description of a counter named {', '.join(missing)}",
-            f"Did you mean {', '.join(guesses)}?" if guesses else "Patterns such as '*Drop*' list what is known",
+            f"Did you mean {', '.join(guesses)}?" if guesses else "Patterns such as '*Drop*' list all that are known",
         )
     return 0
 
@@ -89,10 +89,10 @@ class _Counters(CommandBeside):
     "counters",
     cls=_Counters,
     context_settings={"allow_interspersed_args": False},
-    short_help="The kernel's counters that increase, NIC to socket.",
+    short_help="Kernel counters that increase, from NIC to socket.",
     examples=(
         ("Which counters increase while a command runs?", "hopscope counters -- curl -s http://localhost:8080/"),
-        ("Which counters of TCP increase within ten seconds?", "hopscope counters --layer tcp -d 10"),
+        ("Which TCP counters increase within ten seconds?", "hopscope counters --layer tcp -d 10"),
     ),
 )
 @timing_options()

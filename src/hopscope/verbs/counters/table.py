@@ -34,7 +34,7 @@ _MARK_WIDTH: Final = 2
 _NAME_LEAST: Final = 24
 _NAME_MOST: Final = 40
 _LOSS, _BAD = "!", "~"
-_LEGEND: Final = {_LOSS: "something was lost or refused", _BAD: "a bad sign"}
+_LEGEND: Final = {_LOSS: "loss or refusal", _BAD: "a sign of trouble"}
 
 
 def render_counters(snapshot: CounterSnapshot, terminal: Terminal, moved_by: str = "") -> str:
@@ -49,7 +49,7 @@ def render_counters(snapshot: CounterSnapshot, terminal: Terminal, moved_by: str
     length = fmt.time(snapshot.duration_s * 1e9, unicode=terminal.unicode)
     what = f"total {length}" if snapshot.kind == "total" else length
     moved = sum(row.count != 0 for row in snapshot.rows) + snapshot.left_out
-    heading = f"counters  {start:%Y-%m-%d %H:%M:%S} UTC  {what}  {moved:,} of {snapshot.read:,} moved"
+    heading = f"counters  {start:%Y-%m-%d %H:%M:%S} UTC  {what}  {moved:,} of {snapshot.read:,} increased"
     lines = [terminal.paint(line, "dim") for line in terminal.fold(heading)]
     if snapshot.filters:
         only = " ".join(f"{name}={value}" for name, value in snapshot.filters.items())
@@ -61,7 +61,7 @@ def render_counters(snapshot: CounterSnapshot, terminal: Terminal, moved_by: str
     if snapshot.rows:
         lines += _table(snapshot, terminal)
     else:
-        lines += terminal.fold("No counter moved.")
+        lines += terminal.fold("No counter increased.")
     return "\n".join(lines + _footer(snapshot, terminal))
 
 
@@ -166,7 +166,7 @@ def _footer(snapshot: CounterSnapshot, terminal: Terminal) -> list[str]:
     warnings = [f"lost at: {', '.join(lost)}"] if lost else []
     warnings += snapshot.notes
     more = snapshot.left_out
-    texts = [f"and {more:,} more of timers, memory and the like (--all)"] if more else []
+    texts = [f"and {more:,} more for timers, memory and the like (--all)"] if more else []
     texts += [f"cost: {fmt.per_cent(snapshot.reader_cpu_percent)} reader"]
     legend = [f"{mark} {meaning}" for mark, meaning in _LEGEND.items() if mark in marks]
     if legend:

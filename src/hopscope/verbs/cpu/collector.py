@@ -253,13 +253,13 @@ class CpuCollector(Attached):
         notes = []
         if counts["group_overflow"]:
             notes.append(
-                f"{plural(counts['group_overflow'], 'time')} a group found no row, counted as `{NOT_KNOWN}`: the "
-                f"limit of {plural(self._options.max_groups, 'group')} is reached (--max-groups)"
+                f"counted as `{NOT_KNOWN}` {plural(counts['group_overflow'], 'time')}: the limit of "
+                f"{plural(self._options.max_groups, 'group')} was reached (--max-groups)"
             )
         if counts["no_memory"]:
             notes.append(
-                f"{plural(counts['no_memory'], 'time')} a thread left its CPU during a call and was not tracked: the "
-                "rest of the call is missing"
+                f"{plural(counts['no_memory'], 'thread switch', 'thread switches')} during a call could not be "
+                "tracked for lack of memory: the rest of the call is missing"
             )
         if counts["unseen"]:
             notes.append(
@@ -268,13 +268,13 @@ class CpuCollector(Attached):
             )
         if counts["unread"]:
             notes.append(
-                f"{plural(counts['unread'], 'message')} of calls with several messages could not be "
-                "read: bytes not included"
+                f"{plural(counts['unread'], 'message')} of calls with several messages could not be read: "
+                "their bytes are not included"
             )
         if counts["uring"]:
             notes.append(
-                f"{plural(counts['uring'], 'system call or run', 'system calls and runs')} of io_uring threads came "
-                "before it was watched: socket operations not included"
+                f"{plural(counts['uring'], 'system call or run', 'system calls and runs')} of io_uring threads "
+                "occurred before tracing began: their socket operations are not included"
             )
         return notes
 

@@ -35,7 +35,7 @@ _FILE = click.File("w", encoding="utf-8", lazy=False)
     "cpu",
     cls=CommandBeside,
     context_settings={"allow_interspersed_args": False},
-    short_help="CPU time: what networking takes, and which part of the stack.",
+    short_help="CPU time spent on networking, by part of the stack.",
     examples=(
         ("Which processes cause the network work?", "hopscope cpu --group-by process -d 10"),
         (

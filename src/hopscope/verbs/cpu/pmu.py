@@ -88,8 +88,8 @@ class PmuCounters:
                 said = ", ".join(set(self._absent.values()))
                 raise KernelError(
                     f"This machine has no hardware counters for {', '.join(events)} (perf_event_open: {said})",
-                    "Leave out --counters, or use a machine that has them: a virtual machine does if its host "
-                    "provides them (QEMU: KVM and `-cpu host`)",
+                    "Omit --counters, or use a machine that has them; in a virtual machine, its host must "
+                    "provide them (QEMU: KVM and `-cpu host`)",
                 )
             self._opened = stack.pop_all()
 
@@ -132,7 +132,7 @@ class PmuCounters:
 
     def notes(self, before: PmuReading, after: PmuReading) -> list[str]:
         """Return a sentence for each counter that is missing, or did not count all the time."""
-        notes = [f"{name}: this machine has no counter for it ({reason})" for name, reason in self._absent.items()]
+        notes = [f"{name}: no hardware counter on this machine ({reason})" for name, reason in self._absent.items()]
         for name in self._counters:
             if name not in after.times:
                 notes.append(f"{name}: not counted: other users occupy the hardware counters")

@@ -74,7 +74,7 @@ def _by_group(snapshot: CpuSnapshot, terminal: Terminal, limit: int | None) -> l
     lines = render_grid(table, terminal, bold=frozenset({0}))
     left_out = len(snapshot.rows) - len(shown)
     if left_out:
-        lines += terminal.fold(f"and {left_out:,} more with less (--limit)")
+        lines += terminal.fold(f"and {left_out:,} more with less CPU time (--limit)")
     return lines
 
 
@@ -132,7 +132,7 @@ def _by_category(snapshot: CpuSnapshot, terminal: Terminal) -> list[str]:
     shares = snapshot.breakdown()
     shown = [share for share in shares if share.ns >= _LEAST_SHARE * snapshot.total.ns]
     if not shown:
-        return terminal.fold(f"No stack was seen in networking, {snapshot.hz} times a second on each CPU.")
+        return terminal.fold(f"No networking stack was sampled, at {snapshot.hz} Hz on each CPU.")
     table = [
         Column("part", _first_of_each([share.part for share in shown]), left=True),
         Column("busy with", [_named(share) for share in shown], left=True),
@@ -174,9 +174,9 @@ def _percent(snapshot: CpuSnapshot, ns: int) -> str:
 def _footer(snapshot: CpuSnapshot, terminal: Terminal) -> list[str]:
     warnings = []
     if snapshot.lost:
-        warnings.append(f"lost: {fmt.plural(snapshot.lost, 'stack')}: the kernel had no room for them")
+        warnings.append(f"lost: {fmt.plural(snapshot.lost, 'stack')}, because a kernel table was full")
     texts = []
     if snapshot.energy_j is not None:
-        texts.append(f"energy: {snapshot.energy_j:.1f} J for all that the processors' packages did")
+        texts.append(f"energy: {snapshot.energy_j:.1f} J, all processor packages")
     texts += [f"note: {note}" for note in snapshot.notes]
     return closing(snapshot.overhead, terminal, warnings, texts)

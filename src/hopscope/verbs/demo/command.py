@@ -53,8 +53,9 @@ def command(*, duration: float) -> int:
 
     require_rights()
     _say(
-        f"Two network namespaces, joined by a veth pair, for {plural(duration, 'second')}: TCP requests and replies, "
-        f"and 100 UDP datagrams per second to a reader that sleeps {_SLEEP_MS} ms before it reads each.\n"
+        f"Two network namespaces, connected by a veth pair, for {plural(duration, 'second')}: TCP requests and "
+        f"replies, and 100 UDP datagrams per second to a reader that sleeps {_SLEEP_MS} ms before reading "
+        "each.\n"
     )
     with Lab() as lab, _traffic(lab, duration + _GRACE_S):
         collector = RxCollector(RxOptions(namespaces=[lab.client.inode, lab.server.inode]))

@@ -13,7 +13,7 @@ from hopscope.live.help import HOSTS, OUTPUT, Command, option, section
 @click.command(
     "join",
     cls=Command,
-    short_help="Put the recordings of several hosts on one time axis.",
+    short_help="Join the recordings of several hosts on one time axis.",
     examples=(
         ("Join two recordings made separately", "hopscope join client-trace server-trace -o joined"),
         ("Join a recording of several hosts without one of them", "hopscope join --without db hopscope-recording"),
@@ -30,7 +30,7 @@ from hopscope.live.help import HOSTS, OUTPUT, Command, option, section
         help="Folder of the joined trace, new or empty.",
     ),
 )
-@section(HOSTS, option("--without", multiple=True, metavar="HOST", help="Leave this host out (repeatable)."))
+@section(HOSTS, option("--without", multiple=True, metavar="HOST", help="Exclude this host (repeatable)."))
 def command(traces: tuple[Path, ...], output: Path | None, without: tuple[str, ...]) -> None:
     """Join recordings of several hosts into one trace, on which every report works.
 
@@ -50,5 +50,5 @@ def command(traces: tuple[Path, ...], output: Path | None, without: tuple[str, .
     elif len(traces) == 1 and is_of_hosts(traces[0]):
         made, output = make_joined(traces[0], without=without), traces[0] / JOINED
     else:
-        raise UsageError("No folder is given for the joined trace", "Name a new one with -o DIR")
+        raise UsageError("No folder was given for the joined trace", "Specify a new one: -o DIR")
     click.echo(render_joined(made, output), err=True)

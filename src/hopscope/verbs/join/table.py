@@ -18,7 +18,7 @@ def render_joined(joined: Joined, folder: Path) -> str:
     hosts = zip(joined.hosts, joined.bounds_ns, strict=True)
     lines = []
     for number, (name, (median, worst)) in enumerate(hosts):
-        said = "the time axis" if number == 0 else f"within {median:,} ns (median), {worst:,} ns (worst)"
+        said = "the time axis" if number == 0 else f"error bound {median:,} ns (median), {worst:,} ns (maximum)"
         lines.append(f"{name}: {said}")
     lines += joined.notes
     lines.append(f"{folder}: {plural(joined.rows, 'row')} of {plural(len(joined.hosts), 'host')}")

@@ -68,7 +68,7 @@ def asked(values: Mapping[str, Any]) -> Asked:
     snap, buffer, counters = given.pop("snap"), given.pop("buffer"), given.pop("counters")
     last_s, triggers, memory = given.pop("flight"), given.pop("triggers"), given.pop("flight_memory")
     if triggers and not last_s:
-        raise UsageError("--trigger needs --flight", "Say how many seconds to keep: --flight 10")
+        raise UsageError("--trigger needs --flight", "Specify how many seconds to keep: --flight 10")
     events = given.pop("events")
     given["profiles"] = given["profiles"] or (() if given["points"] or events else _DEFAULT)
     options = record_options(**given, tracepoints=events, snap_bytes=snap or 0, ring_bytes=int(buffer) * _MIB)

@@ -138,7 +138,7 @@ class Clocks:
                 if channel:
                     pairs.replace(host, clock.host(channel, self._address(host)))
             except HopscopeError as error:
-                self._say(f"The clock of {channel.name if channel else host} is no longer compared: {error}")
+                self._say(f"The clock of {channel.name if channel else host} can no longer be compared: {error}")
             self._number()
             self.generation += 1
 

@@ -35,7 +35,7 @@ _MIB = 1 << 20
     short_help="Record every packet and message into a trace, for `report`.",
     examples=(
         (
-            "Record ten seconds of one service, and see what its messages waited for",
+            "Record ten seconds of one service, and see what delayed its messages",
             "hopscope record --port 443 -d 10 -o trace && hopscope report messages trace",
         ),
         (
@@ -129,7 +129,7 @@ _MIB = 1 << 20
         default=1,
         metavar="N",
         show_default=True,
-        help="Follow one flow in N, both ways.",
+        help="Follow one flow in N, both directions.",
     ),
 )
 @host_options()
@@ -174,12 +174,12 @@ def command(  # noqa: PLR0913 # one parameter an option
         from hopscope.agent.ssh import Ssh  # noqa: PLC0415
         from hopscope.agent.target import parse_all  # noqa: PLC0415
         from hopscope.live.words import words_of  # noqa: PLC0415
-        from hopscope.verbs.record.host import Ways  # noqa: PLC0415
+        from hopscope.verbs.record.host import Transports  # noqa: PLC0415
         from hopscope.verbs.record.hosts import record_hosts  # noqa: PLC0415
 
         words = words_of(click.get_current_context().command, what)
-        ways = Ways(Ssh.of(ssh, remote_command), tls)
-        return record_hosts(parse_all(hosts), ways, words, folder, limits, command=command)
+        transports = Transports(Ssh.of(ssh, remote_command), tls)
+        return record_hosts(parse_all(hosts), transports, words, folder, limits, command=command)
     from hopscope.kernel.capabilities import require_rights  # noqa: PLC0415
     from hopscope.live.recorder.collector import Recorder  # noqa: PLC0415
     from hopscope.verbs.record.asked import asked  # noqa: PLC0415

@@ -114,7 +114,7 @@ class Trigger:
         number = time.removesuffix(unit).strip()
         if name.strip() not in numbers or unit not in _UNITS_NS or not number:
             raise UsageError(
-                f"{text} is not a trigger", "Write `drop`, or a point and a time such as 'rx.tcp_queue>1ms'"
+                f"{text} is not a trigger", "Give `drop`, or a point and a time such as 'rx.tcp_queue>1ms'"
             )
         return cls(text, numbers[name.strip()], round(float(number) * _UNITS_NS[unit]))
 

@@ -32,8 +32,8 @@ _LEAST_S: Final = 1.0
 _MOST_S: Final = 30.0
 
 
-class Ways(NamedTuple):
-    """How agents are reached.
+class Transports(NamedTuple):
+    """How to reach agents.
 
     Attributes
     ----------
@@ -93,7 +93,7 @@ def begin(channel: Channel, request: dict[str, Any]) -> Began:
     stream = channel.open(SERVICE, request)
     block, message = stream.receive(), stream.receive()
     if not isinstance(block, Block) or not isinstance(message, Message):
-        raise FormatError(f"{channel.name} does not begin to record")
+        raise FormatError(f"{channel.name} does not start recording")
     return Began(channel, stream, metadata_of(block, "began"), texts(message.body, "not_granted"))
 
 
@@ -102,7 +102,7 @@ class HostRecording:
 
     Parameters
     ----------
-    target, ways
+    target, transports
         How it is reached.
     request
         What it is asked for.
@@ -127,10 +127,10 @@ class HostRecording:
         CPU time that its agent took, the last one if there were several.
     """
 
-    def __init__(self, target: Target, ways: Ways, request: dict[str, Any], writer: HostsWriter) -> None:
+    def __init__(self, target: Target, transports: Transports, request: dict[str, Any], writer: HostsWriter) -> None:
         self.name = target.name
         self._target = target
-        self._ways = ways
+        self._transports = transports
         self._request = request
         self._writer = writer
         self._stream: Stream | None = None
@@ -269,7 +269,7 @@ class HostRecording:
         while not self._stops.wait(pause_s):
             pause_s = min(pause_s * 2, _MOST_S)
             try:
-                return self._return(connect(self._target, self._ways.ssh.again(), self._ways.tls))
+                return self._return(connect(self._target, self._transports.ssh.again(), self._transports.tls))
             except DiskFullError:
                 raise
             except HopscopeError:

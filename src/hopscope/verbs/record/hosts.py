@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from hopscope.agent.channel import Channel
     from hopscope.agent.target import Target
     from hopscope.live.stop import Stop
-    from hopscope.verbs.record.host import Began, Ways
+    from hopscope.verbs.record.host import Began, Transports
     from hopscope.verbs.record.pipeline import Limits
 
 _LOOK_S: Final = 0.1
@@ -36,7 +36,13 @@ _PROGRESS_S: Final = 1.0
 
 
 def record_hosts(  # noqa: PLR0913 # one parameter a part
-    targets: Sequence[Target], ways: Ways, words: Sequence[str], folder: Path, limits: Limits, *, command: Sequence[str]
+    targets: Sequence[Target],
+    transports: Transports,
+    words: Sequence[str],
+    folder: Path,
+    limits: Limits,
+    *,
+    command: Sequence[str],
 ) -> int:
     """Record until the command ends, a limit is reached, a trigger is seen on one of them or a signal comes.
 
@@ -54,7 +60,7 @@ def record_hosts(  # noqa: PLR0913 # one parameter a part
     check_names(target.name for target in targets)
     with contextlib.ExitStack() as stack:
         stack.enter_context(_new(folder))
-        channels = stack.enter_context(connected(targets, *ways))
+        channels = stack.enter_context(connected(targets, *transports))
         clocks = stack.enter_context(Clocks(targets, channels))
         requests = [
             {"words": list(words), OWN: _own(number, channels, clocks) or None} for number in range(len(targets))
@@ -62,7 +68,8 @@ def record_hosts(  # noqa: PLR0913 # one parameter a part
         begun = _begun(channels, requests)
         writer = stack.enter_context(HostsWriter(folder, [(each.name, each.destination) for each in targets]))
         hosts = [
-            HostRecording(target, ways, request, writer) for target, request in zip(targets, requests, strict=True)
+            HostRecording(target, transports, request, writer)
+            for target, request in zip(targets, requests, strict=True)
         ]
         stack.callback(_cut, hosts)
         stack.callback(clocks.end)
@@ -185,7 +192,7 @@ class _Work:
         if missing:
             raise HopscopeError(
                 f"The recording is incomplete: {'; '.join(missing)}",
-                f"{folder / FILE} shows which times are covered; what was recorded can be read",
+                f"{folder / FILE} lists the times that are covered; the recorded parts are readable",
             )
 
     def _state(self) -> tuple[int, ...]:

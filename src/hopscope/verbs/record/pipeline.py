@@ -237,9 +237,11 @@ class Pipeline:
         if self._kept and self._kept.cut:
             found.append("the memory limit did not allow keeping all of the last seconds (--flight-memory)")
         if missed := self._writer.metadata.missed:
-            found.append(f"{plural(missed, 'event')} missing: the kernel suppressed as many runs of BPF programs")
+            found.append(
+                f"missed: {plural(missed, 'event')}, because the kernel suppressed the BPF program (recursion)"
+            )
         if lost := self._recorder.captures_lost():
-            found.append(f"{plural(lost, 'packet')} not captured: a ring was full (--buffer)")
+            found.append(f"{plural(lost, 'packet')} not captured: a ring buffer was full (--buffer)")
         return found
 
     def _put_rows(self, rows: Rows) -> None:

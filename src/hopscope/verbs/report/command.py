@@ -34,7 +34,7 @@ def command() -> None:
 @command.command(
     "summary",
     cls=Command,
-    short_help="What the trace has, and what it lacks.",
+    short_help="What the trace contains, and what is missing from it.",
     examples=(
         ("What does a trace contain?", "hopscope report summary trace"),
         ("The events of each point as CSV", "hopscope report summary --csv trace"),
@@ -70,7 +70,7 @@ def flows(*, common: Common) -> None:
 @command.command(
     "hops",
     cls=Command,
-    short_help="How long packets took from point to point.",
+    short_help="Time that packets took from point to point.",
     examples=(
         ("Where do packets spend their time, by interface?", "hopscope report hops --group-by interface trace"),
         ("The hops of one service between two times", "hopscope report hops --port 443 --from 2 --until 5 trace"),
@@ -93,7 +93,7 @@ def hops(*, common: Common, group_by: str | None) -> None:
 @command.command(
     "packets",
     cls=Command,
-    short_help="What happened to single packets, event by event.",
+    short_help="Individual packets, event by event.",
     examples=(
         ("The packets that took longest", "hopscope report packets --slowest --limit 3 trace"),
         (
@@ -105,9 +105,9 @@ def hops(*, common: Common, group_by: str | None) -> None:
 @section(OUTPUT, option("--slowest", is_flag=True, help="Sort by time, longest first, not by start."))
 @report_options()
 def packets(*, common: Common, slowest: bool) -> None:
-    """Show what happened to individual packets on this host, and what else ran around them.
+    """Show individual packets on this host, event by event, with the CPU activity around them.
 
-    Each packet is a tree: time since its first event, time since the line before, CPU, point, device, thread. Points
+    Each packet is a tree: time since its first event, time since the previous line, CPU, point, device, thread. Points
     of stacked devices are indented below those of the upper device; clones and segments below their packet. JSON and
     CSV have one row per event. Without --limit, 20 packets are shown.
     """
@@ -136,13 +136,13 @@ def packets(*, common: Common, slowest: bool) -> None:
 @command.command(
     "drops",
     cls=Command,
-    short_help="Dropped packets: why, where, of which flow.",
+    short_help="Dropped packets: why, where, and of which flow.",
     examples=(
         ("Why were packets dropped?", "hopscope report drops trace"),
         ("Which code paths led to the drops (recorded with --stacks)?", "hopscope report drops --stacks trace"),
     ),
 )
-@section(OUTPUT, option("--stacks", is_flag=True, help="Also group by the kernel's stack, and show it."))
+@section(OUTPUT, option("--stacks", is_flag=True, help="Also group by kernel stack, and show it."))
 @report_options()
 def drops(*, common: Common, stacks: bool) -> None:
     """Count the packets that the kernel dropped, by reason, function, flow and device, the most frequent first."""
@@ -156,7 +156,7 @@ def drops(*, common: Common, stacks: bool) -> None:
 @command.command(
     "counters",
     cls=Command,
-    short_help="The kernel's counters that increased, layer by layer.",
+    short_help="Kernel counters that increased, layer by layer.",
     examples=(
         ("Which counters increased?", "hopscope report counters trace"),
         ("The first ten of them as JSON", "hopscope report counters --limit 10 --json trace"),
@@ -164,9 +164,9 @@ def drops(*, common: Common, stacks: bool) -> None:
 )
 @report_options()
 def counters(*, common: Common) -> None:
-    """Show what the kernel's counters counted during the recording, from the wire to the application.
+    """Show the kernel counters that increased during the recording, from the wire to the application.
 
-    `hopscope counters explain NAME` describes what a counter counts, `hopscope check TRACE` reports what is wrong.
+    `hopscope counters explain NAME` describes a counter, `hopscope check TRACE` reports known problems.
     """
     from hopscope.verbs.report.counters import counter_history  # noqa: PLC0415
 
@@ -179,13 +179,13 @@ def counters(*, common: Common) -> None:
     cls=Command,
     short_help="When a hop was slow, and which counters increased then.",
     examples=(
-        ("When was something wrong?", "hopscope report moments trace"),
+        ("When did something unusual happen?", "hopscope report moments trace"),
         ("The same for one port", "hopscope report moments --port 443 trace"),
     ),
 )
 @report_options()
 def moments(*, common: Common) -> None:
-    """Show the intervals in which a hop was slower than usual or a counter of trouble increased, side by side.
+    """Show the intervals in which a hop was slower than usual, or a counter of losses increased, side by side.
 
     An interval is the time between two readings of the counters (`hopscope record --counters`). --limit applies to
     intervals.
@@ -215,7 +215,7 @@ def netdev_times(*, common: Common, rx: bool, tx: bool) -> None:
     """Show for each packet the times from the interrupt to the copy, and from the queue to its release.
 
     The times are those of `perf script netdev-times`, but packets that reuse an address, and drops and copies, are
-    told apart. They need a trace of `hopscope record -P all`.
+    distinguished. They need a trace of `hopscope record -P all`.
     """
     from hopscope.verbs.report.netdev_times import received, sent  # noqa: PLC0415
 
@@ -236,7 +236,7 @@ def netdev_times(*, common: Common, rx: bool, tx: bool) -> None:
 )
 @report_options()
 def events(*, common: Common) -> None:
-    """List the events in order of time, one per line; all of them unless --limit is given."""
+    """List the events in chronological order, one per line; all of them unless --limit is given."""
     from hopscope.verbs.report import events as analysis  # noqa: PLC0415
 
     with common.trace() as trace:
@@ -253,7 +253,7 @@ def events(*, common: Common) -> None:
 @command.command(
     "messages",
     cls=Command,
-    short_help="Where each message's time went, the slowest first.",
+    short_help="Where messages spent their time, slowest first.",
     examples=(
         ("The slowest messages, stage by stage", "hopscope report messages --waterfall trace"),
         ("The ten slowest messages of one port", "hopscope report messages --port 5432 --limit 10 trace"),
@@ -262,7 +262,7 @@ def events(*, common: Common) -> None:
 @report_options()
 @section(OUTPUT, option("--waterfall", is_flag=True, help="Each stage as a bar, of up to 10 messages."))
 def messages(*, common: Common, waterfall: bool) -> None:
-    """Follow the data of each send call to the call that read it, and show what held it up: the slowest first.
+    """Follow the data of each send call to the call that read it, and show what delayed it, slowest first.
 
     A message is the data of one send call on a TCP connection, or one UDP datagram.
     """
@@ -279,7 +279,7 @@ def messages(*, common: Common, waterfall: bool) -> None:
 @command.command(
     "requests",
     cls=Command,
-    short_help="How long answers took, and why, the slowest first.",
+    short_help="Response times and their causes, slowest first.",
     examples=(
         ("Which requests took longest, and where?", "hopscope report requests trace"),
         ("All requests to one server as CSV", "hopscope report requests --address 10.0.0.2 --csv trace"),
@@ -287,9 +287,9 @@ def messages(*, common: Common, waterfall: bool) -> None:
 )
 @report_options()
 def requests(*, common: Common) -> None:
-    """Pair the requests of clients with the answers of servers: the time to the server, in the server, and back.
+    """Match the requests of clients with the answers of servers: the time to the server, in the server, and back.
 
-    A request is what a client sent before the server answered. What cannot be paired is counted below the table.
+    A request is the data that a client sent before the server answered. Unmatched requests are counted below the table.
     """
     from hopscope.verbs.report import requests as analysis  # noqa: PLC0415
 
@@ -300,7 +300,7 @@ def requests(*, common: Common) -> None:
 @command.command(
     "network",
     cls=Command,
-    short_help="Between hosts: what was lost, and one-way latencies.",
+    short_help="Losses and one-way latencies between hosts.",
     examples=(
         ("Losses and latencies between the recorded hosts", "hopscope report network joined"),
         ("The same for one service", "hopscope report network --port 443 joined"),
@@ -322,7 +322,7 @@ def network(*, common: Common) -> None:
 @command.command(
     "compare",
     cls=Command,
-    short_help="Which hops take a different time in a second recording.",
+    short_help="Hops whose duration differs in a second recording.",
     examples=(
         ("What did a change do?", "hopscope report compare before after"),
         ("Only for the traffic of one port", "hopscope report compare --port 443 before after"),
@@ -344,7 +344,7 @@ def compare(*, common: Common, other: Path) -> None:
 @command.command(
     "outliers",
     cls=Command,
-    short_help="Messages that differ from the others, and how.",
+    short_help="Unusual messages, and how they differ.",
     examples=(
         ("Which messages are unusual?", "hopscope report outliers trace"),
         ("Those of one process", "hopscope report outliers --comm postgres trace"),
@@ -352,7 +352,7 @@ def compare(*, common: Common, other: Path) -> None:
 )
 @report_options()
 def outliers(*, common: Common) -> None:
-    """Find messages that took far longer than usual somewhere or took a different path, and what else differs.
+    """Find messages that took far longer than usual at a stage or took a different path, and what else differs.
 
     What is usual is derived from the recording itself.
     """

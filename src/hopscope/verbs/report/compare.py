@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report ``compare``: which hop takes another time in one recording than in another, and how sure that is."""
+"""The report ``compare``: hops whose duration differs between two recordings, and how certain that is."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 
 from hopscope.model.rank_test import bucket_of_part, holm, rank_difference, share_difference
 from hopscope.model.report import Column, Report, of_rows
+from hopscope.term.format import plural
 from hopscope.trace.gaps import lost_events
 from hopscope.trace.hop_slices import hop_slices
 
@@ -22,51 +23,57 @@ if TYPE_CHECKING:
     from hopscope.trace.hop_slices import Hop
     from hopscope.trace.selection import Selection
 
-# A run is cut into so many slices of time, to see how much it differs from itself.
+# Number of time slices of a run, to determine its own variation.
 SLICES: Final = 20
-# Less than that is chance (Holm's correction made).
+# Significance level (after Holm's correction).
 SURE: Final = 0.01
-# Smaller effects are not worth a word: Cliff's delta below 0.147 is "negligible" (Romano et al., 2006); of the tail,
-# a share of values beyond the first run's 99th percentile that is not even doubled, or not halved.
+# Smaller effects are not reported: a Cliff's delta below 0.147 is "negligible" (Romano et al., 2006), as is a change of
+# the share beyond the first run's 99th percentile by less than doubling or halving.
 LEAST_DELTA: Final = 0.147
 LEAST_TAIL: Final = 0.01
 LEAST_COUNT: Final = 20
 _EVER_NS: Final = 1 << 62
 
 COLUMNS: Final = (
-    Column("hop", "text", "from the point → to the point", "hop"),
+    Column("hop", "text", "from point → to point", "hop"),
     Column(
         "verdict",
         "text",
-        "slower, faster, longer tail, shorter tail, other shape; same: no difference that matters",
+        "slower, faster, longer tail, shorter tail or other shape; same: no relevant difference",
         "verdict",
     ),
-    Column("p50_before_ns", "ns", "half took at most so long, in the first trace", "p50 A"),
+    Column("p50_before_ns", "ns", "median in the first trace", "p50 A"),
     Column("p50_after_ns", "ns", "in the second", "p50 B"),
     Column("p50_ratio", "ratio", "the second by the first", "B/A", rank=3),
-    Column("p99_before_ns", "ns", "99 % took at most so long, in the first trace", "p99 A"),
+    Column("p99_before_ns", "ns", "99th percentile in the first trace", "p99 A"),
     Column("p99_after_ns", "ns", "in the second", "p99 B"),
     Column("p99_ratio", "ratio", "the second by the first", "B/A", rank=4),
-    Column("mean_change_ns", "ns", "mean of the second less that of the first", "mean by", rank=2),
-    Column("delta", "ratio", "Cliff's delta: -1 all faster .. 1 all slower", "delta", rank=1),
-    Column("tail", "part", "of the second, those beyond the first's 99th percentile", "tail", rank=5),
-    Column("probability", "ratio", "of chance making such a difference, corrected for all tests", "p", rank=6),
+    Column("mean_change_ns", "ns", "mean in the second trace minus mean in the first", "mean by", rank=2),
+    Column("delta", "ratio", "Cliff's delta, from -1 (all faster) to 1 (all slower)", "delta", rank=1),
+    Column("tail", "part", "fraction of the second trace beyond the 99th percentile of the first", "tail", rank=5),
+    Column(
+        "probability",
+        "ratio",
+        "probability of such a difference by chance (p), corrected for multiple tests",
+        "p",
+        rank=6,
+    ),
     Column("before", "count", "in the first", "A", rank=7),
     Column("after", "count", "in the second", "B", rank=8),
 )
 
 
 def compare(before: Trace, after: Trace, selection: Selection, *, limit: int | None = None) -> Report:
-    """Return a row per hop that both traces have, what changed most first.
+    """Return a row per hop that both traces have, the greatest change first.
 
     Parameters
     ----------
     before, after
         The two recordings.
     selection
-        What of each is wanted.
+        The selected part of each.
     limit
-        So many rows.
+        Maximum number of rows.
     """
     first, second = (_hops(trace, selection) for trace in (before, after))
     both = [name for name in first if name in second and _enough(first[name]) and _enough(second[name])]
@@ -82,7 +89,7 @@ def compare(before: Trace, after: Trace, selection: Selection, *, limit: int | N
     notes = [*_only(first, second), *_lost(before, after)]
     heading = [_sentence(changed, len(rows)), ""] if rows else []
     if not rows:
-        notes.insert(0, f"the two traces have no hop in common that {LEAST_COUNT} packets or messages took in each")
+        notes.insert(0, f"the traces have no hop in common with at least {LEAST_COUNT} packets or messages in each")
     return of_rows("compare", COLUMNS, shown, notes=notes, left_out=len(rows) - len(shown), heading=heading)
 
 
@@ -140,8 +147,11 @@ def _enough(hop: Hop) -> bool:
 
 def _sentence(changed: int, hops: int) -> str:
     if not changed:
-        return f"no hop differs: of {hops} hops, none by more than chance or by an amount that matters"
-    return f"{changed} of {hops} hops differ by more than chance; what changed the mean most comes first"
+        return f"no significant difference in {plural(hops, 'hop')}"
+    return (
+        f"{changed} of {plural(hops, 'hop')} {'differs' if changed == 1 else 'differ'} significantly; "
+        "sorted by the change of the mean"
+    )
 
 
 def _only(first: dict[str, Hop], second: dict[str, Hop]) -> list[str]:
@@ -155,11 +165,15 @@ def _only(first: dict[str, Hop], second: dict[str, Hop]) -> list[str]:
 
 def _lost(before: Trace, after: Trace) -> list[str]:
     found = {"first": lost_events(before), "second": lost_events(after)}
-    return [f"the {name} trace lost {lost:,} events: its hops are a sample" for name, lost in found.items() if lost]
+    return [
+        (f"the {name} trace lost {plural(lost, 'event')}: its durations are a sample")
+        for name, lost in found.items()
+        if lost
+    ]
 
 
 def _hops(trace: Trace, selection: Selection) -> dict[str, Hop]:
-    """Return hop → its durations in slices of the time in which there are packets."""
+    """Return hop → its durations, in slices of the period with packets."""
     bounds = trace.rows("SELECT min(time_ns), max(time_ns) FROM packets")[0]
     from_ns, until_ns = bounds if bounds[0] is not None else (0, 1)
     width_ns = (until_ns - from_ns) // SLICES + 1

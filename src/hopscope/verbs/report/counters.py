@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How counters moved while a trace was recorded: from reading to reading, in one table of all of them."""
+"""Increases of counters during a recording, from reading to reading, in one table."""
 
 from __future__ import annotations
 
@@ -28,21 +28,27 @@ if TYPE_CHECKING:
     from hopscope.trace.selection import Selection
 
 COLUMNS: Final = (
-    Column("layer", "text", "of the stack, from the wire to the application", "layer"),
-    Column("name", "text", "of the counter; `hopscope counters explain` says what it counts", "counter"),
-    Column("subject", "text", "which of several: an interface, a queue", "of"),
-    Column("netns", "text", "the network namespace; missing: the host's", "netns"),
-    Column("sign", "text", "loss: something was lost or refused; bad: a bad sign", "sign", rank=2),
-    Column("count", "count", "that it counted from the first reading to the last, besides what `anew` hides", "count"),
-    Column("per_s", "per_s", "how much a second, over that time", "per s", rank=1),
-    Column("peak_per_s", "per_s", "the most a second between two readings", "peak/s", rank=3),
-    Column("peak_at_ns", "at_ns", "the reading that ended that", "peak at", rank=3),
-    Column("anew", "count", "readings at which it had fallen: what it counted there is not known", "anew", rank=4),
+    Column("layer", "text", "layer of the network stack, from the wire to the application", "layer"),
+    Column("name", "text", "name of the counter; `hopscope counters explain` describes it", "counter"),
+    Column("subject", "text", "the interface, queue or the like to which the counter belongs", "of"),
+    Column("netns", "text", "network namespace; missing for the host's own", "netns"),
+    Column("sign", "text", "loss: packets or connections were lost or refused; bad: a sign of trouble", "sign", rank=2),
+    Column("count", "count", "increase from the first reading to the last, except what `anew` hides", "count"),
+    Column("per_s", "per_s", "average rate over that time", "per s", rank=1),
+    Column("peak_per_s", "per_s", "highest rate between two consecutive readings", "peak/s", rank=3),
+    Column("peak_at_ns", "at_ns", "time of the reading that ended this interval", "peak at", rank=3),
+    Column(
+        "anew",
+        "count",
+        "readings at which the value had decreased (counter reset): the increase there is unknown",
+        "anew",
+        rank=4,
+    ),
 )
 _SIGNS: Final = ("loss", "bad")
 
 _KEY: Final = ("netns", "source", "subject", "name")
-# `fresh`: it was not there at the reading before.
+# `fresh`: it did not exist at the previous reading.
 _CHANGES: Final = """
     SELECT netns, source, subject, name, time_ns, value, present, coalesce(before, 0) AS before,
            CASE WHEN before IS NULL OR was_present = 0 THEN 1 ELSE 0 END AS fresh
@@ -51,11 +57,11 @@ _CHANGES: Final = """
 
 
 def counter_history(trace: Trace, selection: Selection, *, limit: int | None = None) -> Report:
-    """Return what each counter counted, those of one layer together: losses first, then bad signs, then the others.
+    """Return the increase of each counter, grouped by layer: losses first, then signs of trouble, then the others.
 
-    CPUs and queues are put together. What moves on every host all the time, such as timers, is left out.
+    CPUs and queues are added up. Counters that always increase on every host, such as timers, are omitted.
 
-    `selection` may limit the time, to readings in it; the rest of it does not apply.
+    Only the period of `selection` applies, to the readings.
     """
     every = (_at_host(row, host) for host in each_host(trace) for row in _moved(trace, selection))
     moved = sorted(every, key=lambda row: (LAYERS.index(str(row[0])), _grave(row[4])))
@@ -64,7 +70,7 @@ def counter_history(trace: Trace, selection: Selection, *, limit: int | None = N
 
 
 def _at_host(row: list[Value], host: str) -> list[Value]:
-    """Return a row of a host's; of a joined trace, namespaces but the host's own have its name already."""
+    """Return a row of a host; in a joined trace, names of namespaces already include the host, except its own."""
     return [*row[:3], row[3] or (f"@{host}" if host else None), *row[4:]]
 
 
@@ -73,7 +79,7 @@ def _grave(sign: Value) -> int:
 
 
 def steps(trace: Trace, selection: Selection) -> Iterator[tuple[Key, NDArray[np.int64], NDArray[np.int64], int]]:
-    """Yield each counter that moved: its key, the readings at which it had, by how much, how often it began anew."""
+    """Yield each counter that increased: its key, the readings, the increases, and the number of resets."""
     found = trace.columns(
         f"SELECT *, CASE WHEN {selection.window(trace)} THEN 1 ELSE 0 END AS wanted FROM ({_CHANGES}) c"
         " ORDER BY netns, source, subject, name, time_ns"
@@ -87,7 +93,7 @@ def steps(trace: Trace, selection: Selection) -> Iterator[tuple[Key, NDArray[np.
         rows = np.arange(begins, ends)[known[begins:ends]]
         key = _key(found, int(begins))
         if kind_of(key) == "counter" and len(rows):
-            # What is fresh and counts began at 0.
+            # Fresh counters that began at 0.
             before = np.where(found["fresh"][rows] == 1, 0, found["before"][rows]).astype(np.int64)
             bits = np.full(len(rows), SOURCES[key.source].bits, np.int64)
             by, how = differences(before, found["value"][rows].astype(np.int64), bits)
@@ -96,7 +102,7 @@ def steps(trace: Trace, selection: Selection) -> Iterator[tuple[Key, NDArray[np.
 
 
 def _counts(trace: Trace, found: Mapping[str, NDArray[Any]]) -> NDArray[np.bool_]:
-    """Tell which rows say what was counted since the reading before: not those of the first, nor of what went away."""
+    """Return which rows are increases since the previous reading: not those of the first, nor of removed counters."""
     ((first_ns,),) = trace.rows("SELECT coalesce(min(time_ns), 0) FROM readings")
     counts: NDArray[np.bool_] = (found["present"] == 1) & (found["time_ns"] > first_ns)
     begun = Begun(
@@ -120,12 +126,12 @@ def _key(found: Mapping[str, NDArray[Any]], row: int) -> Key:
 
 
 def notes(trace: Trace) -> list[str]:
-    """Return sentences on what is not in the trace."""
+    """Return sentences about counters that are missing from the trace."""
     ((readings,),) = trace.rows("SELECT count(*) FROM readings")
     if readings < 2:
-        return ["counters were not recorded: `hopscope record` reads them unless --counters 0 says otherwise"]
+        return ["counters were not recorded: `hopscope record` reads them unless --counters 0 is given"]
     unread = trace.rows("SELECT DISTINCT source, reason FROM unread WHERE reason <> '' ORDER BY source, reason")
-    return [f"{source} was not read: {reason}" for source, reason in unread]
+    return [f"{source} not read: {reason}" for source, reason in unread]
 
 
 def netns_names(trace: Trace) -> dict[int, str]:
@@ -167,5 +173,5 @@ def _moved(trace: Trace, selection: Selection) -> Iterator[list[Value]]:
 
 
 def _differs(column: NDArray[Any]) -> NDArray[np.bool_]:
-    """Whether each value differs from the one before it; the first does."""
+    """Whether each value differs from the previous one; True for the first."""
     return np.concatenate([[True], column[1:] != column[:-1]])

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why, where and of which flows packets were dropped in a trace. Counts are exact but for what was lost."""
+"""Dropped packets of a trace: why, where, and of which flow. Counts are exact, except for lost events."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
 from hopscope.model.report import Column, Report, of_rows
+from hopscope.term.format import plural
 from hopscope.trace.gaps import lost_events, unattached_notes
 from hopscope.trace.relation import build
 
@@ -16,20 +17,20 @@ if TYPE_CHECKING:
 
 COLUMNS: Final = (
     Column("drops", "count", "packets", "drops"),
-    Column("reason", "text", "the kernel's name for why", "reason"),
-    Column("location", "text", "the kernel's function that dropped them", "where"),
+    Column("reason", "text", "the kernel's drop reason", "reason"),
+    Column("location", "text", "kernel function that dropped the packets", "where"),
     Column("flow_name", "text", "source > destination", "flow"),
-    Column("interface", "text", "the device that they were at", "interface", rank=2),
-    Column("per_s", "per_s", "over the run", "per s", rank=1),
-    Column("peak_per_s", "per_s", "in the tenth of a second that had most", "peak/s", rank=1),
-    Column("first_ns", "at_ns", "when the first was dropped", "first", rank=3),
-    Column("last_ns", "at_ns", "when the last was dropped", "last", rank=3),
+    Column("interface", "text", "device at which they were dropped", "interface", rank=2),
+    Column("per_s", "per_s", "average rate over the run", "per s", rank=1),
+    Column("peak_per_s", "per_s", "highest rate in any tenth of a second", "peak/s", rank=1),
+    Column("first_ns", "at_ns", "time of the first drop", "first", rank=3),
+    Column("last_ns", "at_ns", "time of the last drop", "last", rank=3),
 )
-STACK: Final = Column("stack", "text", "what the kernel was doing, the innermost function first", "stack", rank=0)
+STACK: Final = Column("stack", "text", "kernel stack, innermost function first", "stack", rank=0)
 
 _PEAK_NS: Final = 100_000_000
 _GROUP: Final = "reason, location, flow, netns, ifindex"
-# A function may drop at several places.
+# A function may drop packets at several instructions.
 _QUERY: Final = """
     WITH named AS (
         SELECT d.time_ns, coalesce(r.name, CAST(d.reason AS STRING)) AS reason,
@@ -54,16 +55,16 @@ _QUERY: Final = """
 
 
 def drop_reasons(trace: Trace, selection: Selection, *, limit: int | None = None, stacks: bool = False) -> Report:
-    """Return a row for each reason, place, flow and device, the most drops first.
+    """Return a row for each reason, location, flow and device, most drops first.
 
     Parameters
     ----------
     trace, selection
-        Whose packets.
+        The trace, and the packets to count.
     limit
-        So many rows.
+        Maximum number of rows.
     stacks
-        Whether drops are told apart by the kernel's stack, too.
+        Whether to group drops by kernel stack, too.
     """
     build(trace, "flow_names", "device_names")
     ended_ns = trace.metadata.ended_ns or trace.rows("SELECT coalesce(max(time_ns), 0) FROM packets")[0][0]
@@ -92,12 +93,12 @@ def drop_reasons(trace: Trace, selection: Selection, *, limit: int | None = None
         rows,
         notes=_notes(trace),
         left_out=found[0][9] - len(found) if found else 0,
-        heading=[f"{total:,} packets were dropped", ""] if total else [],
+        heading=[f"{plural(int(total), 'packet was', 'packets were')} dropped", ""] if total else [],
     )
 
 
 def _frames(trace: Trace, stacks: set[int]) -> dict[int, str]:
-    """Return stack → its functions, without those that recorded it."""
+    """Return stack → its functions, without those of the recorder."""
     listed = ", ".join(str(stack) for stack in stacks)
     names: dict[int, list[str]] = {}
     for stack, name in trace.rows(
@@ -109,7 +110,7 @@ def _frames(trace: Trace, stacks: set[int]) -> dict[int, str]:
 
 
 def _outside(names: list[str]) -> list[str]:
-    """Return the frames without the program that took the stack and what called it."""
+    """Return the frames without the BPF program that took the stack, and its callers."""
     last = max((index for index, name in enumerate(names) if name.startswith("bpf_")), default=-1)
     return names[last + 1 :]
 
@@ -118,5 +119,8 @@ def _notes(trace: Trace) -> list[str]:
     notes = unattached_notes(trace, ["skb.drop"])
     lost = lost_events(trace)
     if lost:
-        notes.append(f"lost: {lost:,} events, any of which may have been a drop: the counts are too low by no more")
+        notes.append(
+            f"lost: {plural(lost, 'event')}, each of which may have been a drop: the counts may be "
+            "too low by up to this number"
+        )
     return notes

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drops with the stacks that they came from: a table has no room for these."""
+"""Drops with their stacks, for which a table has no room."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def render_drops(report: Report, terminal: Terminal) -> str:
-    """Return the table; where stacks were asked for, each row with its stack below it."""
+    """Return the table, with the stack below each row if requested."""
     stacks = [column for column in report.columns if column.name == "stack"]
     if not stacks:
         return render_report(report, terminal)

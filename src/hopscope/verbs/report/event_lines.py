@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Expressions in SQL that make a line of an event: for people, as JSON, as CSV."""
+"""SQL expressions that format an event as a line of text, JSON or CSV."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ Form: TypeAlias = Literal["text", "json", "csv"]
 
 _COMMON: Final = ("time_ns", "cpu", "point", "tid")
 _POINT_WIDTH: Final = 14
-# Below 0 are error numbers, and addresses of the kernel's half of the memory.
+# Negative values are error numbers, and addresses in the kernel's half of the address space.
 _ERRNO: Final = -4095
 _KERNEL: Final = -(1 << 55)
-# Table → its columns besides those that all events have.
+# Table → its columns other than the common ones.
 TABLES: Final = {
     table: tuple(column.name for column in BY_NAME[table].columns if column.name not in _COMMON)
     for table in ("packets", "sockets", "cpu")
@@ -41,7 +41,7 @@ _ALL: Final = ("time_ns", "cpu", "point", "tid", "comm", "interface", "flow_name
 _FIELDS: Final = "fields"
 COLUMNS: Final = (
     *(
-        Column(name, "text", "the name, where it is known", name)
+        Column(name, "text", "the name, if known", name)
         if name in _TEXTS
         else Column(name, "number", _MEANINGS[name], name)
         for name in _ALL
@@ -52,42 +52,42 @@ COLUMNS: Final = (
 CSV_HEADING: Final = ",".join((*_ALL, _FIELDS))
 
 _CPU_CELL: Final = "lpad(name, CAST(greatest(length(name), 3) AS INTEGER), '0')"
-# Names are padded once each, and not once an event: most of the time of a line would go there.
+# Names are padded once each instead of once per event, which would take most of the time.
 fixed(
     "event_cpus",
-    "a CPU, as a line shows it",
-    columns("cpu cell", cell="as a line shows it"),
+    "a CPU as shown in a line",
+    columns("cpu cell", cell="text of the line"),
     f"SELECT cpu, concat(' [', {_CPU_CELL}, '] ') AS cell FROM cpu_names",
     needs=("cpu_names",),
     report="events",
 )
 fixed(
     "event_points",
-    "a probe point, as a line shows it",
-    columns("point name cell", name="of the probe point", cell="as a line shows it"),
+    "a probe point as shown in a line",
+    columns("point name cell", name="name of the probe point", cell="text of the line"),
     f"SELECT point, name, concat(rpad(name, {_POINT_WIDTH}, ' '), ' ') AS cell FROM points",
     report="events",
 )
 fixed(
     "event_threads",
-    "a thread, as a line shows it",
-    columns("tid comm cell", cell="as a line shows it"),
+    "a thread as shown in a line",
+    columns("tid comm cell", cell="text of the line"),
     "SELECT tid, comm, concat(rpad(thread, 20, ' '), ' ') AS cell FROM thread_names",
     needs=("thread_names",),
     report="events",
 )
 fixed(
     "event_devices",
-    "a device, as a line shows it",
-    columns("netns ifindex name", name="of the device"),
+    "a device as shown in a line",
+    columns("netns ifindex name", name="name of the device"),
     "SELECT netns, ifindex, name FROM device_names",
     needs=("device_names",),
     report="events",
 )
 fixed(
     "event_flows",
-    "a flow, as a line shows it",
-    columns("flow name cell", cell="as a line shows it"),
+    "a flow as shown in a line",
+    columns("flow name cell", cell="text of the line"),
     "SELECT flow, name, concat('  ', name) AS cell FROM flow_names",
     needs=("flow_names",),
     report="events",
@@ -101,7 +101,7 @@ _JOINS: Final = {
     "ifindex": "LEFT JOIN event_devices d ON d.netns = e.netns AND d.ifindex = e.ifindex",
 }
 
-# What a table's own columns say, in the words of its points.
+# A table's own columns, in the terms of its points.
 _SAYS: Final = {
     "packets": """
         '  len ', e.len_bytes, CASE WHEN e.header_bytes > 0 THEN concat(' hdr ', e.header_bytes) ELSE '' END,
@@ -120,14 +120,14 @@ _SAYS: Final = {
 
 
 def line_of(form: Form, table: str, started_ns: int) -> str:
-    """Return the expression for the line of an event `e` of a table, with the names that :func:`joins` brings."""
+    """Return the expression for the line of an event `e` of a table, with the names added by :func:`joins`."""
     if form == "text":
         return _text(table, started_ns)
     return _json(_known_of(table)) if form == "json" else _csv(_known_of(table))
 
 
 def line_of_fields(form: Form, table: Table, started_ns: int) -> str:
-    """Return the expression for the line of an event `e` of a table of the trace's own, which stands for its point."""
+    """Return the expression for the line of an event `e` of one of the trace's own tables, named like its point."""
     fields = [column for column in table.columns if column.name not in _COMMON]
     if form == "text":
         said = ", ".join(f"' {column.name} ', {_shown(column)}" for column in fields)
@@ -140,17 +140,17 @@ def line_of_fields(form: Form, table: Table, started_ns: int) -> str:
 
 
 def joins(table: str) -> str:
-    """Return the joins that bring the names of what an event of a table has."""
+    """Return the joins that add the names of the objects of an event."""
     return " ".join(join for of, join in _JOINS.items() if of in {"cpus", "points", "threads", *TABLES[table]})
 
 
 def joins_of_fields() -> str:
-    """Return the joins that bring the names of an event's CPU and thread."""
+    """Return the joins that add the names of an event's CPU and thread."""
     return f"{_JOINS['cpus']} {_JOINS['threads']}"
 
 
 def _shown(column: SchemaColumn) -> str:
-    """Return the expression for a field's value as people see it; addresses in the kernel as elsewhere in the line."""
+    """Return the expression for a field's value as text, with kernel addresses in hexadecimal."""
     value = f'e."{column.name}"'
     if column.dtype == TEXT:
         return f"coalesce({CLEAN.format(value)}, '-')"
@@ -161,7 +161,7 @@ def _shown(column: SchemaColumn) -> str:
 
 
 def _given(column: SchemaColumn) -> str:
-    """Return the expression for a field's value as programs get it."""
+    """Return the expression for a field's value in JSON or CSV."""
     value = f'e."{column.name}"'
     if column.dtype == TEXT:
         text = f"concat('\"', {_escaped(CLEAN.format(value))}, '\"')"
@@ -178,7 +178,7 @@ def _text(table: str, started_ns: int) -> str:
 
 
 def _head(started_ns: int, point: str) -> str:
-    """Return the arguments of concat for what all lines begin with: time, CPU, point, thread."""
+    """Return the arguments of concat for the beginning of all lines: time, CPU, point, thread."""
     at_ns = f"(e.time_ns - {started_ns})"
     return f"""
     {_filled(at_ns, [10_000_000_000, 100_000_000_000, 1_000_000_000_000], " ")},
@@ -188,7 +188,7 @@ def _head(started_ns: int, point: str) -> str:
 
 
 def _filled(number: str, limits: list[int], fill: str) -> str:
-    """Return the expression for what aligns a number: a character for each limit that it is below."""
+    """Return the expression for the padding of a number: one character per limit that it is below."""
     branches = " ".join(
         f"WHEN {number} < {limit} THEN '{fill * (len(limits) - place)}'" for place, limit in enumerate(limits)
     )
@@ -196,7 +196,7 @@ def _filled(number: str, limits: list[int], fill: str) -> str:
 
 
 def _known_of(table: str) -> dict[str, str | None]:
-    """Return column → the expression for it, None where the table has none."""
+    """Return column → its expression, None if the table does not have it."""
     needs = {"interface": "ifindex", "flow_name": "flow"}
     absent = {name for name in OWN_COLUMNS if name not in TABLES[table]}
     return {name: None if needs.get(name, name) in absent else _TEXTS.get(name, f"e.{name}") for name in _ALL}
@@ -224,7 +224,7 @@ def _csv(known: Mapping[str, str | None]) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Return a text as it stands in a JSON string; names have no control characters."""
+    """Return a text escaped for a JSON string; names have no control characters."""
     return f"replace(replace({text}, '\\', '\\\\'), '\"', '\\\"')"
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All events in the order of time, as text. The engine builds the lines: nothing here runs per event."""
+"""All events in chronological order, as text. The SQL engine formats the lines: no Python code runs per event."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from hopscope.model.report import of_rows
 from hopscope.store.schema import BY_NAME
+from hopscope.term.format import plural
 from hopscope.trace.packets.skb_lifetimes import addresses
 from hopscope.trace.relation import SELECTION, build, columns, relation
 from hopscope.verbs.report.event_lines import (
@@ -32,10 +33,10 @@ if TYPE_CHECKING:
     from hopscope.trace.selection import Selection
     from hopscope.verbs.report.event_lines import Form
 
-# Lines that are sorted and held in memory at a time, and how finely the run is cut to come near that number.
+# Lines that are sorted in memory at a time, and the granularity of the slices of the run.
 _SLICE_ROWS: Final = 1 << 20
 _GRAIN_NS: Final = 1_000_000
-# Events of the trace's own tables stand behind those of probe points at the same time.
+# Events of the trace's own tables follow those of probe points with the same time.
 _AFTER_POINTS: Final = 10_000
 _PACKET_COLUMNS: Final = [column.name for column in BY_NAME["packets"].columns]
 
@@ -48,20 +49,20 @@ def write_events(
     Parameters
     ----------
     trace, selection
-        Whose events. A flow's are those of its sockets and its packets, wherever these are; a process's are those of
-        its sockets' flows, and what its threads did.
+        The trace, and the events to list. A flow's events are those of its sockets and packets, at any point; a
+        process's events are those of its sockets' flows, and of its threads.
     form
-        ``text``: time since the start in s, CPU, probe point, thread, device, flow and what the event says;
-        ``json``: an object a line; ``csv``: with a heading.
+        ``text``: time since the start in s, CPU, probe point, thread, device, flow and details;
+        ``json``: one object per line; ``csv``: with a header.
     out
-        Where to.
+        The output stream.
     limit
-        So many lines.
+        Maximum number of lines.
 
     Returns
     -------
     list of str
-        Sentences on what is not there.
+        Sentences about missing events.
     """
     build(trace, *NAMES)
     if _has_flows(selection):
@@ -82,12 +83,12 @@ def write_events(
 
 
 def event_report(trace: Trace, selection: Selection, *, limit: int | None = None) -> Report:
-    """Return the events as a report, for programs: as Python's values, some kilobytes an event.
+    """Return the events as a report of Python values, which take some kilobytes per event.
 
     Parameters
     ----------
     trace, selection, limit
-        As of :func:`write_events`.
+        As for :func:`write_events`.
     """
     lines = io.BytesIO()
     notes = write_events(trace, selection, "json", lines, limit=limit)
@@ -102,7 +103,7 @@ def _has_flows(selection: Selection) -> bool:
 
 @relation(
     "wanted_packets",
-    "one of `packets` of a wanted flow: most events do not look at headers",
+    "an event of a packet of a selected flow",
     columns(" ".join(_PACKET_COLUMNS)),
     needs=("skb_lifetimes",),
     parameters=(SELECTION,),
@@ -116,7 +117,7 @@ def _wanted_packets(context: Context) -> str:
 
 
 def _described(trace: Trace) -> list[Table]:
-    """Return the tables of events that the trace has of its own."""
+    """Return the trace's own tables of events."""
     return [
         table for table in trace.metadata.tables if {"time_ns", "cpu", "tid"} <= {each.name for each in table.columns}
     ]
@@ -136,11 +137,11 @@ def _notes(trace: Trace, selection: Selection) -> list[str]:
     ((left_out,),) = trace.rows(f"SELECT CAST(sum(events) AS BIGINT) FROM ({counted}) c")
     if not left_out:
         return []
-    return [f"left out: {left_out:,} events that are of no flow: calls, what CPUs did, tracepoints and functions"]
+    return [f"left out: {plural(left_out, 'event')} without a flow (calls, CPU activity, tracepoints and functions)"]
 
 
 def _slices(trace: Trace, selection: Selection) -> list[tuple[int, int]]:
-    """Return [from, until) of parts of the run that have about `_SLICE_ROWS` events each."""
+    """Return [from, until) of slices of the run with about `_SLICE_ROWS` events each."""
     counted = " UNION ALL ".join(
         f"SELECT time_ns - time_ns % {_GRAIN_NS} AS grain_ns FROM {table} WHERE {selection.window(trace)}"
         for table in (*TABLES, *(table.name for table in _described(trace)))
@@ -156,7 +157,7 @@ def _slices(trace: Trace, selection: Selection) -> list[tuple[int, int]]:
 
 
 def _query(trace: Trace, selection: Selection, form: Form, window: str) -> str:
-    """Return the query for the lines of a part of the run; ties in time are broken alike in every run."""
+    """Return the query for the lines of a slice; ties in time are resolved deterministically."""
     started_ns = trace.metadata.started_ns
     chosen = {"packets": "wanted_packets"} if _has_flows(selection) else {}
     lines = [
@@ -183,7 +184,7 @@ def _wanted_of_threads(trace: Trace, selection: Selection) -> str:
 
 def _wanted(trace: Trace, selection: Selection, table: str) -> str:
     if table == "packets":
-        return selection.device(trace)  # those of wanted flows are chosen before
+        return selection.device(trace)  # those of selected flows are chosen before
     if table == "sockets":
         return "FALSE" if selection.interfaces else selection.flow(trace)
     if selection.flows or selection.ports or selection.addresses:

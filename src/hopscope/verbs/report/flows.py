@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The flows of a trace: what each sent and received here, in packets, bytes, retransmissions and drops."""
+"""The flows of a trace: packets, bytes, retransmissions and drops of each on this host."""
 
 from __future__ import annotations
 
@@ -15,20 +15,25 @@ if TYPE_CHECKING:
     from hopscope.trace.selection import Selection
 
 COLUMNS: Final = (
-    Column("flow", "number", "its number", "number", rank=9),
+    Column("flow", "number", "number of the flow", "number", rank=9),
     Column("flow_name", "text", "source > destination", "flow"),
-    Column("protocol", "text", "of IP", "proto", rank=1),
-    Column("tx_packets", "count", "that came to a device to be sent; one that is segmented below counts once", "tx"),
-    Column("tx_bytes", "bytes", "of them, with headers", "bytes"),
-    Column("rx_packets", "count", "that a driver handed over, or GRO made of several", "rx"),
-    Column("rx_bytes", "bytes", "of them, with headers", "bytes"),
-    Column("retransmits", "count", "TCP segments sent again", "retr", rank=2),
+    Column("protocol", "text", "transport protocol", "proto", rank=1),
+    Column(
+        "tx_packets",
+        "count",
+        "packets queued at a device for sending; a packet that is segmented later counts once",
+        "tx",
+    ),
+    Column("tx_bytes", "bytes", "their bytes, including headers", "bytes"),
+    Column("rx_packets", "count", "packets received from a driver; packets merged by GRO count once", "rx"),
+    Column("rx_bytes", "bytes", "their bytes, including headers", "bytes"),
+    Column("retransmits", "count", "retransmitted TCP segments", "retr", rank=2),
     Column("drops", "count", "packets dropped on this host", "drops"),
-    Column("first_ns", "at_ns", "when its first packet was seen", "first", rank=3),
-    Column("last_ns", "at_ns", "when its last packet was seen", "last", rank=4),
+    Column("first_ns", "at_ns", "time of the first packet", "first", rank=3),
+    Column("last_ns", "at_ns", "time of the last packet", "last", rank=4),
 )
 
-# A packet passes stacked devices one after the other: the busiest device has each once.
+# A packet passes stacked devices one after the other: the busiest device counts each once.
 _QUERY: Final = """
     WITH by_device AS (
         SELECT flow, netns, ifindex, point, count(*) AS packets, sum(len_bytes) AS len_bytes,

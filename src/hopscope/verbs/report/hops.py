@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The time between consecutive points of packets' lives on this host, as distributions.
+"""Distributions of the time between consecutive points of packet lifetimes on this host.
 
-A hop ``a → b`` is from a packet's event at a to its next one at b, whichever CPU that was on. Where b is not the next
-point of the kernel's path, the one between was not attached, or the packet did not pass it. ``tx.driver`` is beside the
-way: the hop from ``tx.start`` says how long the driver's function took.
+A hop ``a → b`` is from a packet's event at a to its next event at b, on any CPU. If b is not the next point of the
+kernel's path, the point in between was not attached, or the packet did not pass it. ``tx.driver`` is not on the path:
+the hop from ``tx.start`` is the duration of the driver's transmit function.
 
-In a trace of several hosts there is one from host to host, too, of packets that are known to be the same at both ends.
+A trace of several hosts also has a hop between hosts, for packets identified at both ends.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 
 from hopscope.model.histogram import SLOTS, Histogram
 from hopscope.model.report import Column, Report, of_rows
+from hopscope.term.format import plural
 from hopscope.trace.gaps import loss_notes, unattached
 from hopscope.trace.histogram_sql import slot
 from hopscope.trace.host_numbers import host_of_cpu, hosts
@@ -35,38 +36,38 @@ if TYPE_CHECKING:
     from hopscope.trace.selection import Selection
 
 PERCENTILES: Final = (50.0, 90.0, 99.0, 99.9)
-# Stands for a flow, device or process that is not known.
+# An unknown flow, device or process.
 UNKNOWN: Final = "-"
 
-# In the order of a packet's way, for the order of lines.
+# In the order of a packet's path, for the order of rows.
 WAY: Final = (
     "tx.queue", "tx.enqueue", "tx.dequeue", "tx.start", "tx.driver", "rx.driver", "rx.core", "rx.ip", "rx.l4",
     "rx.tcp_queue", "rx.copy", "skb.free", "skb.drop",
 )  # fmt: skip
 
 COLUMNS: Final = (
-    Column("hop", "text", "from the point → to the point", "hop"),
-    Column("from_point", "text", "where it begins", "from", rank=9),
-    Column("to_point", "text", "where it ends", "to", rank=9),
-    Column("count", "count", "packets that took it", "count"),
-    Column("moved", "part", "of them, those that ended it on another CPU than they began it on", "moved", rank=2),
-    Column("sum_ns", "ns", "of all of them", "sum", rank=4),
-    Column("mean_ns", "ns", "of one", "mean", rank=3),
-    Column("p50_ns", "ns", "half took at most so long", "p50"),
-    Column("p90_ns", "ns", "90 % took at most so long", "p90", rank=1),
-    Column("p99_ns", "ns", "99 % took at most so long", "p99"),
-    Column("p99_9_ns", "ns", "99.9 % took at most so long", "p99.9"),
-    Column("max_ns", "ns", "the longest", "max"),
+    Column("hop", "text", "from point → to point", "hop"),
+    Column("from_point", "text", "probe point at which it begins", "from", rank=9),
+    Column("to_point", "text", "probe point at which it ends", "to", rank=9),
+    Column("count", "count", "number of packets", "count"),
+    Column("moved", "part", "fraction that ended the hop on a different CPU than they began it", "moved", rank=2),
+    Column("sum_ns", "ns", "total duration", "sum", rank=4),
+    Column("mean_ns", "ns", "mean duration", "mean", rank=3),
+    Column("p50_ns", "ns", "median duration", "p50"),
+    Column("p90_ns", "ns", "90th percentile", "p90", rank=1),
+    Column("p99_ns", "ns", "99th percentile", "p99"),
+    Column("p99_9_ns", "ns", "99.9th percentile", "p99.9"),
+    Column("max_ns", "ns", "maximum", "max"),
 )
-# In a trace of several hosts.
+# Columns in a trace of several hosts.
 BOUND: Final = Column(
-    "bound_ns", "ns", "from host to host: by so much each time may be wrong; null: of one host", "±", rank=1
+    "bound_ns", "ns", "maximum error of each duration between hosts; null within one host", "±", rank=1
 )
 NETWORK: Final = " (network)"
 
 
 class _Group(NamedTuple):
-    """What lines are by: the column that tells groups apart, their names, and the relation that has these, if any."""
+    """A grouping: the column that identifies groups, their names, and the relation with these names, if any."""
 
     column: str
     named: str
@@ -86,9 +87,9 @@ _GROUPS: Final = {
     "process": _Group("o.pid", "(SELECT DISTINCT pid AS id, name FROM flow_owners)", "flow_owners"),
 }
 BY: Final = tuple(_GROUPS)
-BY_COLUMNS: Final = tuple(Column(by, "text", "whose packets the line is of, with --by", by) for by in BY)
+BY_COLUMNS: Final = tuple(Column(by, "text", "group of the packets in this row, with --group-by", by) for by in BY)
 
-# A hop belongs to who sends until the driver has the packet, and to who receives from there on.
+# A hop belongs to the sender up to the driver, and to the receiver from there on.
 _SENDER: Final = "(s.point IN ({tx}) OR (s.point IN ({ends}) AND s.from_point IN ({tx})))"
 _OWNED: Final = f" LEFT JOIN flow_owners o ON o.flow = s.life_flow AND o.sends = {_SENDER}"
 
@@ -100,7 +101,7 @@ _COUNTED: Final = """
                  s.time_ns - s.from_time_ns AS duration_ns, {slot} AS slot
           FROM {source} s{owned} WHERE {seen} AND {wanted}) hops
     GROUP BY grp, broken, from_point, point, slot"""
-# A hop from host to host is the receiver's; of what is recorded there, lines by flow and by host have it.
+# A hop between hosts belongs to the receiver; it is included in rows by flow and by host.
 _BETWEEN_GROUPS: Final = {None: "0", "flow": "l.flow", "host": "l.to_host"}
 _BETWEEN: Final = f"""
     SELECT grp, FALSE AS broken, {{from_point}} AS from_point, {{to_point}} AS point, slot, count(*) AS samples,
@@ -111,13 +112,13 @@ _BETWEEN: Final = f"""
 
 
 def _whose(selection: Selection, by: str | None) -> bool:
-    """Return whether it matters whose packet it is: that needs the whole lifetime, three times as slow."""
+    """Return whether the owner of a packet matters: this needs the whole lifetime, and takes three times as long."""
     wanted = (selection.flows, selection.ports, selection.addresses, selection.processes, selection.interfaces)
     return by not in {None, "cpu", "host"} or any(wanted)
 
 
 def _is_between(trace: Trace, selection: Selection, by: str | None) -> bool:
-    """Return whether hops from host to host are counted, too."""
+    """Return whether hops between hosts are counted, too."""
     return bool(hosts(trace)) and by in _BETWEEN_GROUPS and not selection.interfaces
 
 
@@ -135,19 +136,19 @@ def _needs_links(context: Context) -> bool:
 
 @relation(
     "hop_counts",
-    "a bucket of durations of a hop, of a group of packets",
+    "a bucket of the durations of a hop, for a group of packets",
     columns(
         "grp broken from_point point slot samples sum_ns max_ns moved bound_ns",
-        grp="number of the group: a flow, a device, …; 0: all; NULL: not known",
-        broken="whether events were lost in between: no hop for sure",
-        from_point="where the hop begins",
-        point="where it ends",
+        grp="number of the group (a flow, a device, …); 0: all; NULL: unknown",
+        broken="whether events were lost in between, so that it may not be a hop",
+        from_point="point at which the hop begins",
+        point="probe point at which it ends",
         slot="bucket of the duration (hopscope.model.histogram)",
-        samples="hops in the bucket",
-        sum_ns="their durations in all",
-        max_ns="the longest",
-        moved="of them, those that ended on another CPU",
-        bound_ns="between hosts: times may be off by so much; NULL: of one host",
+        samples="number of hops in the bucket",
+        sum_ns="total duration",
+        max_ns="maximum",
+        moved="number of hops that ended on a different CPU",
+        bound_ns="maximum error between hosts; NULL: one host",
     ),
     needs_if={
         "skb_step_lifetimes": _needs_whose,
@@ -181,11 +182,11 @@ def hop_times(trace: Trace, selection: Selection, *, by: str | None = None, limi
     Parameters
     ----------
     trace, selection
-        Whose packets: a hop counts where it ends.
+        The trace, and the packets to count; a hop counts where it ends.
     by
-        One of :data:`BY`: a line for each of these, instead of one for all.
+        One of :data:`BY`: one row per group, instead of one for all.
     limit
-        So many groups, those with most hops; all their hops are shown.
+        Maximum number of groups, those with most hops first; all their hops are shown.
     """
     held = _is_between(trace, selection, by) and not _whose(selection, by)
     names_of_groups = [_GROUPS[by].names] if by and _GROUPS[by].names else []
@@ -225,7 +226,7 @@ def _counted(trace: Trace, selection: Selection, by: str | None, source: str) ->
 
 
 def _groups(trace: Trace, by: str | None, limit: int | None) -> tuple[dict[int | None, str], int]:
-    """Return the groups that are shown, in order, with their names, and how many are not."""
+    """Return the groups to show, in order, with their names, and the number of omitted groups."""
     if by is None:
         return {0: ""}, 0
     found = trace.rows(
@@ -257,7 +258,7 @@ def _rows(trace: Trace, names: dict[int | None, str], by: str | None) -> list[li
 
 
 def _among(names: dict[int | None, str]) -> str:
-    """Return the condition that a group is one of those that are shown."""
+    """Return the condition that a group is shown."""
     numbers = ", ".join(str(each) for each in names if each is not None)
     return " OR ".join([*([f"grp IN ({numbers})"] if numbers else []), *(["grp IS NULL"] if None in names else [])])
 
@@ -287,10 +288,13 @@ def _row(before: str, point: str, counted: Sequence[tuple[Any, ...]], *, between
 
 
 def _notes(trace: Trace) -> list[str]:
-    """Return sentences on what is missing: hops that nobody could see whole."""
+    """Return sentences about missing hops."""
     notes = loss_notes(trace)
     if notes:
         ((broken,),) = trace.rows("SELECT CAST(coalesce(sum(samples), 0) AS BIGINT) FROM hop_counts WHERE broken")
-        notes.append(f"left out: {broken:,} hops in which events were lost: they may be of two packets")
+        notes.append(
+            f"left out: {plural(broken, 'hop')} in which events were lost, as start and end may "
+            "belong to different packets"
+        )
     reasons = unattached(trace)
-    return [*notes, *(f"{point} was not attached: {reasons[point]}" for point in WAY if point in reasons)]
+    return [*notes, *(f"{point} not attached: {reasons[point]}" for point in WAY if point in reasons)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report ``messages``: where each message's time went, the slowest first, and who held all of them."""
+"""The report ``messages``: where messages spent their time, slowest first, and the share of each layer."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 
 from hopscope.model.report import Column, Report
+from hopscope.term.format import plural
 from hopscope.trace.gaps import loss_notes
 from hopscope.trace.host_numbers import hosts
 from hopscope.trace.messages.blame import layer_totals, most_blamed
@@ -25,53 +26,55 @@ if TYPE_CHECKING:
 
 Columns: TypeAlias = "Mapping[str, NDArray[Any]]"
 
-_AFTER: Final = "after its begin: when "
+_AFTER: Final = "time after the beginning when "
 
 
 def step_name(column: str) -> str:
-    """Return what the report calls a point's column, with the unit: ``tx_start_ns`` after the message's begin."""
+    """Return the report's name of a point's column, with the unit: ``tx_start_ns``."""
     point = BY_COLUMN[column].title.replace(".", "_").replace(" ", "_")
     return f"{point}_ns"
 
 
 COLUMNS: Final = (
-    Column("begin_ns", "at_ns", "when its first point was seen", "begin"),
-    Column("total_ns", "ns", "from its first to its last point that was seen", "total"),
-    Column("blame", "text", "who held it longest", "held by"),
-    Column("blame_ns", "ns", "for how long", "for"),
-    Column("len_bytes", "bytes", "that the call sent", "bytes"),
-    Column("retransmits", "count", "retransmissions of bytes of it", "retr", rank=2),
-    Column("resent_ns", "ns", "after its begin: when the last of them was", "resent", rank=9),
+    Column("begin_ns", "at_ns", "time of the first observed point", "begin"),
+    Column("total_ns", "ns", "time from the first to the last observed point", "total"),
+    Column("blame", "text", "layer that held it longest", "held by"),
+    Column("blame_ns", "ns", "time that this layer held it", "for"),
+    Column("len_bytes", "bytes", "bytes that the call sent", "bytes"),
+    Column("retransmits", "count", "retransmissions that contain bytes of it", "retr", rank=2),
+    Column("resent_ns", "ns", "time of the last retransmission after the beginning", "resent", rank=9),
     Column(
         "part",
         "text",
-        "between hosts: whose layer it is: sender's or receiver's application or stack",
+        "between hosts: the part to which this layer belongs (sender's or receiver's application or stack, network)",
         "of",
         rank=2,
     ),
     Column(
         "network_ns",
         "ns",
-        "from the last point on the sender's host to the first on the receiver's; null: one host, or within the bound",
+        "time from the last point on the sender's host to the first on the receiver's; null: one host, or "
+        "within the bound",
         "network",
         rank=1,
     ),
-    Column(
-        "network_bound_ns", "ns", "by so much network_ns, and total_ns, may be wrong: the clocks' bound", "±", rank=1
-    ),
-    Column("sender_host", "text", "host that sent it; null in a recording of one host", "from", rank=5),
-    Column("receiver_host", "text", "host that received it, or was to", "to", rank=5),
-    Column("until", "text", "the last point that was seen", "until", rank=3),
+    Column("network_bound_ns", "ns", "maximum error of network_ns and total_ns (bound of the clocks)", "±", rank=1),
+    Column("sender_host", "text", "host of the sender; null in a recording of one host", "from", rank=5),
+    Column("receiver_host", "text", "host of the receiver, or of the intended receiver", "to", rank=5),
+    Column("until", "text", "last observed point", "until", rank=3),
     Column("flow_name", "text", "source > destination", "flow"),
     Column(
-        "translated_to", "text", "source > destination at the receiver, if NAT on this host changed it", "after NAT"
+        "translated_to",
+        "text",
+        "source > destination as the receiver sees it, if NAT on this host changed it",
+        "after NAT",
     ),
-    Column("sender", "text", "the thread that sent it", "sender", rank=1),
-    Column("reader", "text", "the thread that read it", "reader", rank=1),
+    Column("sender", "text", "thread that sent it", "sender", rank=1),
+    Column("reader", "text", "thread that read it", "reader", rank=1),
     Column("protocol", "text", "tcp or udp", "proto", rank=4),
     *(Column(step_name(step.column), "ns", _AFTER + step.meaning, step.title, rank=9) for step in STEPS),
-    Column("missing", "text", "points on its way that were not seen, and why", "missing", rank=9),
-    Column("flow", "number", "its flow's number", "number", rank=9),
+    Column("missing", "text", "points on its path that were not observed, and why", "missing", rank=9),
+    Column("flow", "number", "number of the flow", "number", rank=9),
 )
 NAMES: Final = {column.name: column for column in COLUMNS}
 
@@ -88,7 +91,7 @@ _QUERY: Final = """
 
 
 def messages(trace: Trace, selection: Selection, *, limit: int | None = None) -> Report:
-    """Return a row per message, the slowest first; in the heading, who held all of them."""
+    """Return a row per message, slowest first, with the share of each layer in the heading."""
     build(trace, "messages", "final_translations", "flow_names", "thread_names", selection=selection)
     rows = trace.columns(_QUERY if limit is None else f"{_QUERY} LIMIT {limit}")
     count, single, unread, total_ns = trace.rows(_COUNTS)[0]
@@ -132,14 +135,14 @@ def _values(rows: Columns, reasons: NDArray[Any], started_ns: int) -> dict[str, 
 
 
 def _part(blame: NDArray[Any], on_one_host: NDArray[Any]) -> NDArray[Any]:
-    """Return of which part of the way each layer is, of messages between two hosts."""
+    """Return the part of the path to which each layer belongs, for messages between two hosts."""
     nobody = np.ma.getmaskarray(blame) | on_one_host
     parts = [PARTS.get(layer, "") for layer in np.ma.filled(blame, "").tolist()]
     return np.ma.MaskedArray(np.array(parts, dtype=object), nobody)
 
 
 def _until(rows: Columns) -> NDArray[Any]:
-    """Return the name of the last point that was seen of each message."""
+    """Return the name of the last observed point of each message."""
     names = np.full(len(rows["flow"]), "", dtype=object)
     for step in STEPS:
         names[~np.ma.getmaskarray(rows[step.column])] = step.title
@@ -153,9 +156,9 @@ def _heading(count: int, total_ns: int, layers: Mapping[str, int], *, between: b
         for layer, held_ns in layers.items():
             parts[PARTS[layer]] += held_ns
         found = {part: held_ns for part, held_ns in parts.items() if held_ns}
-        shares = [_shares(found, total_ns), f"layer by layer: {shares[0]}"]
+        shares = [_shares(found, total_ns), f"in detail: {shares[0]}"]
     first, *more = shares
-    return [f"{count:,} message{'s' if count > 1 else ''}; of their time held by: {first}", *more, ""]
+    return [f"{plural(count, 'message')}; share of the time by layer: {first}", *more, ""]
 
 
 def _shares(held: Mapping[str, int], total_ns: int) -> str:
@@ -163,7 +166,7 @@ def _shares(held: Mapping[str, int], total_ns: int) -> str:
 
 
 def share(part: int, whole: int) -> str:
-    """Return a part in per cent."""
+    """Return a share in per cent."""
     return f"{part / whole:.0%}" if part >= 0.005 * whole else "<1%"
 
 
@@ -173,25 +176,26 @@ def _notes(trace: Trace, count: int, single: int, unread: int) -> list[str]:
         notes.append(_nothing(trace))
     if unread:
         notes.append(
-            f"{unread:,} of {count:,} messages were not read {'' if hosts(trace) else 'here '}while it was recorded:"
-            " see `missing` (--json)"
+            f"{unread:,} of {plural(count, 'message')} {'was' if unread == 1 else 'were'} not read "
+            f"{'' if hosts(trace) else 'on this host '}during the recording: see `missing` (--json)"
         )
     if single:
-        notes.append(f"{single:,} messages were seen at one point only and have no time: they are not listed")
+        notes.append(f"not listed: {plural(single, 'message')} observed at only one point, without a duration")
     return notes
 
 
 def _across(trace: Trace) -> list[str]:
-    """Return sentences on messages between hosts of which the clocks do not tell, or that are like others."""
+    """Return sentences about messages between hosts without a network time, or that cannot be told apart."""
     if not hosts(trace):
         return []
     notes = []
     ((untold, unsure),) = trace.rows(_UNTOLD)
     if untold:
-        whose = "message: its" if untold == 1 else "messages: their"
-        notes.append(f"{untold:,} {whose} time on the network is within the clocks' bound, and not said")
+        notes.append(
+            f"{plural(untold, 'message')} without a network time: it is less than the error bound of the clocks"
+        )
     if unsure:
-        notes.append(f"{unsure:,} datagrams are alike, and some of them did not come: which is not known")
+        notes.append(f"{plural(unsure, 'datagram')} cannot be told apart: some were lost, but not known which")
     return notes
 
 
@@ -210,5 +214,5 @@ def _nothing(trace: Trace) -> str:
     attached = {row.get("point", "") for row in trace.metadata.plan if row.get("status") == "attached"}
     failed = [f"{name}{f' ({plan[name]})' if plan.get(name) else ''}" for name in needed if name not in attached]
     if trace.metadata.plan and failed:
-        return f"no message: that needs the points {', '.join(needed)}; not attached: {', '.join(failed)}"
-    return "no message: nothing wanted was sent by a socket on this host while it was recorded"
+        return f"no messages: they require the probe points {', '.join(needed)}; not attached: {', '.join(failed)}"
+    return "no messages: no matching socket on this host sent anything during the recording"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages for people: a table, or for each message a waterfall, its stages as bars on one axis of time."""
+"""Messages as a table, or as waterfalls: the stages of a message as bars on a time axis."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from hopscope.term.terminal import Terminal
     from hopscope.trace.messages.blame import Stage
 
-# So many messages, or fewer, are shown as waterfalls if nothing else is wanted.
+# Up to this number of messages, waterfalls are the default.
 FEW: Final = 10
 
 _TABLE: Final = (
@@ -30,7 +30,7 @@ _TABLE: Final = (
 )  # fmt: skip
 _SELDOM: Final = ("translated_to", "network_ns", "network_bound_ns", "sender_host", "receiver_host")
 _POINT, _TIME, _LAYER = 14, 6, 18
-# As long as the network's with a bound.
+# Width of the network layer with a bound.
 _FAR: Final = 19
 _LEAST_BAR: Final = 8
 _GAPS: Final = 4
@@ -39,7 +39,7 @@ _GAPS: Final = 4
 def render_messages(report: Report, terminal: Terminal, *, waterfall: bool) -> str:
     """Return heading, messages and notes as lines without a line end after the last."""
     if not waterfall:
-        # Few traces have NAT, or two hosts: elsewhere their columns are no use.
+        # Few traces have NAT or several hosts: otherwise these columns are empty.
         left_out = {name for name in _SELDOM if not any(each is not None for each in report.column(name))}
         columns = [NAMES[name] for name in _TABLE if name not in left_out]
         return render_report(replace(report, columns=columns), terminal)
@@ -92,7 +92,7 @@ def _title(row: Mapping[str, Value], *, unicode: bool) -> str:
 
 
 def _stage(part: Stage, total_ns: int, width: int, terminal: Terminal, *, spans: bool) -> str:
-    """Return a line: the point that it ends at, its duration, its bar, who is to blame."""
+    """Return a line: the point at which the stage ends, its duration, its bar, the layer."""
     begin = round(part.after_ns / total_ns * width)
     end = max(round((part.after_ns + part.duration_ns) / total_ns * width), begin + 1)
     begin = min(begin, width - 1)
@@ -103,7 +103,7 @@ def _stage(part: Stage, total_ns: int, width: int, terminal: Terminal, *, spans:
 
 
 def _between(line: str, part: Stage, width: int, bound_ns: int, *, unicode: bool) -> str:
-    """Return the line of the stage between two hosts: with the bound, or as how long it was at most."""
+    """Return the line of the stage between two hosts, with the bound, or with its maximum duration."""
     if part.told:
         return f"{line} {'±' if unicode else '+-'} {fmt.time(bound_ns, unicode=unicode)}"
     most = fmt.time(part.duration_ns + bound_ns, unicode=unicode)
@@ -112,7 +112,7 @@ def _between(line: str, part: Stage, width: int, bound_ns: int, *, unicode: bool
 
 
 def _spans(previous: str, column: str) -> bool:
-    """Return whether a point that is always there lies between the two and was not seen."""
+    """Return whether a point that every message passes lies between the two and was not seen."""
     names = list(BY_COLUMN)
     between = names[names.index(previous) + 1 : names.index(column)]
     return bool({"queue_ns", "start_ns", "driver_ns", "core_ns"} & set(between))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When a hop was slower than usual, and which counters moved meanwhile: reading by reading of the counters."""
+"""Intervals in which a hop was slower than usual, with the counters that increased, by reading of the counters."""
 
 from __future__ import annotations
 
@@ -25,44 +25,45 @@ if TYPE_CHECKING:
     from hopscope.trace.selection import Selection
 
 COLUMNS: Final = (
-    Column("at_ns", "at_ns", "the interval between two readings of counters begins", "from"),
-    Column("until_ns", "at_ns", "and ends", "until", rank=1),
-    Column("what", "text", "the hop that was slow, or the counter that moved", "what"),
-    Column("of", "text", "counter: of which interface, CPU, queue or network namespace", "of"),
-    Column("p99_ns", "ns", "hop: 99 % took at most so long, in the interval", "p99"),
-    Column("usual_p99_ns", "ns", "hop: the median of that over all intervals", "usual"),
-    Column("count", "count", "hop: how many; counter: what it counted, in the interval", "count"),
-    Column("usual_count", "ratio", "counter: its median over all intervals", "usual count", rank=2),
-    Column("times", "ratio", "how many times the usual; missing where that is 0", "times"),
+    Column("at_ns", "at_ns", "beginning of the interval between two readings of the counters", "from"),
+    Column("until_ns", "at_ns", "end of the interval", "until", rank=1),
+    Column("what", "text", "hop that was slow, or counter that increased", "what"),
+    Column("of", "text", "counter: its interface, CPU, queue or network namespace", "of"),
+    Column("p99_ns", "ns", "hop: 99th percentile in the interval", "p99"),
+    Column("usual_p99_ns", "ns", "hop: median of `p99_ns` over all intervals", "usual"),
+    Column("count", "count", "in the interval, hop: number of packets; counter: its increase", "count"),
+    Column("usual_count", "ratio", "counter: median increase over all intervals", "usual count", rank=2),
+    Column("times", "ratio", "ratio to the usual value; missing where that is 0", "times"),
 )
 
-# A hop is slow when its 99th percentile is so many times its median over all intervals, with so many packets to tell.
+# A hop is slow if its 99th percentile exceeds its median over all intervals by this factor, with at least so many
+# packets.
 SLOW: Final = 2.0
 LEAST_COUNT: Final = 20
-# What is less is no trouble for anybody.
+# Shorter times do not matter.
 LEAST_NS: Final = 50_000
-# A counter stands out when it counted so many times its median.
+# A counter stands out if its increase exceeds its median by this factor.
 STANDS_OUT: Final = 3.0
-# From there on, digits after the point say nothing.
+# Above this, decimals are not significant.
 _WHOLE: Final = 10
-# What a sign of `hopscope counters explain` says, for the order of lines.
+# Sign of `hopscope counters explain` → order of rows.
 _TROUBLE: Final = {"loss": 2, "bad": 1}
 _HOPS: Final = 5
 _COUNTERS: Final = 8
 
 
 def moments(trace: Trace, selection: Selection, *, limit: int | None = None) -> Report:
-    """Return the intervals in which a hop was slow or a counter of trouble moved, in order of time.
+    """Return the intervals in which a hop was slow or a counter of losses increased, in chronological order.
 
-    Of each, up to five hops, the slowest first, and up to eight counters: those that mean trouble first, then those
-    that moved more than else.
+    For each, up to five hops, the slowest first, and up to eight counters: signs of trouble first, then those that
+    increased more than usual.
 
     Parameters
     ----------
     trace, selection
-        Whose hops; of it, only the window of time applies to counters.
+        The trace, and the hops to use; for counters, only the period applies.
     limit
-        So many intervals, those with the hops that were slower by most.
+        Maximum number of intervals, those with the greatest slowdown first.
     """
     rows: list[list[Value]] = []
     lacks: list[str] = []
@@ -78,7 +79,7 @@ def moments(trace: Trace, selection: Selection, *, limit: int | None = None) -> 
 
 
 def _moments(trace: Trace, selection: Selection, limit: int | None) -> tuple[list[list[Value]], int, list[str]]:
-    """Return the rows of one host, how many intervals are left out, and what is not there."""
+    """Return the rows of one host, the number of omitted intervals, and sentences about missing data."""
     readings = times(trace)
     if len(readings) < 3:
         return [], 0, notes(trace) or [TOO_FEW]
@@ -97,11 +98,11 @@ def _moments(trace: Trace, selection: Selection, limit: int | None) -> tuple[lis
     return rows, len(found) - len(chosen), []
 
 
-TOO_FEW: Final = "the trace has too few readings of counters to say what is usual: three are the least"
+TOO_FEW: Final = "the trace has too few readings of the counters to tell what is usual: at least three are needed"
 
-# By how many ns it was slower than usual, and the rest of a row.
+# The slowdown in ns, and the rest of a row.
 _Slow = tuple[float, str, float, float, int]
-# How much trouble it means, how many times the usual, and the rest of a row.
+# The severity, the ratio to the usual value, and the rest of a row.
 _Counted = tuple[int, float, str, str, int, float]
 
 
@@ -118,7 +119,7 @@ def _times(ratio: float) -> float:
 
 
 def _slow(trace: Trace, selection: Selection, bounds_ns: I64) -> dict[int, list[_Slow]]:
-    """Return interval → hops that were slow in it, the slowest first."""
+    """Return interval → slow hops, slowest first."""
     found: dict[int, list[_Slow]] = {}
     for name, hop in hop_slices(trace, selection, bounds_ns).items():
         told = np.flatnonzero(hop.counts.sum(axis=1) >= LEAST_COUNT)
@@ -132,12 +133,12 @@ def _slow(trace: Trace, selection: Selection, bounds_ns: I64) -> dict[int, list[
 
 
 def _p99(counts: I64, max_ns: int) -> float:
-    """Return the 99th percentile of a part of a hop, to 9 %; `max_ns` is that of the whole."""
+    """Return the 99th percentile of a part of a hop, within 9 %; `max_ns` is the maximum of the whole hop."""
     return Histogram(counts, 0, max_ns).percentile(99.0) or 0.0
 
 
 def _counted(trace: Trace, selection: Selection, bounds_ns: I64) -> dict[int, list[_Counted]]:
-    """Return interval → counters that stood out in it: those that mean trouble first, then by how much."""
+    """Return interval → counters that stand out: signs of trouble first, then by ratio."""
     namespaces = netns_names(trace)
     found: dict[int, list[_Counted]] = {}
     for key, times_ns, by, _ in steps(trace, selection):

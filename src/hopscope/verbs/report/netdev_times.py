@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The figures of perf's ``netdev-times`` script, a row a packet.
+"""The times of perf's ``netdev-times`` script, one row per packet.
 
-Received: from the interrupt over softirq and poll to the copy. Sent: from the queue over the driver to the release.
+Received: from the interrupt through softirq and poll to the copy. Sent: from the queue through the driver to the
+release.
 
-That script finds packets again by their address alone, and takes a dropped one for a copied one. Here they are packets'
-lives (:mod:`hopscope.trace.packets.skb_lifetimes`), and what became of a packet that was not copied is said. A datagram
-of one piece is copied without an event; `report messages` finds its read.
+perf identifies packets by their address alone, and reports dropped ones as copied. This report uses packet lifetimes
+(:mod:`hopscope.trace.packets.skb_lifetimes`), and gives the outcome of packets that were not copied. A linear datagram
+is copied without an event; `report messages` finds its read.
 """
 
 from __future__ import annotations
@@ -26,41 +27,41 @@ if TYPE_CHECKING:
     from hopscope.trace.selection import Selection
 
 RX_COLUMNS: Final = (
-    Column("at_ns", "at_ns", "when the first of what follows was", "at"),
-    Column("cpu", "number", "that received it", "CPU"),
+    Column("at_ns", "at_ns", "time of the first of the following events", "at"),
+    Column("cpu", "number", "CPU that received it", "CPU"),
     Column("interface", "text", "the device", "interface"),
     Column("flow_name", "text", "source > destination", "flow", rank=3),
-    Column("len_bytes", "bytes", "of the packet", "len", rank=2),
-    Column("irq_ns", "ns", "the interrupt's entry, after `at_ns`", "irq"),
-    Column("softirq_ns", "ns", "the softirq's entry, after `at_ns`", "softirq"),
+    Column("len_bytes", "bytes", "length of the packet", "len", rank=2),
+    Column("irq_ns", "ns", "entry of the interrupt, after `at_ns`", "irq"),
+    Column("softirq_ns", "ns", "entry of the softirq, after `at_ns`", "softirq"),
     Column("receive_ns", "ns", "netif_receive_skb, after `at_ns`", "receive"),
-    Column("copy_ns", "ns", "the first copy to the reader, after `at_ns`", "copy"),
-    Column("poll_exit_ns", "ns", "the end of the poll, after `at_ns`", "poll end"),
-    Column("thread", "text", "that read it", "read by", rank=1),
-    Column("instead", "text", "what became of it, where there is no copy", "instead"),
+    Column("copy_ns", "ns", "first copy to the reader, after `at_ns`", "copy"),
+    Column("poll_exit_ns", "ns", "end of the NAPI poll, after `at_ns`", "poll end"),
+    Column("thread", "text", "thread that read it", "read by", rank=1),
+    Column("instead", "text", "outcome, if it was not copied to a reader", "instead"),
 )
 TX_COLUMNS: Final = (
-    Column("at_ns", "at_ns", "when it came to the device", "at"),
-    Column("cpu", "number", "that sent it", "CPU", rank=1),
+    Column("at_ns", "at_ns", "time when it was queued at the device", "at"),
+    Column("cpu", "number", "CPU that sent it", "CPU", rank=1),
     Column("interface", "text", "the device", "interface"),
     Column("flow_name", "text", "source > destination", "flow", rank=2),
-    Column("len_bytes", "bytes", "of the packet", "len"),
-    Column("qdisc_ns", "ns", "from the queue to the driver's function", "qdisc"),
-    Column("netdevice_ns", "ns", "from the driver's function to its release", "netdevice"),
-    Column("instead", "text", "what became of it, where it was not released as sent", "instead"),
+    Column("len_bytes", "bytes", "length of the packet", "len"),
+    Column("qdisc_ns", "ns", "time from the queue to the driver's transmit function", "qdisc"),
+    Column("netdevice_ns", "ns", "time from the driver's transmit function to the release of the packet", "netdevice"),
+    Column("instead", "text", "outcome, if it was not released as sent", "instead"),
 )
 
-# In a trace of several hosts, behind its number, which is then unlike what the host calls it.
-CPU_NAME: Final = Column("cpu_name", "text", "of several hosts: the host, and its number of the CPU", "CPU")
+# In a trace of several hosts, shown in addition to the number, which then differs from the host's own.
+CPU_NAME: Final = Column("cpu_name", "text", "with several hosts: the host, and the CPU's number on it", "CPU")
 
 
 def _since(point: str, value: str, closing: str) -> str:
-    """Return the window function for a value at the last such point, 0 where another has closed it since."""
+    """Return the window function for a value at the last such point, 0 if a closing point followed."""
     return last_known(f"CASE WHEN point = {{{point}}} THEN {value} WHEN point = {{{closing}}} THEN 0 END")
 
 
-# What interrupts and softirqs lead to what follows on a CPU. A softirq of reception counts, with the last time it was
-# raised before, if that was after the one before ended; of it the interrupt counts that it was raised in.
+# Interrupts and softirqs that precede events on a CPU: each NET_RX softirq, with the last time it was raised after the
+# previous one ended, and the interrupt in which it was raised.
 _SOFTIRQ_EVENTS: Final = f"""
     WITH works AS (
         SELECT cpu, time_ns, point FROM cpu
@@ -155,10 +156,10 @@ _NAMES: Final = {
 
 @relation(
     "softirq_events",
-    "an event of an interrupt, of a softirq of reception, or of a poll",
+    "an event of an interrupt, a NET_RX softirq or a NAPI poll",
     columns(
         "cpu time_ns point irq_ns",
-        irq_ns="of a softirq's entry: the entry of the interrupt that raised it, 0: none; NULL: another event",
+        irq_ns="for a softirq's entry: the entry of the interrupt that raised it, 0: none; NULL: another event",
     ),
     kind="view",
     report="netdev-times",
@@ -168,7 +169,7 @@ def _softirq_events(context: Context) -> str:
 
 
 def received(trace: Trace, selection: Selection, *, limit: int | None = None) -> Report:
-    """Return a row for each packet that the core of the stack received, in order of time."""
+    """Return a row for each packet received by the core of the stack, in chronological order."""
     build(trace, "softirq_events")
     notes = unattached_notes(trace, ["rx.core", "rx.copy", "irq.enter", "softirq.enter", "napi.poll"])
     rows, left_out = _rows(trace, _RX, selection, "time_ns", limit)
@@ -177,7 +178,7 @@ def received(trace: Trace, selection: Selection, *, limit: int | None = None) ->
 
 
 def sent(trace: Trace, selection: Selection, *, limit: int | None = None) -> Report:
-    """Return a row for each packet that came to a device to be sent, in order of time."""
+    """Return a row for each packet queued at a device for sending, in chronological order."""
     notes = unattached_notes(trace, ["tx.queue", "tx.start", "skb.free"])
     rows, left_out = _rows(trace, _TX, selection, "queue_ns", limit)
     shown = _named(trace, TX_COLUMNS, rows)
@@ -185,7 +186,7 @@ def sent(trace: Trace, selection: Selection, *, limit: int | None = None) -> Rep
 
 
 def _named(trace: Trace, shown: tuple[Column, ...], rows: list[tuple[Any, ...]]) -> tuple[Column, ...]:
-    """Put CPUs' names into rows and columns of a trace of several hosts."""
+    """Add the names of CPUs to rows and columns of a trace of several hosts."""
     names = cpu_names(trace)
     if not names:
         return shown
@@ -197,7 +198,7 @@ def _named(trace: Trace, shown: tuple[Column, ...], rows: list[tuple[Any, ...]])
 def _rows(
     trace: Trace, query: str, selection: Selection, time: str, limit: int | None
 ) -> tuple[list[tuple[Any, ...]], int]:
-    """Return a query's rows, and how many the limit left out."""
+    """Return the rows of a query, and the number omitted by the limit."""
     build(trace, "device_names", "flow_names", "thread_names", "skb_step_lifetimes")
     wanted = " AND ".join([selection.window(trace, time), selection.flow(trace), selection.device(trace)])
     text = query.format(wanted=wanted, own=_OWN, **_terms(trace))

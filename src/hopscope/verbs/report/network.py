@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report ``network``: between hosts that were recorded, what was lost on the way, and how long the way took.
+"""The report ``network``: losses and one-way latencies between recorded hosts.
 
-A loss is located: the packet left by the driver of one host, and never came to that of the next one. What the next
-host's stack dropped did come. Only packets with a payload are counted.
+A lost packet left through the driver of one host, and did not arrive at the driver of the next one. Packets dropped by
+the stack of the next host did arrive. Only packets with a payload are counted.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 from hopscope.errors import UsageError
 from hopscope.model.histogram import SLOTS, Histogram
 from hopscope.model.report import Column, Report, of_rows
+from hopscope.term.format import plural
 from hopscope.trace.gaps import loss_notes, unattached_notes
 from hopscope.trace.histogram_sql import slot
 from hopscope.trace.host_numbers import hosts
@@ -30,27 +31,33 @@ if TYPE_CHECKING:
 ALL: Final = "all flows"
 
 COLUMNS: Final = (
-    Column("from_host", "text", "whose driver sent it", "from"),
-    Column("to_host", "text", "the next recorded host on its way, or the one that it was for", "to"),
-    Column("flow_name", "text", "source > destination on the wire, or all of them", "flow"),
+    Column("from_host", "text", "host whose driver sent the packets", "from"),
+    Column("to_host", "text", "next recorded host on the path, or the host of the destination address", "to"),
+    Column("flow_name", "text", "source > destination on the wire, or `all flows`", "flow"),
     Column("protocol", "text", "tcp or udp", "proto", rank=5),
-    Column("sent", "count", "packets with a payload that left; one that the device cuts counts once", "sent"),
-    Column("sent_bytes", "bytes", "of their payload", "bytes", rank=4),
-    Column("lost", "count", "of them, those of which bytes did not come", "lost"),
-    Column("lost_bytes", "bytes", "of their payload that did not come", "lost B", rank=6),
-    Column("unsure", "count", "did not come, while the receiver was absent, or events were lost", "unsure", rank=3),
-    Column("again", "count", "of those sent, TCP's whose bytes had been sent before", "again", rank=3),
-    Column("first_lost_ns", "at_ns", "when the first that was lost left", "first lost", rank=2),
-    Column("last_lost_ns", "at_ns", "when the last that was lost left", "last lost", rank=2),
-    Column("matched", "count", "packets known to be the same at both ends: of them the times", "timed", rank=7),
-    Column("p50_ns", "ns", "half took at most so long from driver to driver", "p50"),
-    Column("p99_ns", "ns", "99 % took at most so long", "p99"),
-    Column("max_ns", "ns", "the longest", "max", rank=2),
-    Column("bound_ns", "ns", "by so much each of these times may be wrong: the clocks' bound", "±"),
+    Column("sent", "count", "packets with a payload that left; a packet that the device segments counts once", "sent"),
+    Column("sent_bytes", "bytes", "their payload", "bytes", rank=4),
+    Column("lost", "count", "packets of which some bytes did not arrive", "lost"),
+    Column("lost_bytes", "bytes", "payload that did not arrive", "lost B", rank=6),
+    Column(
+        "unsure",
+        "count",
+        "packets that did not arrive while the receiver was not recorded or events were lost",
+        "unsure",
+        rank=3,
+    ),
+    Column("again", "count", "sent TCP packets whose bytes had been sent before", "again", rank=3),
+    Column("first_lost_ns", "at_ns", "departure time of the first lost packet", "first lost", rank=2),
+    Column("last_lost_ns", "at_ns", "departure time of the last lost packet", "last lost", rank=2),
+    Column("matched", "count", "packets identified at both ends, to which the times refer", "timed", rank=7),
+    Column("p50_ns", "ns", "median time from driver to driver", "p50"),
+    Column("p99_ns", "ns", "99th percentile", "p99"),
+    Column("max_ns", "ns", "maximum", "max", rank=2),
+    Column("bound_ns", "ns", "maximum error of each of these times (bound of the clocks)", "±"),
     Column(
         "asymmetry_ns",
         "ns",
-        "p50 less that of the way back; null: not known, or within twice the bound",
+        "p50 minus that of the opposite direction; null: unknown, or within twice the bound",
         "asymmetry",
         rank=5,
     ),
@@ -80,11 +87,13 @@ def network(trace: Trace, selection: Selection, *, limit: int | None = None) -> 
     Raises
     ------
     UsageError
-        The trace is of one host.
+        The trace contains only one host.
     """
     names = hosts(trace)
     if len(names) < 2:
-        raise UsageError(f"{trace.folder} is of one host", "`hopscope join` puts the recordings of several together")
+        raise UsageError(
+            f"{trace.folder} contains only one host", "`hopscope join` combines the recordings of several hosts"
+        )
     build(trace, "flow_names", "flow_links", "link_crossings", "link_departures", selection=selection)
     times = {**_times(trace, _OF_ALL), **_times(trace, "l.flow")}
     flows = dict(trace.rows("SELECT flow, name FROM flow_names WHERE flow IN (SELECT flow FROM flow_links)"))
@@ -96,7 +105,7 @@ def network(trace: Trace, selection: Selection, *, limit: int | None = None) -> 
 
 
 def _times(trace: Trace, flow: str) -> dict[Key, tuple[Histogram, int]]:
-    """Return for each pair of hosts, and flow: how long packets took, and the bound."""
+    """Return for each pair of hosts, and flow: the durations of packets, and the bound."""
     parts: dict[Key, list[Sequence[int]]] = {}
     for from_host, to_host, number, *counted in trace.rows(_TIMED.format(flow=flow)):
         parts.setdefault((from_host, to_host, number), []).append(counted)
@@ -136,7 +145,7 @@ def _row(
 
 
 def _asymmetry(key: Key, times: Mapping[Key, tuple[Histogram, int]]) -> int | None:
-    """Return by how much longer half of the packets took than those back; None within what the clocks can be off."""
+    """Return the difference of the medians of both directions, ns; None within the error of the clocks."""
     from_host, to_host, flow = key
     if flow is not None or (to_host, from_host, None) not in times or key not in times:
         return None
@@ -154,11 +163,11 @@ _ELSEWHERE: Final = """
 def _notes(trace: Trace, rows: Sequence[Sequence[Value]]) -> list[str]:
     notes = []
     if not rows:
-        notes.append("no packet with a payload went from one recorded host to another")
+        notes.append("no packets with a payload were sent from one recorded host to another")
     ((elsewhere,),) = trace.rows(_ELSEWHERE)
     if elsewhere:
         notes.append(
-            f"{elsewhere:,} flows are not listed: they stay on their host, go to hosts that were not recorded, or are"
-            " translated on the way by one that was not, or they are not wanted"
+            f"not listed: {plural(elsewhere, 'flow')} (local to a host, to or translated by a host that was "
+            "not recorded, or not selected)"
         )
     return [*notes, *loss_notes(trace), *unattached_notes(trace, ("tx.queue", "tx.start", "rx.driver"))]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report ``outliers``: messages that went another way than most, or took much longer somewhere, and why perhaps.
+"""The report ``outliers``: messages with an unusual path or an unusually slow stage, and possible causes.
 
-What is usual is measured, not set: of each stage the median and the median absolute deviation of the logarithm of its
-time. A message is odd at a stage that took far longer than that, and that is a part of the message's time that counts.
+The usual duration is measured: for each stage, the median and the median absolute deviation of the logarithm of its
+duration. A message is an outlier at a stage that took far longer, and a substantial part of the message's time.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 
 from hopscope.model.histogram import SLOTS, Histogram
 from hopscope.model.report import Column, Report, of_rows
+from hopscope.term.format import plural
 from hopscope.trace.gaps import loss_notes
 from hopscope.trace.histogram_sql import slot
 from hopscope.trace.messages.path import BY_COLUMN, STEPS, latest, stage
@@ -27,48 +28,49 @@ if TYPE_CHECKING:
     from hopscope.trace.relation import Context
     from hopscope.trace.selection import Selection
 
-# So many deviations above the median is odd; of values that spread log-normally, one in a thousand million is.
+# Deviations above the median that make an outlier; with a log-normal distribution, one in a thousand million exceeds
+# this.
 ODD: Final = 6.0
-# A deviation has at least so many buckets (each 9 %): what spreads less differs from itself by as much elsewhere.
+# Minimum deviation in buckets (of 9 %): smaller deviations are within the variation of a stage.
 LEAST_SLOTS: Final = 2.0
-# 1.4826 times the median absolute deviation is the standard deviation, where values spread normally.
+# With a normal distribution, 1.4826 times the median absolute deviation is the standard deviation.
 _DEVIATIONS: Final = 1.4826
-# It must be a fifth of the message's time, or it does not matter.
+# Minimum share of the message's time.
 LEAST_PART: Final = 0.2
-# A way that fewer go is another way; more than that, it is one of the usual ones.
+# A path with a smaller share of the messages is unusual.
 RARE: Final = 0.01
-# A stage that takes so many messages long has two usual times.
+# A stage at which a larger share of the messages is slow has two usual durations.
 OFTEN: Final = 0.1
 LEAST_MESSAGES: Final = 50
 SHOWN_CAUSES: Final = 3
 
 COLUMNS: Final = (
-    Column("what", "text", "`time`: took long there; `way`: other points", "what"),
-    Column("where", "text", "the stage, or the points that are extra (+) or not there (-)", "where"),
-    Column("messages", "count", "so many messages", "messages"),
-    Column("part", "part", "of all messages", "of all", rank=2),
-    Column("median_ns", "ns", "that half of them took there at most, or in all", "median"),
-    Column("usual_ns", "ns", "the same of all messages", "usual"),
-    Column("worst_ns", "ns", "the longest of them", "worst", rank=1),
-    Column("worst_at_ns", "at_ns", "when that message began", "at", rank=3),
-    Column("different", "text", "what else is different, and how many times as frequent as elsewhere", "different"),
+    Column("what", "text", "`time`: a stage took unusually long; `way`: an unusual path", "what"),
+    Column("where", "text", "the stage, or the additional (+) and missing (-) points", "where"),
+    Column("messages", "count", "number of messages", "messages"),
+    Column("part", "part", "fraction of all messages", "of all", rank=2),
+    Column("median_ns", "ns", "their median duration, of the stage or in total", "median"),
+    Column("usual_ns", "ns", "the same for all messages", "usual"),
+    Column("worst_ns", "ns", "the maximum", "worst", rank=1),
+    Column("worst_at_ns", "at_ns", "beginning of the message with the maximum", "at", rank=3),
+    Column("different", "text", "what else distinguishes them, and how many times as frequent it is", "different"),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class _Usual:
-    """What is usual at a stage: median, and the time above which it is odd, ns."""
+    """Usual duration of a stage: the median, and the limit above which it is an outlier, ns."""
 
     median_ns: float
     limit_ns: int
 
 
 def outliers(trace: Trace, selection: Selection, *, limit: int | None = None) -> Report:
-    """Return a row per kind of odd messages: those that took most time beyond the usual first."""
+    """Return a row per kind of outlier, those with the greatest excess time first."""
     build(trace, "numbered_messages", selection=selection)
     count = int(trace.rows("SELECT count(*) FROM numbered_messages")[0][0])
     if count < LEAST_MESSAGES:
-        note = f"{count} messages: too few to say what is usual; {LEAST_MESSAGES} are needed"
+        note = f"{plural(count, 'message')}: too few to tell what is usual; at least {LEAST_MESSAGES} are needed"
         return of_rows("outliers", COLUMNS, [], notes=[note, *loss_notes(trace)])
     usual = {step.column: each for step in STEPS[1:] if (each := _usual(trace, step.column))}
     build(trace, "slow_stages", selection=selection, usual=usual)
@@ -80,27 +82,27 @@ def outliers(trace: Trace, selection: Selection, *, limit: int | None = None) ->
     rows.sort(key=lambda row: -row[-1])
     shown = [row[:-1] for row in (rows if limit is None else rows[:limit])]
     heading = [_sentence(trace, count), ""] if rows else []
-    notes = [] if rows else [f"nothing odd: all {count:,} messages went the usual ways in the usual times"]
+    notes = [] if rows else [f"no outliers among {plural(count, 'message')}: usual paths, usual durations"]
     notes += [*notes_on_often, *loss_notes(trace)]
     return of_rows("outliers", COLUMNS, shown, notes=notes, left_out=len(rows) - len(shown), heading=heading)
 
 
-# Whether the reader slept, and in which packet the first byte was, are matters of luck: no other way.
+# Whether the reader slept, and which packet had the first byte, are incidental: they do not change the path.
 _LUCK: Final = frozenset({"first_ns", "wake_ns", "switch_ns"})
-# Which points a message passed, as a text that has their columns in order.
+# The points of a message, as a text with their columns in order.
 _WAY: Final = ", ".join(
     f"CASE WHEN {column} IS NULL THEN '' ELSE '{column} ' END" for column in BY_COLUMN if column not in _LUCK
 )
 fixed(
     "numbered_messages",
-    "one of `messages` that took any time, with its number in the order of time",
+    "a message with a duration, with its position in chronological order",
     columns(
         "protocol flow connection start_byte end_byte len_bytes sender_tid reader_tid sent_ns retransmits",
         "resent_ns dropped_ns sender_host receiver_host state call_ns send_ns first_ns queue_ns enqueue_ns",
         "dequeue_ns start_ns driver_ns core_ns ip_ns l4_ns tcp_ns ready_ns wake_ns switch_ns copy_ns read_ns",
         "received_ns network_ns network_bound_ns begins_ns ends_ns total_ns message way",
-        len_bytes="of the message",
-        total_ns="from its first point to its last",
+        len_bytes="length of the message",
+        total_ns="time from its first point to its last",
         message="number of the message",
         way="columns of the points that it passed, in order",
     ),
@@ -112,7 +114,7 @@ fixed(
 
 
 def _usual(trace: Trace, column: str) -> _Usual | None:
-    """Return what is usual at the stage that ends at a point; None where too few messages have it."""
+    """Return the usual duration of the stage that ends at a point; None if too few messages have it."""
     counts = np.zeros(SLOTS, np.int64)
     rows = trace.rows(
         f"SELECT slot, count(*) FROM (SELECT {slot('held_ns')} AS slot FROM"
@@ -132,14 +134,14 @@ def _usual(trace: Trace, column: str) -> _Usual | None:
 
 @relation(
     "slow_stages",
-    "a message that took too long at a stage: the one at which it lost most time",
+    "a message that took unusually long at a stage, with the stage at which it lost most time",
     columns(
         "message place held_ns excess_ns begins_ns worst",
         message="number of the message (`numbered_messages`)",
-        place="column of the point that the stage ends at",
+        place="column of the point at which the stage ends",
         held_ns="length of the stage",
-        excess_ns="of it more than usual",
-        worst="1: of its stages the one at which it lost most",
+        excess_ns="excess over the usual duration",
+        worst="1: the stage at which it lost most time",
     ),
     needs=("numbered_messages",),
     parameters=("usual",),
@@ -166,14 +168,14 @@ def _slow_stages(context: Context) -> str:
 
 @relation(
     "slow_messages",
-    "one of `slow_stages`, of a stage that few messages take long",
+    "one of `slow_stages`, for stages at which few messages are slow",
     columns(
         "message place held_ns excess_ns begins_ns worst",
         message="number of the message (`numbered_messages`)",
-        place="column of the point that the stage ends at",
+        place="column of the point at which the stage ends",
         held_ns="length of the stage",
-        excess_ns="of it more than usual",
-        worst="1: of its stages the one at which it lost most",
+        excess_ns="excess over the usual duration",
+        worst="1: the stage at which it lost most time",
     ),
     needs=("slow_stages",),
     parameters=("often",),
@@ -185,7 +187,7 @@ def _slow_messages(context: Context) -> str:
 
 
 def _often(trace: Trace, count: int) -> list[tuple[str, int]]:
-    """Return the stages that too many messages take long for that to be odd, and how many do."""
+    """Return the stages at which too many messages are slow to be outliers, and their numbers."""
     return trace.rows(f"SELECT place, count(*) FROM slow_stages GROUP BY place HAVING count(*) > {OFTEN * count}")
 
 
@@ -193,8 +195,8 @@ def _sentence_on_often(trace: Trace, usual: dict[str, _Usual], place: str, messa
     members = f"FROM slow_stages WHERE place = '{place}'"
     median_ns = trace.rows(_MEDIAN.format(source=f"SELECT held_ns AS time_ns {members}"))[0][0]
     name = _stage_name(trace, place, f"SELECT message {members}")
-    times = f"{_in_us(median_ns)}, the others {_in_us(usual[place].median_ns)}"
-    return f"{name} has two usual times: {messages / count:.0%} of the messages take about {times}"
+    times = f"{_in_us(median_ns)}, the others about {_in_us(usual[place].median_ns)}"
+    return f"{name} has two usual durations: {messages / count:.0%} of the messages take about {times}"
 
 
 def _long_stages(trace: Trace, usual: dict[str, _Usual], count: int) -> Iterator[list[Any]]:
@@ -222,7 +224,7 @@ def _long_stages(trace: Trace, usual: dict[str, _Usual], count: int) -> Iterator
 
 
 def _other_ways(trace: Trace, count: int) -> Iterator[list[Any]]:
-    """Iterate over the ways that few messages of a protocol went, compared with the one that most went."""
+    """Iterate over the unusual paths of each protocol, compared with the most common one."""
     ways = trace.rows("SELECT protocol, way, count(*) FROM numbered_messages GROUP BY protocol, way ORDER BY 3 DESC, 2")
     common: dict[int, str] = {}
     of_protocol: dict[int, int] = {}
@@ -256,14 +258,14 @@ def _other_ways(trace: Trace, count: int) -> Iterator[list[Any]]:
 
 
 def _difference(way: str, usual: str) -> str:
-    """Return the points that a way has more (+) or less (-) than the usual one."""
+    """Return the additional (+) and missing (-) points of a path compared with the usual one."""
     here, there = (set(text.split()) for text in (way, usual))
     marks = {**dict.fromkeys(here - there, "+"), **dict.fromkeys(there - here, "-")}
     return " ".join(f"{marks[column]}{step.title}" for column, step in BY_COLUMN.items() if column in marks)
 
 
 def _stage_name(trace: Trace, column: str, members: str) -> str:
-    """Return the stage's name, with the point that most of the messages came from."""
+    """Return the stage's name, with the most common preceding point of the messages."""
     before = [step.column for step in STEPS[: list(BY_COLUMN).index(column)]]
     last = latest(tuple(before))
     cases = " ".join(f"WHEN {last} = {each} THEN '{BY_COLUMN[each].title}'" for each in reversed(before))
@@ -274,7 +276,7 @@ def _stage_name(trace: Trace, column: str, members: str) -> str:
     return f"{name} → {BY_COLUMN[column].title}"
 
 
-# Of few rows: exact.
+# Exact, as there are few rows.
 _MEDIAN: Final = """
     SELECT time_ns FROM (SELECT time_ns, row_number() OVER (ORDER BY time_ns) AS place, count(*) OVER () AS rows_
     FROM ({source}) s) ranked WHERE place = floor((rows_ + 1) / 2)"""
@@ -287,7 +289,7 @@ def _median_total(trace: Trace, way: str) -> int:
 
 def _sentence(trace: Trace, count: int) -> str:
     odd = int(trace.rows("SELECT count(*) FROM slow_messages")[0][0])
-    return f"{odd:,} of {count:,} messages took far longer than usual at a stage"
+    return f"{odd:,} of {plural(count, 'message')} took far longer than usual at one stage"
 
 
 def _in_us(duration_ns: float) -> str:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What else is different about some messages: what they have more often than the others, and what went on meanwhile.
+"""Further differences of some messages: attributes that they have more often, and activity at the same time.
 
-Only what at least half of them have, and what chance does not explain, is named.
+Only differences of at least half of them that are not explained by chance are named.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 I64: TypeAlias = "NDArray[np.int64]"
 
-# So many of the other messages are looked at.
+# Sample size of the other messages.
 SAMPLE: Final = 20_000
 LEAST_LIFT: Final = 2.0
 MOST: Final = 0.5
 CHANCE: Final = 1e-4
 LEAST_MEMBERS: Final = 3
-# What goes on is counted in slices of so many ns (65 µs).
+# Activity is counted in slices of this many ns (65 µs).
 SLICE_NS: Final = 1 << 16
 
 _SOFTIRQS: Final = ("HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU")
@@ -43,14 +43,14 @@ SAMPLES: Final = ("compared_messages", "message_attributes", "activity_counts")
 
 @relation(
     "compared_messages",
-    "one of `numbered_messages` that is looked at: the odd ones, and a sample of the others",
+    "a message that is compared: the outliers, and a sample of the others",
     columns(
         "protocol flow connection start_byte end_byte len_bytes sender_tid reader_tid sent_ns retransmits",
         "resent_ns dropped_ns sender_host receiver_host state call_ns send_ns first_ns queue_ns enqueue_ns",
         "dequeue_ns start_ns driver_ns core_ns ip_ns l4_ns tcp_ns ready_ns wake_ns switch_ns copy_ns read_ns",
         "received_ns network_ns network_bound_ns begins_ns ends_ns total_ns message way",
-        len_bytes="of the message",
-        total_ns="from its first point to its last",
+        len_bytes="length of the message",
+        total_ns="time from its first point to its last",
         message="number of the message",
         way="columns of the points that it passed, in order",
     ),
@@ -68,9 +68,11 @@ def _compared_messages(context: Context) -> str:
 
 @relation(
     "message_attributes",
-    "something that one of `compared_messages` has",
+    "an attribute of one of `compared_messages`",
     columns(
-        "message attribute", message="number of the message (`numbered_messages`)", attribute="as people are shown it"
+        "message attribute",
+        message="number of the message (`numbered_messages`)",
+        attribute="attribute as shown in the report",
     ),
     needs=("compared_messages", "flow_names", "thread_names", "cpu_names", "device_names", "original_packets"),
     report="outliers",
@@ -81,13 +83,13 @@ def _message_attributes(context: Context) -> str:
 
 @relation(
     "activity_counts",
-    "how often something happened in a slice of time",
+    "how often an activity occurred in a slice of time",
     columns(
         "point subject slice times",
-        point="what happened: the probe point",
-        subject="of interrupts and softirqs the number; of tx.queue the flow",
+        point="the probe point",
+        subject="for interrupts and softirqs: the number; for tx.queue: the flow",
         slice=("ns", "beginning of the slice of time, 2^16 ns long"),
-        times="how often",
+        times="number of occurrences",
     ),
     needs=("original_packets",),
     report="outliers",
@@ -97,7 +99,7 @@ def _activity_counts(context: Context) -> str:
 
 
 def _attributes(numbers: dict[str, int]) -> Iterator[str]:
-    """Iterate over queries for message, attribute, as people are told it."""
+    """Iterate over queries for message and attribute, as shown in the report."""
     yield (
         "SELECT s.message, concat('flow ', coalesce(n.name, CAST(s.flow AS STRING))) AS attribute"
         " FROM compared_messages s"
@@ -135,7 +137,7 @@ def _attributes(numbers: dict[str, int]) -> Iterator[str]:
 
 
 def _activity(numbers: dict[str, int]) -> str:
-    """Return the query for how often what happened in each slice of time: interrupts, softirqs, packets by flow."""
+    """Return the query for the number of interrupts, softirqs and packets by flow in each time slice."""
     time_slice = f"time_ns - time_ns % {SLICE_NS}"
     irq, softirq, queue = (number(numbers, name) for name in ("irq.enter", "softirq.enter", "tx.queue"))
     return (
@@ -146,14 +148,14 @@ def _activity(numbers: dict[str, int]) -> str:
 
 
 def causes(trace: Trace, members: str, column: str) -> list[str]:
-    """Return what else is different about messages, what stands out most first.
+    """Return further differences of messages, the most striking first.
 
     Parameters
     ----------
     members
         Query for their numbers.
     column
-        Of the point at whose end the stage is that took long; empty: the whole message.
+        Column of the point at which the slow stage ends; empty: the whole message.
     """
     found = [*_frequent(trace, members), *_meanwhile(trace, members, column)]
     return [f"{name} {_times(lift)}" for lift, name in sorted(found, key=lambda each: (-each[0], each[1]))]
@@ -183,7 +185,7 @@ def _frequent(trace: Trace, members: str) -> Iterator[tuple[float, str]]:
 
 
 def _chance(hits: int, tries: int, probability: float) -> float:
-    """Return the probability of so many hits or more (binomial); of many tries, Chernoff's upper bound."""
+    """Return the probability of at least so many hits (binomial); for many trials, Chernoff's upper bound."""
     part = hits / tries
     if part <= probability:
         return 1.0
@@ -199,9 +201,9 @@ def _log_binomial(tries: int, hits: int, probability: float) -> float:
 
 
 def _meanwhile(trace: Trace, members: str, column: str) -> Iterator[tuple[float, str]]:
-    """Iterate over lift and name of what happened more often during the stages than it does all the time.
+    """Iterate over lift and name of activities that are more frequent during the stages than on average.
 
-    A long stage sees more of everything, whatever made it long: so rates are compared, not counts.
+    A long stage contains more of everything, whatever its cause: therefore rates are compared, not counts.
     """
     begin = latest(before(column)) if column else "begins_ns"
     spans = trace.rows(
@@ -222,18 +224,18 @@ def _meanwhile(trace: Trace, members: str, column: str) -> Iterator[tuple[float,
 
 
 def _load(trace: Trace, from_ns: I64, until_ns: I64, flows: I64) -> Iterator[tuple[float, str]]:
-    """Iterate over the flows of others that had more packets during the stages than all the time."""
+    """Iterate over other flows with more packets during the stages than on average."""
     queue = number(points(trace), "tx.queue")
     for point, flow, slices, times in _series(trace):
         if point != queue or (flows == flow).mean() > MOST:
             continue
         lift = _rate_lift(slices, times, from_ns, until_ns, _length_ns(trace))
         if lift >= LEAST_LIFT:
-            yield lift, f"packets of flow {_flow_name(trace, flow)} meanwhile"
+            yield lift, f"packets of flow {_flow_name(trace, flow)} at the same time"
 
 
 def _rate_lift(slices: I64, times: I64, from_ns: I64, until_ns: I64, length_ns: int) -> float:
-    """Return how many times as often something happened during spans as all the time; 0 unless during most of them."""
+    """Return the ratio of an activity's rate during spans to its average; 0 unless it occurs in most of them."""
     running = np.concatenate(([0], np.cumsum(times)))
     first = np.searchsorted(slices, from_ns - from_ns % SLICE_NS)
     last = np.searchsorted(slices, until_ns, side="right")
@@ -243,14 +245,14 @@ def _rate_lift(slices: I64, times: I64, from_ns: I64, until_ns: I64, length_ns: 
     more = (happened > LEAST_LIFT * expected) & (happened > 0)
     if more.mean() < MOST or not expected.sum():
         return 0.0
-    # As many hits as that in spans of that length must be no chance, for each span alone or all together.
+    # So many hits in spans of this length must not be explained by chance, for single spans or for all together.
     total, mean = int(happened.sum()), float(expected.sum())
     surprise = total * log(total / mean) - total + mean
     return total / mean if surprise > -log(CHANCE) else 0.0
 
 
 def _series(trace: Trace) -> Iterator[tuple[int, int, I64, I64]]:
-    """Iterate over what happened: point, subject, the slices of time in which it did, how often in each."""
+    """Iterate over activities: point, subject, the time slices in which they occurred, and how often in each."""
     rows = trace.columns(
         "SELECT point, subject, slice, times FROM activity_counts WHERE (point, subject) IN ("
         " SELECT point, subject FROM (SELECT point, subject, row_number() OVER (ORDER BY sum(times) DESC) AS place"
@@ -272,9 +274,9 @@ def _length_ns(trace: Trace) -> int:
 
 def _activity_name(trace: Trace, point: int, subject: int) -> str:
     if point == number(points(trace), "irq.enter"):
-        return f"interrupt {subject} meanwhile"
+        return f"interrupt {subject} at the same time"
     name = _SOFTIRQS[subject] if subject < len(_SOFTIRQS) else str(subject)
-    return f"softirq {name} meanwhile"
+    return f"softirq {name} at the same time"
 
 
 def _flow_name(trace: Trace, flow: int) -> str:

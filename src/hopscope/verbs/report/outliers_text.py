@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Outliers for people: a table, and under each line what else is different about those messages."""
+"""Outliers as a table, with further differences below each row."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packets' trees as a report: a row an event."""
+"""Packet trees as a report with one row per event."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ if TYPE_CHECKING:
     from hopscope.trace.packets.tree import PacketTree
 
 COLUMNS: Final = (
-    Column("packet", "number", "its number in the trace", "packet"),
-    Column("of_packet", "number", "of a clone or segment, the packet that it is of", "of"),
-    Column("kind", "text", "packet, clone, segment; around: what ran around the packet", "kind"),
+    Column("packet", "number", "number of the packet in the trace", "packet"),
+    Column("of_packet", "number", "for a clone or segment: the packet it comes from", "of"),
+    Column("kind", "text", "packet, clone, segment, or around (what the CPU did before and after)", "kind"),
     Column("skb", "number", "address", "skb"),
-    Column("flow_name", "text", "source > destination; several if its headers were changed on the way", "flow"),
-    Column("time_ns", "number", "when, CLOCK_MONOTONIC", "time"),
-    Column("offset_ns", "number", "since the packet was seen first; before that below 0", "offset"),
+    Column("flow_name", "text", "source > destination; several if the headers were rewritten", "flow"),
+    Column("time_ns", "number", "time, CLOCK_MONOTONIC", "time"),
+    Column("offset_ns", "number", "time since the packet was first seen; negative before that", "offset"),
     Column("cpu", "number", "where", "CPU"),
     Column("point", "text", "the probe point", "point"),
-    Column("depth", "number", "how many devices deep", "depth"),
+    Column("depth", "number", "nesting of stacked devices", "depth"),
     Column("interface", "text", "the device", "interface"),
-    Column("thread", "text", "name and number of the thread that ran", "thread"),
-    Column("says", "text", "the rest", "says"),
+    Column("thread", "text", "name and number of the running thread", "thread"),
+    Column("says", "text", "further details", "says"),
 )
 
 

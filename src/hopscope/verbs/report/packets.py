@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Single packets with all that happened to them on this host, their clones and segments, and what ran around them."""
+"""Individual packets with all their events on this host, their clones and segments, and the activity around them."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from hopscope.store.trace import Trace
     from hopscope.trace.selection import Selection
 
-# How long after a packet is cut in segments the driver may get the last of them.
+# Maximum time from segmentation until the driver receives the last segment.
 _SEGMENTS_NS: Final = 10_000_000
 
 
 def packet_trees(
     trace: Trace, selection: Selection, *, limit: int | None, slowest: bool
 ) -> tuple[list[PacketTree], int]:
-    """Return packets, in order of time or the longest on the way first, and how many the limit left out."""
+    """Return packets, in chronological order or slowest first, and the number omitted by the limit."""
     build(trace, "flow_names", "device_names", "thread_names", "skb_lifetimes", "skb_step_lifetimes", "skb_steps")
     chosen = _choose(trace, selection, limit, slowest=slowest)
     if not chosen:
@@ -47,9 +47,9 @@ def packet_trees(
 
 
 def _choose(trace: Trace, selection: Selection, limit: int | None, *, slowest: bool) -> list[tuple[int, ...]]:
-    """Return (packet, skb, begin, end, how many there are) of the wanted packets.
+    """Return (packet, skb, begin, end, total number) of the selected packets.
 
-    A single event tells no way.
+    Packets with a single event have no path and are omitted.
     """
     wanted = f"{selection.flow(trace, 'life_flow')} AND {selection.device(trace, 'life_')}"
     order = "end_ns - begin_ns DESC, begin_ns" if slowest else "begin_ns"
@@ -63,7 +63,7 @@ def _choose(trace: Trace, selection: Selection, limit: int | None, *, slowest: b
 
 
 def _skbs_of_kin(trace: Trace, skbs: set[int], first_ns: int, last_ns: int) -> set[int]:
-    """Return the addresses of what shares data with packets at these addresses, and of what begins at the driver."""
+    """Return the addresses of skbs that share data with packets at these addresses, or that begin at the driver."""
     when = f"time_ns BETWEEN {first_ns} AND {last_ns}"
     found = trace.rows(
         f"SELECT DISTINCT skb FROM packets WHERE {when} AND head <> 0 AND head IN"
@@ -103,7 +103,7 @@ def _event(row: tuple[object, ...]) -> Event:
 
 
 def _nested(events: Sequence[Event]) -> list[Event]:
-    """Return the events with their depths: between the call of a driver's function and its return, one deeper."""
+    """Return the events with their depths: one deeper between call and return of a driver's transmit function."""
     open_at: list[str] = []
     nested = []
     returns = [event.device for event in events if event.point == "tx.driver"]
@@ -117,7 +117,7 @@ def _nested(events: Sequence[Event]) -> list[Event]:
 
 
 def _join_clones(roots: Iterable[PacketTree], trees: Sequence[PacketTree], heads: dict[int, int]) -> None:
-    """Put packets that share data with a root's, at the same time, below it."""
+    """Put packets that share data with a root at the same time below it."""
     by_head = defaultdict(list)
     for tree in trees:
         if heads[tree.packet]:
@@ -131,9 +131,9 @@ def _join_clones(roots: Iterable[PacketTree], trees: Sequence[PacketTree], heads
 
 
 def _join_segments(trace: Trace, roots: Iterable[PacketTree], trees: Iterable[PacketTree]) -> None:
-    """Put what a root was cut into below it.
+    """Put the segments of a root below it.
 
-    Cutting frees it on the CPU that hands the segments to the driver next, before that CPU has another packet to send.
+    Segmentation frees it on the CPU that next hands the segments to the driver, before that CPU sends another packet.
     """
     number = points(trace)
     beginnings = {(tree.own[0].time_ns, tree.own[0].cpu): tree for tree in trees if tree.own[0].point == "tx.start"}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packets as trees: their ways through the kernel with the time of each step, clones and segments below."""
+"""Packets as trees: their paths through the kernel with the time of each step, and clones and segments below."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _THREAD_WIDTH: Final = 13
 
 
 class _Cpus:
-    """What CPUs are called, all as wide as the longest."""
+    """Names of CPUs, padded to the same width."""
 
     def __init__(self, names: Mapping[int, str]) -> None:
         self._names = names
@@ -35,16 +35,16 @@ class _Cpus:
 def render_trees(
     trees: Sequence[PacketTree], started_ns: int, terminal: Terminal, cpus: Mapping[int, str] | None = None
 ) -> list[str]:
-    """Return the lines of all packets, a blank one between each two.
+    """Return the lines of all packets, separated by blank lines.
 
     Parameters
     ----------
     trees
-        In the order in which they are shown.
+        In the order of output.
     started_ns
-        When the recording began: times of packets are since then.
+        Beginning of the recording; times of packets are relative to it.
     cpus
-        What CPUs are called; without it, by their numbers.
+        Names of CPUs; by default their numbers.
     """
     names = _Cpus(cpus or {})
     lines: list[str] = []

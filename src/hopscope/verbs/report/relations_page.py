@@ -62,7 +62,7 @@ def _section(each: Relation) -> str:
 def _facts(each: Relation) -> str:
     facts = [each.kind.capitalize()]
     if each.report:
-        facts.append(f"of `report {each.report}`")
+        facts.append(f"used by `report {each.report}`")
     if "selection" in depends_on(each.name):
         facts.append("selected")
     if each.may_need:

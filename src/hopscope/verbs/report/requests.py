@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report ``requests``: how long answers took, and who held them: the way there, the server, or the way back."""
+"""The report ``requests``: response times, and their causes: the request's path, the server, or the answer's path."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from hopscope.model.report import Column, Report
+from hopscope.term.format import plural
 from hopscope.trace.gaps import loss_notes
 from hopscope.trace.messages.blame import held_by, layer_totals, longest
 from hopscope.trace.messages.path import LAYERS
@@ -29,26 +30,41 @@ SERVER: Final = "server"
 _REQUEST, _ANSWER = (tuple(f"{which}: {layer}" for layer in LAYERS) for which in ("request", "answer"))
 _HOLDERS: Final = (CLIENT, *_REQUEST, SERVER, *_ANSWER)
 
-# Who held less of all requests' time is not named.
+# Holders with a smaller share of the time are not named.
 _LEAST_SHARE: Final = 0.01
 
 COLUMNS: Final = (
-    Column("begin_ns", "at_ns", "when the client's first send call of it began, or the server had read it", "begin"),
-    Column("total_ns", "ns", "from that send call to the client's read of the answer's last byte", "total"),
-    Column("blame", "text", "who held it longest", "held by"),
-    Column("blame_ns", "ns", "for how long", "for"),
     Column(
-        "request_ns", "ns", "from the client's first send call to the server's read of the last byte", "request", rank=2
+        "begin_ns",
+        "at_ns",
+        "beginning of the client's first send call, or the server's read if the client was not recorded",
+        "begin",
     ),
-    Column("server_ns", "ns", "from that read to the server's last send call of the answer", "server"),
-    Column("answer_ns", "ns", "from that send call to the client's read of the last byte", "answer", rank=2),
-    Column("request_bytes", "bytes", "of the request", "bytes", rank=4),
-    Column("answer_bytes", "bytes", "of the answer", "bytes", rank=4),
+    Column("total_ns", "ns", "time from that send call to the client's read of the last byte of the answer", "total"),
+    Column("blame", "text", "layer or end that held it longest", "held by"),
+    Column("blame_ns", "ns", "time that it was held there", "for"),
+    Column(
+        "request_ns",
+        "ns",
+        "time from the client's first send call to the server's read of the last byte of the request",
+        "request",
+        rank=2,
+    ),
+    Column("server_ns", "ns", "time from that read to the server's last send call of the answer", "server"),
+    Column(
+        "answer_ns",
+        "ns",
+        "time from that send call to the client's read of the last byte of the answer",
+        "answer",
+        rank=2,
+    ),
+    Column("request_bytes", "bytes", "length of the request", "bytes", rank=4),
+    Column("answer_bytes", "bytes", "length of the answer", "bytes", rank=4),
     Column("requests", "count", "send calls of the request", "sends", rank=5),
     Column("answers", "count", "send calls of the answer", "sends", rank=5),
-    Column("flow_name", "text", "client > server, as the client has it", "flow"),
-    Column("client", "text", "the thread that asked", "client", rank=3),
-    Column("server", "text", "the thread that answered", "server", rank=3),
+    Column("flow_name", "text", "client > server, as seen by the client", "flow"),
+    Column("client", "text", "thread that sent the request", "client", rank=3),
+    Column("server", "text", "thread that sent the answer", "server", rank=3),
     Column("protocol", "text", "tcp or udp", "proto", rank=6),
     Column("flow", "number", "number of the flow from client to server", "number", rank=9),
 )
@@ -69,7 +85,7 @@ _RELATIONS: Final = (
 
 @relation(
     "wanted_exchanges",
-    "one of `exchanges` that is wanted, with its number in the order of time",
+    "a selected exchange, with its position in chronological order",
     columns(
         "forth back connection protocol asked_byte answered_byte begins_ns last_asked_ns asked_ns answers_ns",
         "ends_ns requests answers request_bytes answer_bytes client_tid server_tid of_both sides total_ns state",
@@ -77,7 +93,7 @@ _RELATIONS: Final = (
         begins_ns="when the client's first send call of the request began; NULL: not seen",
         ends_ns="when the client had read the answer; NULL: not seen",
         total_ns="`ends_ns - begins_ns`; NULL: the client was not seen",
-        state="`answered`, `unasked`, `unanswered`, `unread`, or `overlapping`: the two ends do not agree on it",
+        state="`answered`, `unasked`, `unanswered`, `unread`, or `overlapping` (the two ends disagree)",
     ),
     needs=("exchanges", "final_translations"),
     parameters=("wanted",),
@@ -95,7 +111,7 @@ def _wanted_exchanges(context: Context) -> str:
 
 @relation(
     "shown_requests",
-    "an answered request that the report shows",
+    "an answered request shown by the report",
     columns(
         "forth back connection protocol asked_byte answered_byte begins_ns last_asked_ns asked_ns answers_ns",
         "ends_ns requests answers request_bytes answer_bytes client_tid server_tid of_both sides total_ns state",
@@ -103,7 +119,7 @@ def _wanted_exchanges(context: Context) -> str:
         begins_ns="when the client's first send call of the request began; NULL: not seen",
         ends_ns="when the client had read the answer; NULL: not seen",
         total_ns="`ends_ns - begins_ns`; NULL: the client was not seen",
-        state="`answered`, `unasked`, `unanswered`, `unread`, or `overlapping`: the two ends do not agree on it",
+        state="`answered`, `unasked`, `unanswered`, `unread`, or `overlapping` (the two ends disagree)",
         flow_name="name of the request's flow",
         client="name of the client's thread; NULL: not seen",
         server="name of the server's thread; NULL: not seen",
@@ -118,7 +134,7 @@ def _shown_requests(context: Context) -> str:
 
 
 def requests(trace: Trace, selection: Selection, *, limit: int | None = None) -> Report:
-    """Return a row per request that was answered, the slowest first; in the heading, who held all of them."""
+    """Return a row per answered request, slowest first, with the share of each holder in the heading."""
     every = replace(selection, flows=(), processes=(), interfaces=(), from_s=None, until_s=None)
     build(trace, *_RELATIONS, selection=every, wanted=selection, limit=limit)
     answered = "SELECT * FROM wanted_exchanges WHERE state = 'answered'"
@@ -138,7 +154,7 @@ _COUNTS: Final = """
 
 
 def _wanted(trace: Trace, selection: Selection) -> str:
-    """Return the condition on an exchange: when it began, of which flow in either direction, whose, at which device."""
+    """Return the condition on an exchange: its beginning, its flow in either direction, its threads and its device."""
     own = replace(selection, processes=(), interfaces=())
     parts = [selection.window(trace, "coalesce(begins_ns, asked_ns, answers_ns, ends_ns)")]
     flows = [f"SELECT flow FROM flows WHERE {own.flow(trace, 'flow')}"]
@@ -175,7 +191,7 @@ def _values(trace: Trace, rows: Mapping[str, NDArray[Any]]) -> dict[str, NDArray
 
 
 def _held(trace: Trace, client_ns: NDArray[Any], server_ns: NDArray[Any]) -> NDArray[np.int64]:
-    """Return for how long each of :data:`_HOLDERS` held each of the exchanges that are shown, ns."""
+    """Return the time for which each of :data:`_HOLDERS` held each of the shown exchanges, ns."""
     ways = []
     for flow, place in _OWN.values():
         own = _MESSAGE.format(flow=flow, place=place)
@@ -208,33 +224,32 @@ def _heading(trace: Trace, answered: str, count: int) -> list[str]:
     told = (item for item in totals.items() if item[1] >= _LEAST_SHARE * whole_ns)
     held = sorted(told, key=lambda item: -item[1])
     shares = ", ".join(f"{holder} {share(held_ns, whole_ns)}" for holder, held_ns in held)
-    return [f"{count:,} answered request{'s' if count > 1 else ''}; of their time held by: {shares}", ""]
+    return [f"{plural(count, 'answered request')}; share of the time: {shares}", ""]
 
 
-_OVERLAPPING: Final = (
-    "the next was sent before the answer was read, or answered before all of it was read (pipelining): which answer is"
-    " to which request the bytes do not say"
+_OVERLAPPING: Final = "overlapping (pipelined) requests cannot be matched with their answers"
+_UNASKED: Final = (
+    "the server sent first, the request preceded the recording, or its datagram was not received on this host"
 )
-_UNASKED: Final = "the server spoke first, or the request came before the recording or as a datagram not received here"
 _REASONS: Final = {
     "one end": (
-        "seen by one end only",
-        "the other one's times are missing, and that requests did not overlap is not known",
+        "recorded at one end only",
+        "the times of the other end are missing, and overlapping requests cannot be detected",
     ),
-    "overlapping": ("not paired", _OVERLAPPING),
-    "unanswered": ("not paired", "nothing was sent back while it was recorded"),
-    "unread": ("not paired", "the answer was sent, and not read while it was recorded"),
-    "unasked": ("not paired", _UNASKED),
+    "overlapping": ("not matched", _OVERLAPPING),
+    "unanswered": ("not matched", "no answer was sent during the recording"),
+    "unread": ("not matched", "the answer was sent, but not read during the recording"),
+    "unasked": ("not matched", _UNASKED),
 }
 
 
 def _notes(counts: Mapping[str, tuple[int, int]]) -> Sequence[str]:
     notes = []
     if not {"answered", "one end"} & set(counts):
-        notes.append("no request that was answered: that needs sends and reads of both directions (`-P messages`)")
+        notes.append("no answered requests: they require send and receive calls of both directions (`-P messages`)")
     for state, (what, reason) in _REASONS.items():
         if state in counts:
             count, connections = counts[state]
-            of = f"{count:,} on {connections:,} connection{'s' if connections > 1 else ''}"
+            of = f"{count:,} on {plural(connections, 'connection')}"
             notes.append(f"{what}: {of}: {reason}")
     return notes

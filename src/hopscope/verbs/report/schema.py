@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The schemas of reports' JSON, made from their columns.
+"""The JSON schemas of reports, generated from their columns.
 
-``python -m hopscope.verbs.report.schema FOLDER`` writes ``hopscope.report.<name>-1.schema.json`` of all of them.
+``python -m hopscope.verbs.report.schema FOLDER`` writes ``hopscope.report.<name>-1.schema.json`` for each report.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from hopscope.model.report import Column
 
-# Report → its columns, and those that it has by option only.
+# Report → its columns, and its optional columns.
 REPORTS: Final[Mapping[str, tuple[Sequence[Column], Sequence[Column]]]] = {
     "summary": (summary.COLUMNS, ()),
     "flows": (flows.COLUMNS, ()),
@@ -65,7 +65,7 @@ def schema(name: str) -> dict[str, Any]:
     }
     verb = name.partition(".")[0]
     return line_schema(
-        f"report.{name}", VERSION, f"A line of `hopscope report {verb} --json`. Null is what was not seen.", line
+        f"report.{name}", VERSION, f"A line of `hopscope report {verb} --json`. Null: not observed.", line
     )
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a trace has: how many events of each probe point, from where and when, and what is missing."""
+"""The contents of a trace: events of each probe point, origin and time, and what is missing."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from hopscope.model.report import Column, Report, of_rows
+from hopscope.term.format import plural
 from hopscope.trace.gaps import loss_notes, unattached
 from hopscope.trace.join.hosts import absence_notes, host_lines
 
@@ -15,13 +16,13 @@ if TYPE_CHECKING:
     from hopscope.trace.selection import Selection
 
 COLUMNS: Final = (
-    Column("table", "text", "the table that has the events", "table", rank=2),
-    Column("point", "text", "the probe point", "point"),
-    Column("events", "count", "how many", "events"),
-    Column("events_per_s", "per_s", "how many a second, over the run", "per s"),
-    Column("cpus", "count", "CPUs that had any", "CPUs", rank=1),
-    Column("first_ns", "at_ns", "when the first was", "first", rank=3),
-    Column("last_ns", "at_ns", "when the last was", "last", rank=3),
+    Column("table", "text", "table that contains the events", "table", rank=2),
+    Column("point", "text", "probe point", "point"),
+    Column("events", "count", "number of events", "events"),
+    Column("events_per_s", "per_s", "average rate over the run", "per s"),
+    Column("cpus", "count", "number of CPUs with such events", "CPUs", rank=1),
+    Column("first_ns", "at_ns", "time of the first event", "first", rank=3),
+    Column("last_ns", "at_ns", "time of the last event", "last", rank=3),
 )
 
 _TABLES: Final = ("packets", "sockets", "cpu")
@@ -32,9 +33,9 @@ _ONE: Final = """
 
 
 def summary(trace: Trace, selection: Selection, *, limit: int | None = None) -> Report:
-    """Return the number of events of each probe point, and in the heading what the trace is of.
+    """Return the number of events of each probe point, with the metadata of the trace in the heading.
 
-    `selection` may limit the time; the rest of it does not apply.
+    Only the period of `selection` applies.
     """
     del limit  # there are not many points
     counted = " UNION ALL ".join(_ONE.format(table=table, wanted=selection.window(trace)) for table in _TABLES)
@@ -51,7 +52,7 @@ def summary(trace: Trace, selection: Selection, *, limit: int | None = None) -> 
     ]
     heading = [*_heading(trace, length_s, sum(row[2] for row in rows)), ""]
     notes = [*absence_notes(trace), *loss_notes(trace)]
-    notes += [f"{point} was not attached: {why}" for point, why in unattached(trace).items()]
+    notes += [f"{point} not attached: {why}" for point, why in unattached(trace).items()]
     return of_rows("summary", COLUMNS, table, notes=notes, heading=heading)
 
 
@@ -60,8 +61,8 @@ def _heading(trace: Trace, length_s: float, events: int) -> list[str]:
     start = datetime.fromtimestamp(meta.realtime_ns // 10**9, UTC)
     host = " ".join(filter(None, (meta.host.get("name"), meta.host.get("release"), meta.host.get("machine"))))
     size_bytes = sum(file.stat().st_size for file in trace.folder.rglob("*") if file.is_file())
-    rate = f", {events / length_s:,.0f} a second" if length_s else ""
-    each = f", {size_bytes / events:.1f} an event" if events else ""
+    rate = f", {events / length_s:,.0f} per second" if length_s else ""
+    each = f", {size_bytes / events:.1f} per event" if events else ""
     counts = trace.rows(
         "SELECT (SELECT count(*) FROM flows), (SELECT count(DISTINCT pid) FROM threads),"
         " (SELECT count(*) FROM (SELECT DISTINCT netns, ifindex FROM devices) d), (SELECT count(*) FROM drops)"
@@ -71,7 +72,10 @@ def _heading(trace: Trace, length_s: float, events: int) -> list[str]:
     return [
         f"recorded {start:%Y-%m-%d %H:%M:%S} UTC for {length_s:.3f} s" + (f" on {host}" if host else ""),
         *([f"with {options}"] if options else []),
-        f"{events:,} events{rate}; {size_bytes:,} bytes on disk{each}",
-        f"{flows:,} flows, {processes:,} processes, {devices:,} devices, {drops:,} drops",
+        f"{plural(events, 'event')}{rate}; {plural(size_bytes, 'byte')} on disk{each}",
+        (
+            f"{plural(flows, 'flow')}, {plural(processes, 'process', 'processes')}, {plural(devices, 'device')},"
+            f" {plural(drops, 'drop')}"
+        ),
         *host_lines(trace),
     ]

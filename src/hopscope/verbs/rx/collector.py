@@ -228,7 +228,7 @@ def _wanted_hops(options: RxOptions) -> list[Hop]:
     if options.pids or options.comms:
         wanted = [hop for hop in wanted if of_reader(hop)]
     if options.nic_stamps and NIC_POINT not in [hop.name for hop in wanted]:
-        raise UsageError("--nic-stamps has no effect without the hop rx.nic", "Leave it out, or add --hop rx.nic")
+        raise UsageError("--nic-stamps has no effect without the hop rx.nic", "Omit it, or add --hop rx.nic")
     if not wanted:
         raise UsageError("No hop can be measured with these options", "Remove a filter, or select more hops")
     return wanted

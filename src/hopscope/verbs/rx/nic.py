@@ -199,7 +199,8 @@ class NicStamps:
             return []
         clocks = [
             f"the clock of {', '.join(nic.shown for nic in self.used if nic.phc == phc)} is read by "
-            f"{self._clocks[phc].method.name} and gains {-track.relation.drift * 1e6:.3f} ppm on the system's"
+            f"{self._clocks[phc].method.name}; drift relative to the system clock: "
+            f"{-track.relation.drift * 1e6:.3f} ppm"
             for phc, track in self._tracks.items()
         ]
         bound = "has no bound" if error_ns is None else f"may be off by {error_ns:,} ns"
@@ -215,7 +216,7 @@ class NicStamps:
                 if nic.config.rx_filter == _NONE:
                     raise
         elif nic.config.rx_filter == _NONE:
-            raise KernelError("it takes no time stamps of received packets", "Enable them with --nic-stamps")
+            raise KernelError("it does not time-stamp received packets", "Enable them with --nic-stamps")
         if nic.phc not in self._clocks:
             clock = stack.enter_context(HardwareClock(nic.phc))
             self._first[nic.phc] = clock.read()

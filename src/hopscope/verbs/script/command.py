@@ -16,10 +16,10 @@ _TEMPLATES: Final = ("recording", "live")
 @click.command(
     "script",
     cls=Command,
-    short_help="Print a program to begin your own analysis with.",
+    short_help="Print a program as a start for your own analysis.",
     examples=(
-        ("Begin an analysis of a recording", "hopscope script --template > analysis.py"),
-        ("Begin a live measurement", "hopscope script --template live > watch.py"),
+        ("Start an analysis of a recording", "hopscope script --template > analysis.py"),
+        ("Start a live measurement", "hopscope script --template live > watch.py"),
     ),
 )
 @click.option(

@@ -39,20 +39,20 @@ _SORTS = (
 @click.command(
     "sockets",
     cls=Command,
-    short_help="Sockets: who talks to whom, how well, and what holds them up.",
+    short_help="Sockets: peers, performance, and what limits them.",
     examples=(
         (
             "Established connections to port 443, with all details",
             "hopscope sockets --details state established dport = :443",
         ),
-        ("What do the connections of each process achieve, every 5 s?", "hopscope sockets -t -i 5 --group-by process"),
+        ("What throughput does each process achieve, every 5 s?", "hopscope sockets -t -i 5 --group-by process"),
     ),
 )
 @section(
     MEASURE,
     option("-i", "--interval", type=Seconds(0.1, _DAY_S), help="Show what happened in each interval."),
     option("-d", "--duration", type=Seconds(0.1, 365 * _DAY_S), help="Stop after this time; implies -i 1."),
-    option("--no-processes", is_flag=True, help="Do not look up processes in /proc, which is slow."),
+    option("--no-processes", is_flag=True, help="Do not look up processes in /proc (faster)."),
 )
 @section(
     SOCKETS,

@@ -14,6 +14,7 @@ from hopscope.kernel.sockets.address import ends
 from hopscope.kernel.sockets.signs import rtt_inflation
 from hopscope.kernel.sockets.table import PROTOCOLS, Seen, State, has
 from hopscope.term import format as fmt
+from hopscope.term.format import plural
 from hopscope.term.grid import Column, render_grid
 from hopscope.verbs.sockets.groups import NOT_KNOWN, cgroup_names, congestion_names, groups, namespace_names
 from hopscope.verbs.sockets.report import delivery_rate, rtt_us, state_name
@@ -78,7 +79,7 @@ def heading(report: SocketReport, terminal: Terminal) -> list[str]:
     lines = [f"{_INDENT.join(parts)}{_INDENT}{_sockets(len(report))}{f': {counts}' if counts else ''}"]
     lines[0] += "; out, in: bytes so far" if report.duration_s is None else "; out, in: bit/s"
     if report.duration_s is not None and (report.new or report.change.gone):
-        gone = f"{report.change.gone:,} gone, of all: what those did since the last look is not seen"
+        gone = f"{plural(report.change.gone, 'socket')} closed: what they did since the previous reading is unknown"
         lines.append(f"{report.new:,} new; {gone}")
     return [terminal.paint(line, "dim") for text in lines for line in terminal.fold(text)]
 
@@ -89,8 +90,8 @@ def notes(report: SocketReport, terminal: Terminal) -> list[str]:
     missing = [f"not read: {sockets.namespaces.get(each.netns, each.netns)}: {each.reason}" for each in sockets.unread]
     if sockets.twice or sockets.interrupted:
         missing.append(
-            f"The kernel's tables changed while they were walked: {_sockets(sockets.twice)} came twice (shown once), "
-            "and others may be missing"
+            f"The kernel's tables changed while they were read: {_sockets(sockets.twice)} appeared twice "
+            "(shown once), and others may be missing"
         )
     lines = [terminal.paint(line, "warn") for text in missing for line in terminal.fold(text)]
     texts = [f"note: {note}" for note in report.notes]

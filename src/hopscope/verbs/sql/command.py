@@ -50,7 +50,7 @@ def command(  # noqa: PLR0913 # one parameter an option
         return
     text = sys.stdin.read() if query is None else query
     if not text.strip():
-        raise UsageError("No query is given", "Write it as the last argument, or to standard input")
+        raise UsageError("No query was given", "Give it as the last argument, or on standard input")
     common = Common(folder, form, limit, {})
     with common.trace() as trace:
         show(query_report(trace, text, limit=common.limit), form)

@@ -14,19 +14,19 @@ if TYPE_CHECKING:
     from hopscope.store.trace import Trace
 
 LISTED: Final = (
-    Column("name", "text", "of the table or view", "name"),
-    Column("kind", "text", "recorded: a table of the trace; table or view: made of it when a query names it", "kind"),
-    Column("row", "text", "what a row is", "a row is"),
+    Column("name", "text", "name of the table or view", "name"),
+    Column("kind", "text", "recorded: a table of the trace; table or view: derived when a query names it", "kind"),
+    Column("row", "text", "what a row represents", "a row is"),
 )
 DESCRIBED: Final = (
-    Column("column", "text", "its name", "column"),
-    Column("unit", "text", "of the value; empty: none", "unit"),
-    Column("meaning", "text", "what it is", "what it is"),
+    Column("column", "text", "name", "column"),
+    Column("unit", "text", "unit of the value; empty: none", "unit"),
+    Column("meaning", "text", "meaning", "meaning"),
 )
 # Views that each trace has besides its tables: what a row is, and the columns.
 _NUMBERS: Final = {
-    "points": ("a probe point", {"point": "its number in this trace", "name": "its name"}),
-    "reasons": ("a reason for dropping a packet", {"reason": "its number in this trace", "name": "its name"}),
+    "points": ("a probe point", {"point": "number in this trace", "name": "name"}),
+    "reasons": ("a reason for dropping a packet", {"reason": "number in this trace", "name": "name"}),
 }
 
 
@@ -58,4 +58,4 @@ def _columns(trace: Trace, name: str) -> list[list[str]]:
     for table in (*TABLES, *trace.metadata.tables):
         if table.name == name:
             return [[column.name, unit_of(column.name), column.meaning] for column in table.columns]
-    raise UsageError(f"{trace.folder} has no table {name}", "`hopscope sql TRACE --tables` lists them")
+    raise UsageError(f"{trace.folder} has no table named {name}", "`hopscope sql TRACE --tables` lists them")

@@ -108,9 +108,7 @@ class TxCollector(SelfTrafficFilter, Attached):
     def _choose(self, *, stamped: bool) -> None:
         """Decide on hops and hooks, with the kernel's time stamps or without."""
         if not stamped and self._options.flow_hooks:
-            raise KernelError(
-                "Attaching to selected flows needs BPF time stamps (Linux 6.15)", "Leave out --hooks flow"
-            )
+            raise KernelError("Attaching to selected flows requires BPF time stamps (Linux 6.15)", "Omit --hooks flow")
         self._stamped = stamped
         self._flow_hooks = stamped and self._options.only_flow_hooks
         self._hops = _wanted_hops(self._options, flow_hooks=self._flow_hooks)

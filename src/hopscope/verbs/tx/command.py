@@ -104,14 +104,14 @@ def command(*, histogram: bool, as_json: bool, svg: TextIO | None, **given: Any)
     style = style_of(histogram=histogram, as_json=as_json)
     cdf = given["cdf"]
     if cdf and as_json:
-        raise UsageError("--cdf and --json cannot be combined", "`hopscope cdf` reads what --json prints")
+        raise UsageError("--cdf and --json cannot be combined", "`hopscope cdf` reads the output of --json")
     if svg and not cdf:
-        raise UsageError("--svg needs --cdf", "Name the hops to plot: --cdf tx.sched,tx.ack")
+        raise UsageError("--svg needs --cdf", "Specify the hops to plot: --cdf tx.sched,tx.ack")
     extras = Extras(given["events"], given["slowest"] or 0, cdf_hops(cdf, given["hops"]), svg)
     if given["together"] and (extras.events or extras.slowest):
         raise UsageError(
-            "--together cannot be combined with --events or --slowest, which show single messages",
-            "Leave out one of them",
+            "--together cannot be combined with --events or --slowest, which show individual messages",
+            "Omit one of them",
         )
     return run_verb(collector, tx_outputs(style, extras, show_plan=given["show_plan"]), style, given)
 

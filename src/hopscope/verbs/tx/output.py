@@ -173,7 +173,7 @@ def cdf_hops(text: str | None, hops: Sequence[str]) -> list[str]:
     if names:
         named(HOPS, names)
     if len(names) > MOST:
-        raise UsageError(f"A plot has room for at most {MOST} curves", "Name fewer hops")
+        raise UsageError(f"A plot has room for at most {MOST} curves", "Give fewer hops")
     for name in names:
         if hops and name not in hops:
             raise UsageError(f"{name} is not among the hops of --hop", f"Add --hop {name}")

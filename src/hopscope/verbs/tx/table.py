@@ -116,7 +116,7 @@ def _sentences(slowest: Slowest) -> Iterator[str]:
         span = "the whole run" if slowest.kind == "total" else "this interval"
         yield f"slowest {len(slowest.messages)} of {fmt.plural(slowest.seen, 'message')} in {span}, held by: {held}"
     else:
-        yield "No message was completed, so there is no slowest one."
+        yield "No message was completed."
     if slowest.unfinished:
         yield f"without a total (not acknowledged, or start not observed): {slowest.unfinished:,}"
 

@@ -19,7 +19,7 @@ _LARGER: Final = {"larger": Times(_MAX, 2, 262144), "max": Now(_MAX)}
 _FIXES: Final = (
     "sysctl -w net.netfilter.nf_conntrack_max={larger}",
     "conntrack -L | awk '{print $1, $4}' | sort | uniq -c | sort -n  # which states fill it?",
-    "nft add rule inet raw prerouting tcp dport 80 notrack  # or do not track what needs no tracking",
+    "nft add rule inet raw prerouting tcp dport 80 notrack  # or exempt traffic that needs no tracking",
 )
 
 
@@ -34,8 +34,8 @@ ENTRIES: Final = (
         "conntrack",
         Shown(beyond(_per_cpu("drop"), _per_cpu("insert_failed"), at_least=1), (_COUNT, _MAX)),
         "{by} [packet was|packets were] dropped because the connection tracking table was full",
-        "New connections fail at random, and old ones that were dropped from the table break. The kernel log says "
-        "nf_conntrack: table full, dropping packet.",
+        "New connections fail at random, and existing ones that were evicted from the table break. The kernel "
+        "logs: nf_conntrack: table full, dropping packet.",
         _FIXES,
         "net/netfilter/nf_conntrack_core.c __nf_conntrack_alloc; Documentation/networking/nf_conntrack-sysctl.rst",
         "A table that is large enough never drops.",
@@ -46,8 +46,8 @@ ENTRIES: Final = (
         "warning",
         "conntrack",
         Shown(Rises(_per_cpu("early_drop")), (_COUNT, _MAX)),
-        "{by} tracked [connection was|connections were] thrown out early to make room for new ones",
-        "The table is full. Connections that have not been answered yet go first; soon packets are dropped.",
+        "{by} tracked [connection was|connections were] evicted early to make room for new ones",
+        "The table is full. Connections that have not been answered yet are evicted first; then packets are dropped.",
         _FIXES,
         "net/netfilter/nf_conntrack_core.c early_drop; Documentation/networking/nf_conntrack-sysctl.rst",
         "A table that is large enough never has to.",
@@ -70,9 +70,9 @@ ENTRIES: Final = (
         "warning",
         "conntrack",
         Rises(_per_cpu("insert_failed"), at_least=10),
-        "{by} packets were dropped because their connection could not be put into the tracking table",
-        "Two packets of one new connection raced, or NAT found no free port. Two DNS queries of one socket at once are "
-        "the usual case: the name is found only after 5 seconds.",
+        "{by} packets were dropped because their connection could not be added to the connection tracking table",
+        "Two packets of one new connection raced, or NAT found no free port. The usual case is two "
+        "simultaneous DNS queries from one socket: the name is resolved only after 5 seconds.",
         (
             "conntrack -S  # insert_failed, on which CPU?",
             "conntrack -L -p udp --dport 53  # DNS? use one query at a time (single-request), or TCP",
@@ -86,7 +86,8 @@ ENTRIES: Final = (
         "conntrack",
         Rises(_per_cpu("invalid"), at_least=100, per_s=100),
         "{by} packets ({per_s} a second) could not be assigned to any connection",
-        "Where a rule drops invalid packets, these are lost. Asymmetric routes, or connections whose entry timed out.",
+        "If a rule drops invalid packets, these are lost. Causes: asymmetric routes, or connections whose "
+        "entry timed out.",
         ("sysctl -w net.netfilter.nf_conntrack_log_invalid=6  # logs those of TCP", "conntrack -S"),
         "net/netfilter/nf_conntrack_core.c nf_conntrack_in; nf_conntrack-sysctl.rst nf_conntrack_log_invalid",
         "The internet sends stray packets to any server; 100 a second are more than that.",
@@ -97,10 +98,10 @@ ENTRIES: Final = (
         "conntrack",
         Fill(_COUNT, _BUCKETS, above=4.0, at_least=65536),
         "{now} tracked connections share {limit} hash buckets",
-        "Each packet searches a list of that many connections.",
+        "Each packet has to search a list of that many connections.",
         ("sysctl -w net.netfilter.nf_conntrack_buckets={buckets}",),
         "Documentation/networking/nf_conntrack-sysctl.rst nf_conntrack_buckets",
-        "Up to four a bucket is what the kernel used as default for years.",
+        "Up to four per bucket was the kernel's default for years.",
         advice={"buckets": Times(_BUCKETS, 4, 65536)},
     ),
 )  # fmt: skip

@@ -34,9 +34,8 @@ def _entries(table: str, family: str, called: str) -> tuple[Entry, ...]:
             "neighbour",
             Rises(of_table("table_fulls")),
             f"The {called} neighbour table was full {{times}}: new neighbours were refused",
-            "Nothing can be sent to a neighbour that has no entry. Large flat networks, and hosts with many "
-            "containers, "
-            "need more entries than the 1,024 that are usual.",
+            "Nothing can be sent to a neighbour without an entry. Large flat networks, and hosts with many "
+            "containers, need more entries than the default of 1,024.",
             fixes,
             "net/core/neighbour.c neigh_alloc; Documentation/networking/ip-sysctl.rst gc_thresh3",
             "A table that is large enough never overflows.",
@@ -48,7 +47,7 @@ def _entries(table: str, family: str, called: str) -> tuple[Entry, ...]:
             "neighbour",
             Fill(Ref("neighbour", ("entries",), subjects=table), limit, above=0.8),
             f"The {called} neighbour table is {{share}} full: {{now}} of {{limit}} entries",
-            "Above the limit new neighbours are refused; above gc_thresh2 entries are thrown away and asked for again.",
+            "Above the limit, new neighbours are refused; above gc_thresh2, entries are evicted and resolved again.",
             fixes,
             "net/core/neighbour.c neigh_forced_gc; Documentation/networking/ip-sysctl.rst gc_thresh3",
             "A full table costs connections; at four fifths there is time to act.",
@@ -59,25 +58,24 @@ def _entries(table: str, family: str, called: str) -> tuple[Entry, ...]:
             "warning",
             "neighbour",
             Rises(of_table("unresolved_discards"), at_least=50, per_s=10),
-            f"{{by}} {called} packets were dropped while the address of their neighbour was being asked for",
-            "A neighbour does not answer, or slowly: it is down, or the route to it is wrong. More than a queue "
-            "full of "
-            "packets waited for the answer.",
+            f"{{by}} {called} packets were dropped while the address of their neighbour was being resolved",
+            "A neighbour does not answer, or only slowly: it is down, or the route to it is wrong. More "
+            "packets than the queue can hold waited for the answer.",
             (f"ip -{family[-1]} neigh show nud incomplete nud failed  # which?", "ip route get ADDRESS"),
             "net/core/neighbour.c __neigh_event_send; Documentation/networking/ip-sysctl.rst unres_qlen_bytes",
-            "The first packets to a new neighbour may be too many for the queue: below 10 a second.",
+            "The first packets to a new neighbour may exceed the queue: below 10 a second.",
         ),
         Entry(
             f"{table}-failed",
             "notice",
             "neighbour",
             Rises(of_table("res_failed"), at_least=15, per_s=3),
-            f"{{by}} {called} neighbours did not answer when their address was asked for",
-            "Something on this host tries to reach many addresses on a connected network that nobody has: a scan, a "
-            "dead backend, a wrong netmask.",
+            f"{{by}} {called} neighbours did not answer address resolution",
+            "Something on this host tries to reach unused addresses on a connected network: a scan, a dead "
+            "backend, a wrong netmask.",
             (f"ip -{family[-1]} neigh show nud failed  # which?",),
             "net/core/neighbour.c neigh_timer_handler",
-            "A dead host is asked for three times in 3 seconds: below 3 a second it may be one or two.",
+            "A dead host is queried three times in 3 seconds: below 3 a second, it may be one or two hosts.",
         ),
     )
 

@@ -40,9 +40,9 @@ _CRC: Final = nic(
 )  # fmt: skip
 
 _DROP_FIXES: Final = (
-    "ethtool -G {device} rx {ring_max}  # now {ring}: the largest ring there is",
-    "ethtool -L {device} combined {queues_max}  # now {queues}: spread it over more queues and CPUs",
-    "hopscope cpu  # what keeps the CPU from its packets?",
+    "ethtool -G {device} rx {ring_max}  # now {ring}: the maximum ring size",
+    "ethtool -L {device} combined {queues_max}  # now {queues}: spread the load over more queues and CPUs",
+    "hopscope cpu  # what keeps the CPU from handling packets?",
 )
 _QUEUES: Final = Ref("channels", ("combined",))
 _RINGS: Final = {
@@ -84,12 +84,12 @@ ENTRIES: Final = (
         "critical",
         "nic",
         Share(link("rx_missed_errors"), (_RECEIVED, link("rx_missed_errors")), above=0.0001, at_least=_FEW),
-        "{by} packets ({share}) were lost by {where}: the card had no room left to receive them",
-        "The card's own memory was full: the bus or the host did not take the packets away in time. They are lost "
+        "{by} packets ({share}) were lost by {where}: the NIC had no room left to receive them",
+        "The NIC's own memory was full: the bus or the host did not fetch the packets in time. They are lost "
         "before any counter of the kernel sees them.",
         _DROP_FIXES,
         "include/uapi/linux/if_link.h rtnl_link_stats64.rx_missed_errors",
-        "A card that is served in time misses none; up to 1 in 10,000 in a burst is hardly felt.",
+        "A NIC that is served in time misses none; up to 1 in 10,000 in a burst is hardly noticeable.",
         advice=_RINGS,
     ),
     Entry(
@@ -98,11 +98,11 @@ ENTRIES: Final = (
         "nic",
         Share(_NO_BUFFER, (_RECEIVED, _NO_BUFFER), above=0.0001, at_least=_FEW),
         "{where} had no receive buffer ready {times}",
-        "The CPU does not give buffers back as fast as packets come in. Cards with memory of their own hold the "
+        "The CPU does not return buffers as fast as packets arrive. NICs with memory of their own hold the "
         "packet for a while; others lose it.",
         _DROP_FIXES,
         "drivers/net/ethernet/intel/e1000e/ethtool.c; networking/device_drivers/ethernet/mellanox/mlx5/counters.rst",
-        "A ring that suits the traffic never runs empty; up to 1 in 10,000 in a burst is hardly felt.",
+        "A sufficiently large ring never runs empty; up to 1 in 10,000 in a burst is hardly noticeable.",
         advice=_RINGS,
     ),
     Entry(
@@ -111,10 +111,10 @@ ENTRIES: Final = (
         "nic",
         Share(_DISCARDS, (_RECEIVED, _DISCARDS), above=0.0001, at_least=_FEW),
         "{by} packets ({share}) were discarded at the port of {where}, which had no buffers left",
-        "The card as a whole cannot keep up with the wire: too many packets a second, or too little bus bandwidth.",
+        "The NIC as a whole cannot keep up with the link: too many packets a second, or too little bus bandwidth.",
         _DROP_FIXES,
         "Documentation/networking/device_drivers/ethernet/mellanox/mlx5/counters.rst rx_discards_phy",
-        "As for what is missed: none on a card that is served in time.",
+        "As for missed packets: none on a NIC that is served in time.",
         advice=_RINGS,
     ),
     Entry(
@@ -124,10 +124,10 @@ ENTRIES: Final = (
         Share(nic("rx_drops", "*drv dropped rx total", drivers="ena, virtio_net, vmxnet3"), (_RECEIVED,), above=0.0001,
               at_least=_FEW),
         "{by} packets ({share}) were dropped by {where} or by its driver",
-        "A virtual card drops where the guest gives it no buffers in time, or has no memory for them.",
+        "A virtual NIC drops packets if the guest does not supply buffers in time, or has no memory for them.",
         _DROP_FIXES,
         "drivers/net/virtio_net.c virtnet_rq_stats_desc; drivers/net/ethernet/amazon/ena/ena_netdev.c rx_drops",
-        "A card that is served in time drops none; up to 1 in 10,000 in a burst is hardly felt.",
+        "A NIC that is served in time drops none; up to 1 in 10,000 in a burst is hardly noticeable.",
         advice=_RINGS,
     ),
     Entry(
@@ -136,12 +136,12 @@ ENTRIES: Final = (
         "nic",
         Judged((_RING, _RING_MOST, optional(link("rx_missed_errors")), optional(link("rx_fifo_errors")),
                 optional(_NO_BUFFER), optional(_RECEIVED)), _ring_too_small),
-        "The receive ring of {where} overflowed {times}, and holds {ring} packets where it could hold {ring_max}",
-        "A larger ring bridges longer pauses of the CPU, at the price of some memory and cache.",
+        "The receive ring of {where} overflowed {times}; it holds {ring} packets but could hold {ring_max}",
+        "A larger ring bridges longer pauses of the CPU, at the cost of some memory and cache.",
         ("ethtool -G {device} rx {ring_max}  # now {ring}",),
         "Documentation/networking/ethtool-netlink.rst RINGS_GET",
-        "A small ring is no fault as long as nothing is lost: only a ring that overflowed 10 times, and for 1 packet "
-        "in 10,000, is told.",
+        "A small ring is not a fault as long as nothing is lost: reported only if the ring overflowed 10 "
+        "times, and for 1 packet in 10,000.",
     ),
     Entry(
         "nic-rx-fifo",
@@ -149,10 +149,10 @@ ENTRIES: Final = (
         "nic",
         Any((Rises(link("rx_fifo_errors"), at_least=_FEW), Rises(link("rx_over_errors"), at_least=_FEW))),
         "{where} overran its receive queue {times}",
-        "Packets came faster than the card or its driver passed them on; they are lost.",
+        "Packets arrived faster than the NIC or its driver passed them on; they are lost.",
         _DROP_FIXES,
         "include/uapi/linux/if_link.h rtnl_link_stats64.rx_fifo_errors, rx_over_errors",
-        "None on a card that is served in time; a handful may be one stall.",
+        "None on a NIC that is served in time; a handful may be one stall.",
         advice=_RINGS,
     ),
     Entry(
@@ -161,8 +161,8 @@ ENTRIES: Final = (
         "nic",
         Any((Rises(link("rx_crc_errors"), at_least=3), Rises(link("rx_frame_errors"), at_least=3),
              Rises(_CRC, at_least=3))),
-        "{by} frames came in damaged at {where}",
-        "Cable, plug, transceiver, or the port at the other end. TCP sends again what is lost, slowly.",
+        "{by} damaged frames were received at {where}",
+        "Cable, connector, transceiver, or the port at the other end. TCP retransmits the lost data, which is slow.",
         ("ethtool -m {device}  # the transceiver's light levels", "ethtool {device}  # speed, duplex, link"),
         "include/uapi/linux/if_link.h rtnl_link_stats64.rx_crc_errors, rx_frame_errors",
         "A link within its specification (1 wrong bit in 10^12) damages less than one frame a minute at 10 Gbit/s.",
@@ -174,9 +174,9 @@ ENTRIES: Final = (
         Any((Rises(link("rx_length_errors"), at_least=_FEW),
              Rises(nic("rx_oversize_pkts_phy", "rx_oversize.nic", "rx_long_length_errors", "rx_ovrsz_frames",
                        drivers="mlx5, ice, e1000e, ixgbe, bnxt"), at_least=_FEW))),
-        "{by} frames of a wrong length came in at {where}",
-        "Frames that are too long for the receiver are a sign of a larger MTU at the other side: connections open, "
-        "and hang as soon as full packets are sent.",
+        "{by} frames of a wrong length were received at {where}",
+        "Frames that are too long for the receiver indicate a larger MTU at the other end: connections open, "
+        "but hang as soon as full-sized packets are sent.",
         ("ip link show dev {device}  # its mtu, to compare with the other hosts' and the switch's",),
         "include/uapi/linux/if_link.h rtnl_link_stats64.rx_length_errors",
         "In a network with one MTU there are none.",
@@ -190,7 +190,7 @@ ENTRIES: Final = (
                        drivers="e1000e, ixgbe, mlx5, ena, vmxnet3, bnxt, hv_netvsc")),
              Rises(Ref("queue_stats", ("rx-alloc-fail",), subjects="{device} rx-*",
                        since="drivers with queue statistics")))),
-        "{where} could not get memory for {by} received [packet|packets]",
+        "{where} could not allocate memory for {by} received [packet|packets]",
         "The kernel had no free page at that moment; the ring runs dry and packets are lost.",
         ("sysctl -w vm.min_free_kbytes=N  # twice what it is now", "dmesg | grep 'page allocation failure'"),
         "drivers/net/ethernet/intel/ixgbe/ixgbe_main.c ixgbe_alloc_mapped_page",
@@ -203,11 +203,11 @@ ENTRIES: Final = (
         Rises(nic("rx_no_dma_resources", "rx_dma_failed", "queue_*_dma_mapping_err", "tx_dma_failed",
                   drivers="ixgbe, e1000e, ena"), at_least=3),
         "{where} lacked DMA resources {times}",
-        "No descriptor or no mapping was to be had when a packet came: the ring was empty, or the IOMMU is short of "
-        "space.",
+        "No descriptor or no mapping was available when a packet arrived: the ring was empty, or the IOMMU is "
+        "short of space.",
         _DROP_FIXES,
         "drivers/net/ethernet/intel/ixgbe/ixgbe_main.c ixgbe_update_stats (QPRDC)",
-        "None on a card that is served in time.",
+        "None on a NIC that is served in time.",
         advice=_RINGS,
     ),
     Entry(
@@ -217,12 +217,12 @@ ENTRIES: Final = (
         Any((Rises(Ref("queue", ("tx_timeout",), subjects="{device} tx-*", optional=True)),
              Rises(nic("tx_timeout_count", "tx_timeout", "tx_tx_timeouts", "port.tx_timeout", "tx_timeout.nic",
                        "tx timeout count", drivers="e1000e, ixgbe, ena, virtio_net, i40e, ice, vmxnet3")))),
-        "The transmit queue of {where} stood still {times} until the watchdog reset it",
-        "The card did not send for seconds, and a reset interrupts the link. Firmware, driver, or a switch that "
-        "pauses without end.",
+        "The transmit queue of {where} stalled {times} until the watchdog reset it",
+        "The NIC did not send for seconds, and the reset interrupts the link. Causes: firmware, driver, or a "
+        "switch that sends pause frames endlessly.",
         ("dmesg | grep -e 'NETDEV WATCHDOG' -e {device}", "ethtool -i {device}  # firmware and driver: up to date?"),
         "net/sched/sch_generic.c dev_watchdog",
-        "A working card never runs into it.",
+        "A working NIC never reaches this timeout.",
     ),
     Entry(
         "nic-pause-received",
@@ -231,12 +231,12 @@ ENTRIES: Final = (
         Rises(nic("rx_flow_control_xoff", "rx_pause_ctrl_phy", "port.link_xoff_rx", "link_xoff_rx.nic",
                   "rx_pause_frames", "rx_xoff_pause_rcvd", drivers="e1000e, ixgbe, mlx5, i40e, ice, bnxt, tg3"),
               at_least=_FEW, per_s=10),
-        "{where} was told to pause {per_s} times a second ({by} pause frames came in)",
-        "The switch, or a host behind it, cannot take what we send. Everything that leaves by this port waits, also "
-        "what goes elsewhere.",
-        ("ethtool -a {device}  # what is agreed", "ethtool -A {device} rx off  # if loss is better than waiting"),
+        "{where} was told to pause {per_s} times a second ({by} pause frames received)",
+        "The switch, or a host behind it, cannot keep up with this host. Everything that leaves through this "
+        "port waits, even for other destinations.",
+        ("ethtool -a {device}  # what was negotiated", "ethtool -A {device} rx off  # if loss is better than waiting"),
         "IEEE 802.3 annex 31B; Documentation/networking/ethtool-netlink.rst PAUSE_GET",
-        "A pause now and then is what flow control is for; ten a second are a standing queue elsewhere.",
+        "An occasional pause is what flow control is for; ten a second indicate a standing queue elsewhere.",
     ),
     Entry(
         "nic-pause-sent",
@@ -246,10 +246,10 @@ ENTRIES: Final = (
                   "tx_pause_frames", "tx_xoff_sent", drivers="e1000e, ixgbe, mlx5, i40e, ice, bnxt, tg3"),
               at_least=_FEW, per_s=10),
         "{where} told its switch to pause {per_s} times a second ({by} pause frames sent)",
-        "This host does not take packets away in time: the loss is moved into the switch, where it hits others too.",
+        "This host does not handle packets in time: the loss moves to the switch, where it affects others, too.",
         _DROP_FIXES,
         "IEEE 802.3 annex 31B; Documentation/networking/ethtool-netlink.rst PAUSE_GET",
-        "A pause now and then is what flow control is for; ten a second are a host that does not keep up.",
+        "An occasional pause is what flow control is for; ten a second indicate a host that does not keep up.",
         advice=_RINGS,
     ),
     Entry(
@@ -259,12 +259,12 @@ ENTRIES: Final = (
         Any((Judged((_CARRIER, optional(_KIND)), _flapped),
              Rises(nic("link_down_events_phy", drivers="mlx5")))),
         "The link of {where} went down and up ({by} changes)",
-        "Everything on it stands still for that long. Cable, transceiver, the switch's port, or somebody who "
-        "reconfigures it.",
+        "All traffic on it stops for that long. Causes: cable, transceiver, the switch's port, or somebody "
+        "reconfiguring it.",
         ("dmesg | grep {device}", "ethtool -m {device}  # the transceiver's light levels"),
         "net/core/dev.c dev->carrier_up_count, carrier_down_count",
-        "One change may be an interface that is set up; down and up again within seconds is none. "
-        "Bridges, tunnels and the like are left out: theirs is that of others.",
+        "One change may be an interface being set up; down and up again within seconds is not. Bridges, "
+        "tunnels and the like are excluded: their state follows that of other interfaces.",
     ),
     Entry(
         "nic-half-duplex",
@@ -272,10 +272,11 @@ ENTRIES: Final = (
         "nic",
         Word(Ref("driver", ("duplex",)), ill=frozenset({"half"})),
         "{where} runs at half duplex",
-        "One side cannot negotiate, so that both send at once and damage each other's frames: a few Mbit/s are left.",
+        "One side cannot negotiate, so that both send at the same time and damage each other's frames: only a "
+        "few Mbit/s remain.",
         ("ethtool -s {device} autoneg on  # at both ends",),
         "Documentation/networking/ethtool-netlink.rst LINKMODES_GET",
-        "No network of this century wants it.",
+        "No modern network uses it.",
     ),
     Entry(
         "nic-collisions",
@@ -283,7 +284,7 @@ ENTRIES: Final = (
         "nic",
         Rises(link("collisions"), at_least=_FEW),
         "{where} counted {by} collisions",
-        "Collisions happen on half duplex only: the ends of the link do not agree on it.",
+        "Collisions occur on half duplex only: the two ends of the link disagree about the duplex mode.",
         ("ethtool {device}  # duplex, here and at the other end",),
         "include/uapi/linux/if_link.h rtnl_link_stats64.collisions",
         "On full duplex there are none.",
@@ -296,7 +297,7 @@ ENTRIES: Final = (
              Rises(_RECEIVED, per_s=100))),
         "{where} runs at {speed} Mbit/s only",
         "A damaged pair in the cable is enough for a link to fall back from 1,000 to 100 Mbit/s.",
-        ("ethtool {device}  # what both ends advertise", "ethtool -r {device}  # negotiate anew"),
+        ("ethtool {device}  # what both ends advertise", "ethtool -r {device}  # negotiate again"),
         "Documentation/networking/ethtool-netlink.rst LINKMODES_GET",
         "Only where there is traffic (100 packets a second): a management port may be slow.",
     ),
@@ -320,11 +321,11 @@ ENTRIES: Final = (
                   "queue_*_rx_bad_csum", "rx_total_l4_csum_errors", drivers="e1000e, ixgbe, i40e, ice, ena, bnxt"),
               (_RECEIVED,), above=0.0001, at_least=_FEW),
         "{by} packets ({share}) came in at {where} with a wrong checksum",
-        "They were damaged after the sender's checksum and before ours, so not on our cable: a router, a switch, or "
-        "a sender whose offload is broken.",
+        "They were damaged after the sender computed the checksum, but not on the local cable: by a router, a "
+        "switch, or a sender whose offload is broken.",
         ("tcpdump -vvni {device} | grep 'bad cksum'  # from whom?",),
         "drivers/net/ethernet/intel/e1000e/netdev.c e1000_rx_checksum",
-        "Some senders get it wrong; 1 in 10,000 is no longer chance.",
+        "Some senders compute it wrongly; 1 in 10,000 is no longer chance.",
     ),
     Entry(
         "nic-pci",
@@ -332,10 +333,10 @@ ENTRIES: Final = (
         "nic",
         Rises(nic("*_pci_signal_integrity", drivers="mlx5"), at_least=3),
         "The bus of {where} had {by} signal errors",
-        "The card is not seated well, or the slot is bad; transfers are repeated, and the bus is slow.",
+        "The NIC is not seated properly, or the slot is faulty; transfers are repeated, and the bus is slow.",
         ("dmesg | grep -i -e aer -e pcie", "lspci -vv  # LnkSta: speed and width as they should be?"),
         "Documentation/networking/device_drivers/ethernet/mellanox/mlx5/counters.rst rx_pci_signal_integrity",
-        "A bus in order counts none.",
+        "A working bus counts none.",
     ),
     Entry(
         "nic-module",
@@ -346,7 +347,7 @@ ENTRIES: Final = (
         "Too hot, short-circuited, or pulled out: the link will fail or has failed.",
         ("ethtool -S {device} | grep module  # which one?", "ethtool -m {device}"),
         "Documentation/networking/device_drivers/ethernet/mellanox/mlx5/counters.rst module_high_temp",
-        "A transceiver in order reports none.",
+        "A working transceiver reports none.",
     ),
     Entry(
         "nic-tx-errors",
@@ -354,10 +355,10 @@ ENTRIES: Final = (
         "nic",
         Share(link("tx_errors"), (link("tx_packets"), link("tx_errors")), above=0.001, at_least=_FEW),
         "{by} packets ({share}) could not be sent by {where}",
-        "The card, its driver, or the tunnel that the interface stands for gave them up.",
+        "The NIC, its driver, or the tunnel behind the interface discarded them.",
         ("ip -s -s link show dev {device}  # which kind?", "ethtool -S {device}"),
         "include/uapi/linux/if_link.h rtnl_link_stats64.tx_errors",
-        "An interface in order sends what it is given; below 1 in 1,000 it may have been set up just then.",
+        "A working interface sends all packets; below 1 in 1,000, it may just have been set up.",
     ),
     Entry(
         "nic-gro-off",
@@ -366,11 +367,12 @@ ENTRIES: Final = (
         All((Word(Ref("features", ("generic-receive-offload",)), ill=frozenset({"off", "off [fixed]"})),
              Rises(_RECEIVED, per_s=50_000),
              Judged((_RECEIVED, optional(_KIND)), _hardware))),
-        "{where} receives {per_s} packets a second without putting them together (GRO is off)",
-        "Each packet walks through the whole stack alone: several times the CPU for bulk traffic.",
+        "{where} receives {per_s} packets a second without merging them (GRO is off)",
+        "Each packet passes through the whole stack individually, which takes several times the CPU time for "
+        "bulk traffic.",
         ("ethtool -K {device} gro on",),
         "Documentation/networking/segmentation-offloads.rst",
-        "Some routers and captures want it off; below 50,000 packets a second it costs little. A virtual device (veth "
-        "and its like) is left out: what it is handed was put together before, and its default is off.",
+        "Some routers and captures need it off; below 50,000 packets a second it costs little. Virtual devices "
+        "(veth and the like) are excluded: their packets were merged before, and their default is off.",
     ),
 )  # fmt: skip

@@ -99,11 +99,11 @@ ENTRIES: Final = (
         "softnet",
         Rises(Ref("softnet", ("dropped",)), at_least=10),
         "{by} packets were dropped because the receive backlog of {where} was full",
-        "Packets come in faster than this CPU takes them on: those of RPS, of veth and loopback, and of drivers "
-        "without NAPI wait in this queue.",
+        "Packets arrive faster than this CPU processes them: those of RPS, veth, loopback and drivers without "
+        "NAPI wait in this queue.",
         ("sysctl -w net.core.netdev_max_backlog={larger}", "hopscope cpu  # what is that CPU doing?"),
         "net/core/dev.c enqueue_to_backlog; Documentation/admin-guide/sysctl/net.rst netdev_max_backlog",
-        "A healthy host drops none here, however busy; a handful may be one stall.",
+        "A healthy host drops none here, however busy it is; a handful may be one stall.",
         advice={"larger": Times(sysctl("net.core.netdev_max_backlog"), 2, 2000)},
     ),
     Entry(
@@ -112,15 +112,15 @@ ENTRIES: Final = (
         "softnet",
         Judged((_SQUEEZED, _PROCESSED, optional(_BUDGET)), _squeezed),
         "The receive softirq of {where} ran out of its budget {times} ({per_s} a second) with packets left",
-        "The rest waits until the softirq runs again, perhaps after other threads. Either the budget is too small, or "
-        "the CPU has more packets than it can take.",
+        "The rest waits until the softirq runs again, possibly after other threads. Either the budget is too "
+        "small, or the CPU receives more packets than it can handle.",
         (
             "sysctl -w net.core.netdev_budget={budget}",
             "sysctl -w net.core.netdev_budget_usecs={usecs}",
             "hopscope cpu  # is it busy with other things?",
         ),
         "net/core/dev.c net_rx_action; Documentation/admin-guide/sysctl/net.rst netdev_budget",
-        "Busy hosts run out now and then. Told from 50 times and 10 a second, and where at least a tenth of the "
+        "Busy hosts run out occasionally. Reported from 50 times and 10 a second, if at least a tenth of the "
         "packets came in such rounds.",
         advice={
             "budget": Times(_BUDGET, 2, 600),
@@ -133,9 +133,9 @@ ENTRIES: Final = (
         "softnet",
         Rises(Ref("softnet", ("flow_limit_count",)), at_least=10),
         "{by} packets of flows that dominated the backlog of {where} were dropped",
-        "Flow limit drops packets of large flows early, so that small ones live when a backlog is half full: that CPU "
-        "cannot keep up with one flow.",
-        ("sysctl -w net.core.netdev_max_backlog={larger}", "hopscope rx --group-by cpu  # who waits?"),
+        "The flow limit drops packets of large flows early when a backlog is half full, to protect small ones: "
+        "that CPU cannot keep up with one flow.",
+        ("sysctl -w net.core.netdev_max_backlog={larger}", "hopscope rx --group-by cpu  # where do packets wait?"),
         "net/core/dev.c skb_flow_limit; Documentation/networking/scaling.rst RPS Flow Limit",
         "None as long as a backlog stays below half of its size.",
         advice={"larger": Times(sysctl("net.core.netdev_max_backlog"), 2, 2000)},
@@ -146,11 +146,11 @@ ENTRIES: Final = (
         "softnet",
         Judged((_SOFTIRQ, *_TICKS), _saturated),
         "{where} spends {share} of its time in softirqs",
-        "It has no time left: packets queue up, and threads that are bound to it starve. One flow's packets are all "
+        "It has no time left: packets queue up, and threads bound to it starve. All packets of one flow are "
         "handled by one CPU.",
         (
             "hopscope cpu  # in which part of the stack?",
-            "cat /proc/interrupts  # which interrupts come to it? spread them, or more queues: ethtool -L",
+            "cat /proc/interrupts  # which interrupts does it receive? spread them, or use more queues: ethtool -L",
         ),
         "kernel/sched/cputime.c irqtime_account_process_tick; Documentation/networking/scaling.rst",
         "A CPU that serves a NIC may be busy; above 90% it has no reserve.",
@@ -161,8 +161,10 @@ ENTRIES: Final = (
         "softnet",
         Judged((_RPS, _RECEIVED, optional(_QUEUES), Ref("cpu", ("softirq",), subjects="*")),
                _not_spread),
-        "{device} has one receive queue and no RPS: {cpu} alone takes its {per_s} packets a second ({share} softirq)",
-        "The other CPUs could share the protocol work: receive packet steering hands packets to them by flow.",
+        "{device} has one receive queue and no RPS: {cpu} alone handles its {per_s} packets a second ({share} "
+        "softirq)",
+        "The other CPUs could share the protocol processing: receive packet steering (RPS) distributes packets "
+        "to them by flow.",
         ("tee /sys/class/net/{device}/queues/rx-0/rps_cpus <<< {mask}",),
         "Documentation/networking/scaling.rst RPS",
         "Only from 10,000 packets a second, with one CPU at 50% softirq and no other above 20%.",
@@ -172,8 +174,8 @@ ENTRIES: Final = (
         "warning",
         "softnet",
         Level(Ref("softnet", ("backlog_len",)), above=500),
-        "{now} packets wait in the receive backlog of {where}",
-        "Each of them waits for all those before it: at 100,000 packets a second, {now} packets are milliseconds.",
+        "{now} packets are waiting in the receive backlog of {where}",
+        "Each waits for all those in front of it: at 100,000 packets a second, {now} packets mean milliseconds.",
         ("hopscope rx  # how long do they wait?", "hopscope cpu  # what is that CPU doing?"),
         "net/core/net-procfs.c softnet_seq_show",
         "The backlog of a CPU that keeps up is nearly always empty; half of the usual limit of 1,000 is not.",

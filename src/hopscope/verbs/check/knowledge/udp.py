@@ -48,15 +48,14 @@ def _family(digit: str, suffix: str, called: str) -> tuple[Entry, ...]:
                 (_SOCKETS,),
             ),
             f"{{by}} UDP datagrams over {called} ({{share}}) were dropped because a socket's receive buffer was full",
-            "The application reads more slowly than datagrams arrive, or in bursts that its buffer cannot hold. "
-            "UDP does "
-            "not send them again.",
+            "The application reads more slowly than datagrams arrive, or they arrive in bursts that its buffer "
+            "cannot hold. UDP does not retransmit them.",
             (
                 "ss -unmp  # d in skmem: whose drops grow?",
                 "sysctl -w net.core.rmem_max={larger}  # and let the application ask for it with SO_RCVBUF",
             ),
             "net/ipv4/udp.c __udp_enqueue_schedule_skb; Documentation/networking/ip-sysctl.rst",
-            "A healthy receiver loses none; a single burst now and then (below 10 or 1 in 10,000) is hardly felt.",
+            "A healthy receiver loses none; an occasional burst (below 10 or 1 in 10,000) is hardly noticeable.",
             advice={"larger": Times(sysctl("net.core.rmem_max"), 2, 4194304)},
         ),
         Entry(
@@ -65,13 +64,13 @@ def _family(digit: str, suffix: str, called: str) -> tuple[Entry, ...]:
             "udp",
             Share(udp("SndbufErrors"), (udp("OutDatagrams"), udp("SndbufErrors")), above=0.01, at_least=100),
             f"{{by}} UDP datagrams over {called} ({{share}}) could not be sent: the send buffer or the queue was full",
-            "The application sends faster than the link takes. One that does not look at the error loses them.",
+            "The application sends faster than the link can carry. If it ignores the error, the datagrams are lost.",
             (
                 "tc -s qdisc  # dropped, backlog",
                 "sysctl -w net.core.wmem_max={larger}  # and let the application ask for it with SO_SNDBUF",
             ),
             "net/ipv4/udp.c udp_sendmsg",
-            "Senders that do not wait try until there is room, and count each time: a notice, from 1 in 100.",
+            "Non-blocking senders retry until there is room, and each attempt is counted: a notice, from 1 in 100.",
             advice={"larger": Times(sysctl("net.core.wmem_max"), 2, 4194304)},
         ),
         Entry(
@@ -79,37 +78,37 @@ def _family(digit: str, suffix: str, called: str) -> tuple[Entry, ...]:
             "warning",
             "udp",
             Rises(udp("InCsumErrors"), at_least=3),
-            f"{{by}} UDP datagrams over {called} came in with a wrong checksum",
-            "They were damaged between two hosts after the link's own checksum was right: a router, a card, memory; or "
-            "a sender's offload is broken.",
+            f"{{by}} UDP datagrams over {called} with a wrong checksum were received",
+            "They were damaged between two hosts although the link's own checksum was correct: by a router, a "
+            "NIC, or memory; or a sender's offload is broken.",
             (
                 "tcpdump -vvni any udp | grep 'bad udp cksum'  # from whom?",
                 "ethtool -K DEVICE rx off  # does it go away?",
             ),
             "net/ipv4/udp.c udp_queue_rcv_one_skb, __udp4_lib_rcv",
-            "In a network in order there are none; one or two may be a scanner.",
+            "A healthy network has none; one or two may be a scanner.",
         ),
         Entry(
             f"udp{suffix}-no-port",
             "notice",
             "udp",
             Rises(udp("NoPorts"), at_least=50, per_s=10),
-            f"{{by}} UDP datagrams over {called} ({{per_s}} a second) came for ports where nobody listens",
+            f"{{by}} UDP datagrams over {called} ({{per_s}} a second) arrived for ports without a listener",
             "A service is not running, or its clients have not noticed that it moved.",
             ("hopscope drops -g reason -g flow  # NO_SOCKET: which ports?",),
             "net/ipv4/udp.c __udp4_lib_rcv; RFC 4113 udpNoPorts",
-            "Answers that come too late and scans make some: from 10 a second.",
+            "Late answers and scans cause some: from 10 a second.",
         ),
         Entry(
             f"udp{suffix}-memory",
             "critical",
             "udp",
             Rises(udp("MemErrors"), at_least=3),
-            f"{{by}} UDP datagrams over {called} were dropped because UDP's memory (udp_mem) is used up",
-            "All UDP sockets of the host together hold too much that is not read.",
+            f"{{by}} UDP datagrams over {called} were dropped because UDP's memory (udp_mem) is exhausted",
+            "All UDP sockets of the host together hold too much unread data.",
             _MEMORY,
             "net/ipv4/udp.c __udp_queue_rcv_skb; Documentation/networking/ip-sysctl.rst udp_mem",
-            "A host with room never gets there.",
+            "A host with enough memory never reaches this point.",
             advice=_MEMORY_SIZES,
         ),
     )
@@ -122,12 +121,12 @@ ENTRIES: Final = (
         "critical",
         "udp",
         Judged((*_ERRORS, optional(_SOCKETS)), _lost_uncounted),
-        "UDP sockets lost {by} datagrams that no other counter has: UDP's memory (udp_mem) is used up",
-        "When all UDP sockets of the host together hold too much that is not read, new datagrams are dropped; recent "
-        "kernels count that at the socket only.",
+        "UDP sockets lost {by} datagrams that no other counter includes: UDP's memory (udp_mem) is exhausted",
+        "When all UDP sockets of the host together hold too much unread data, new datagrams are dropped; "
+        "recent kernels count this only at the socket.",
         _MEMORY,
         'net/ipv4/udp.c __udp_enqueue_schedule_skb ("TODO: update SNMP values"); ip-sysctl.rst udp_mem',
-        "Every other loss is counted elsewhere too; below 10 the readings may not be of one instant.",
+        "Every other loss is counted elsewhere, too; below 10, the readings may not be simultaneous.",
         advice=_MEMORY_SIZES,
     ),
     Entry(
@@ -135,11 +134,11 @@ ENTRIES: Final = (
         "warning",
         "udp",
         filled(Ref("sockstat", ("UDP.mem",)), _UDP_MEM, above=0.6),
-        "UDP uses {now} of {limit} pages that it may have ({share})",
-        "Above the limit datagrams are dropped, whichever socket they are for.",
+        "UDP uses {now} of at most {limit} pages ({share})",
+        "Above the limit, datagrams are dropped for all sockets.",
         _MEMORY,
         "net/ipv4/udp.c __udp_enqueue_schedule_skb; Documentation/networking/ip-sysctl.rst udp_mem",
-        "Sockets that are read hold little; at two thirds somebody does not read.",
+        "Sockets that are read hold little; at two thirds, some application does not read.",
         advice=_MEMORY_SIZES,
     ),
 )  # fmt: skip
