@@ -7,21 +7,21 @@ import contextlib
 import logging
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from hopscope.api.arguments import check_names, invoke
-from hopscope.api.relation import Relation, make, named_in, relations_of
+from hopscope.api.relation import Relation
 from hopscope.errors import UsageError
 from hopscope.live.handover import handed_over
 from hopscope.recorded.joined import one_trace
 from hopscope.store.trace import Trace
+from hopscope.trace.catalogue import catalogue
 from hopscope.trace.gaps import lost_events
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Collection, Iterator
+    from collections.abc import Iterator
     from types import TracebackType
 
     from pyspark.sql import SparkSession
@@ -154,7 +154,7 @@ class Recording:
         dict of str to str
             Name → what a row is.
         """
-        return relations_of(self._opened())
+        return {each.name: each.row for each in catalogue(self._opened()).values() if not each.report}
 
     def relation(self, name: str) -> Relation:
         """Return a relation by its name.
@@ -169,7 +169,7 @@ class Recording:
         """
         known = self.relations()
         check_names("relation", name, known, hint="Recording.relations() lists them")
-        return Relation(partial(self._with, {name}), f'SELECT * FROM "{name}"', name=name, row=known[name])
+        return Relation(self._opened, f'SELECT * FROM "{name}"', name=name, row=known[name])
 
     def sql(self, query: str) -> Relation:
         """Return what a query gives.
@@ -184,7 +184,7 @@ class Recording:
         UsageError
             The query is wrong.
         """
-        return Relation(partial(self._with, named_in(query)), query)
+        return Relation(self._opened, query)
 
     def report(self, name: str, **options: object) -> Report:
         """Return a report: what `hopscope report NAME` shows.
@@ -233,12 +233,6 @@ class Recording:
             names = " and ".join(report.name for report in left.reports)
             raise UsageError(f"{name} gives two reports: {names}", "Ask for one, with rx=True or tx=True")
         return left.reports[0]
-
-    def _with(self, names: Collection[str]) -> Trace:
-        """Return the trace, with these relations made."""
-        trace = self._opened()
-        make(trace, names)
-        return trace
 
     def _opened(self) -> Trace:
         if self._closed:

@@ -5,14 +5,13 @@ from __future__ import annotations
 
 import re
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from hopscope.errors import UsageError
-from hopscope.store.schema import TABLES
-from hopscope.trace.relation import aliases, build, relations
+from hopscope.trace.catalogue import build_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Iterator
 
     import pandas as pd
     import pyarrow as pa
@@ -38,14 +37,14 @@ class Relation:
         Their names, in order.
     """
 
-    def __init__(self, ready: Callable[[], Trace], query: str, *, name: str = "sql", row: str = "") -> None:
+    def __init__(self, opened: Callable[[], Trace], query: str, *, name: str = "sql", row: str = "") -> None:
         self.name = name
         self.row = row
-        self._ready = ready
+        self._opened = opened
         self._query = re.sub(r"[;\s]+\Z", "", query)
         if not self._query:
             raise UsageError("There is no query", "Give one, such as SELECT count(*) FROM packets")
-        self.columns = ready().names(self._query)
+        self.columns = self._ready().names(self._query)
 
     def __repr__(self) -> str:
         return f"<hopscope.Relation {self.name}: {', '.join(self.columns)}>"
@@ -110,26 +109,13 @@ class Relation:
         _require("pandas", "pandas")
         return self._ready().pandas(self._query)
 
+    def _ready(self) -> Trace:
+        """Return the trace, with what the query names."""
+        trace = self._opened()
+        build_for(trace, self._query)
+        return trace
+
 
 def _require(module: str, extra: str) -> None:
     if find_spec(module) is None:
         raise UsageError(f"{module} is not installed", f"pip install 'hopscope[{extra}]', or use .numpy() or .rows()")
-
-
-_NUMBERS: Final = {"points": "a probe point's number and name", "reasons": "a drop reason's number and name"}
-
-
-def relations_of(trace: Trace) -> dict[str, str]:
-    """Return the names of the relations of a trace → what a row is."""
-    found = {table.name: table.meaning for table in (*TABLES, *trace.metadata.tables)} | _NUMBERS
-    return found | {each.name: each.row for each in relations().values() if not each.report}
-
-
-def make(trace: Trace, names: Collection[str]) -> None:
-    """Make the relations that are named, as far as they are not there; other words are left alone."""
-    build(trace, *sorted({*names} & {*relations(), *aliases()}))
-
-
-def named_in(query: str) -> set[str]:
-    """Return the words of a query, which may be names of relations."""
-    return set(re.findall(r"\w+", query.lower()))

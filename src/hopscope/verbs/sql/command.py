@@ -40,8 +40,7 @@ def command(  # noqa: PLR0913 # one parameter an option
     packets, messages, requests and more. A relation that the query names is built first.
     """
     from hopscope.recorded.options import Common  # noqa: PLC0415
-    from hopscope.verbs.sql.query import query_report  # noqa: PLC0415 # DuckDB and NumPy when they are needed
-    from hopscope.verbs.sql.tables import described, listed  # noqa: PLC0415
+    from hopscope.verbs.sql.reports import described, listed, query_report  # noqa: PLC0415 # with DuckDB and NumPy
 
     form = chosen_form(as_json=as_json, as_csv=as_csv)
     if tables:
