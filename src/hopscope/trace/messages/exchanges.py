@@ -143,7 +143,7 @@ fixed(
     columns(
         "protocol flow connection start_byte end_byte len_bytes sender_tid reader_tid sent_ns retransmits",
         "resent_ns dropped_ns sender_host receiver_host state call_ns send_ns first_ns queue_ns enqueue_ns",
-        "dequeue_ns start_ns driver_ns core_ns ip_ns l4_ns tcp_ns ready_ns wake_ns switch_ns copy_ns read_ns",
+        "dequeue_ns start_ns driver_ns core_ns ip_ns l4_ns tcp_ns order_ns ready_ns wake_ns switch_ns copy_ns read_ns",
         "received_ns network_ns network_bound_ns begins_ns ends_ns total_ns place",
         len_bytes="length of the message",
         place="its position in the order of the flow",
@@ -157,7 +157,7 @@ fixed(
     columns(
         "protocol flow connection start_byte end_byte len_bytes sender_tid reader_tid sent_ns retransmits",
         "resent_ns dropped_ns sender_host receiver_host state call_ns send_ns first_ns queue_ns enqueue_ns",
-        "dequeue_ns start_ns driver_ns core_ns ip_ns l4_ns tcp_ns ready_ns wake_ns switch_ns copy_ns read_ns",
+        "dequeue_ns start_ns driver_ns core_ns ip_ns l4_ns tcp_ns order_ns ready_ns wake_ns switch_ns copy_ns read_ns",
         "received_ns network_ns network_bound_ns begins_ns ends_ns total_ns place",
         len_bytes="length of the message",
         place="TCP: `end_byte`; UDP: its position in the order of the flow",

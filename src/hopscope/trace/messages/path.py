@@ -21,9 +21,10 @@ QUEUE: Final = "socket queue"
 WAKE_UP: Final = "wake-up"
 READER: Final = "reader"
 RETRANSMISSION: Final = "retransmission"
+HOLE: Final = "stream hole"
 
 # In the order in which a message passes them.
-LAYERS: Final = (SEND_CALL, SENDER, QDISC, DRIVER, NETWORK, RETRANSMISSION, SOFTIRQ, QUEUE, WAKE_UP, READER)
+LAYERS: Final = (SEND_CALL, SENDER, QDISC, DRIVER, NETWORK, RETRANSMISSION, HOLE, SOFTIRQ, QUEUE, WAKE_UP, READER)
 # Layer → the part of the path between two hosts to which it belongs.
 PARTS: Final = {
     SEND_CALL: "sender's application",
@@ -32,6 +33,7 @@ PARTS: Final = {
     DRIVER: "sender's stack",
     NETWORK: "network",
     RETRANSMISSION: "retransmission",
+    HOLE: "retransmission",
     SOFTIRQ: "receiver's stack",
     QUEUE: "receiver's application",
     WAKE_UP: "receiver's application",
@@ -84,6 +86,7 @@ STEPS: Final = (
     Step("rx.ip", "ip_ns", SOFTIRQ, "IP received that packet"),
     Step("rx.l4", "l4_ns", SOFTIRQ, "TCP or UDP received that packet"),
     Step("rx.tcp_queue", "tcp_ns", SOFTIRQ, "the receiving TCP socket queued that packet"),
+    Step("rx.tcp_order", "order_ns", HOLE, "the last missing byte before it in the stream had arrived, if after it"),
     Step("rx.ready", "ready_ns", SOFTIRQ, "the reader was notified"),
     Step("sched.wake", "wake_ns", WAKE_UP, "the reader was woken up"),
     Step("sched.switch", "switch_ns", WAKE_UP, "the reader was scheduled on a CPU"),
@@ -94,7 +97,7 @@ STEPS: Final = (
 BY_COLUMN: Final = {step.column: step for step in STEPS}
 # Points of packets; their times are those of the packet with the last byte.
 PACKET_COLUMNS: Final = tuple(step.column for step in STEPS[3:12])
-_ARRIVED: Final = tuple(step.column for step in STEPS[7:13])
+_ARRIVED: Final = tuple(step.column for step in STEPS[7:14])
 # Points at the sender, and at the receiver.
 SENT: Final = tuple(step.column for step in STEPS[:7])
 RECEIVED: Final = tuple(step.column for step in STEPS[7:])

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hopscope.trace.selection import Selection
 
 _SENDER: Final = ("call_ns", "send_ns")
-_CARRIED: Final = ("first_ns", *PACKET_COLUMNS, "ready_ns")
+_CARRIED: Final = ("first_ns", *PACKET_COLUMNS, "order_ns", "ready_ns")
 _READER: Final = ("copy_ns", "read_ns", "received_ns")
 _ALL: Final = tuple(step.column for step in STEPS)
 _OTHERS: Final = (
@@ -66,7 +66,7 @@ def _is_joined(context: Context) -> bool:
     columns(
         "protocol flow connection start_byte end_byte len_bytes sender_tid reader_tid sent_ns retransmits",
         "resent_ns dropped_ns sender_host receiver_host state call_ns send_ns first_ns queue_ns enqueue_ns",
-        "dequeue_ns start_ns driver_ns core_ns ip_ns l4_ns tcp_ns ready_ns wake_ns switch_ns copy_ns read_ns",
+        "dequeue_ns start_ns driver_ns core_ns ip_ns l4_ns tcp_ns order_ns ready_ns wake_ns switch_ns copy_ns read_ns",
         "received_ns network_ns network_bound_ns begins_ns ends_ns total_ns",
         len_bytes="length of the message",
     ),

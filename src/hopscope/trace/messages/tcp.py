@@ -191,13 +191,20 @@ fixed(
     temporary=True,
 )
 
+# When the last byte of a message arrived, and when those of the messages before it in the stream had.
+_ARRIVED: Final = "coalesce(p.tcp_ns, p.l4_ns)"
+_BEFORE: Final = (
+    f"max({_ARRIVED}) OVER (PARTITION BY s.flow, s.connection ORDER BY s.end_byte"
+    " ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
+)
 # A call that began to read after the message's end did not read it; the actual read was not seen.
 _MESSAGES: Final = f"""
     SELECT s.flow, s.connection, s.start_byte, s.end_byte, s.end_byte - s.start_byte AS len_bytes,
            s.tid AS sender_tid, s.call_ns, s.send_ns, s.sent_ns,
            f.first_ns, {", ".join(f"p.{column}" for column in (*PACKET_COLUMNS, "ready_ns"))},
            r.tid AS reader_tid, r.wake_ns, r.switch_ns, r.copy_ns, r.read_ns, r.received_ns,
-           coalesce(t.retransmits, 0) AS retransmits, t.resent_ns, h.sender_host, h.receiver_host
+           coalesce(t.retransmits, 0) AS retransmits, t.resent_ns, h.sender_host, h.receiver_host,
+           CASE WHEN {_BEFORE} > {_ARRIVED} THEN {_BEFORE} END AS order_ns
     FROM tcp_sends s
     LEFT JOIN flow_hosts h ON h.flow = s.flow
     LEFT JOIN send_packets p ON {_same("s", "p")}
@@ -212,7 +219,7 @@ fixed(
     columns(
         "flow connection start_byte end_byte len_bytes sender_tid call_ns send_ns sent_ns first_ns queue_ns",
         "enqueue_ns dequeue_ns start_ns driver_ns core_ns ip_ns l4_ns tcp_ns ready_ns reader_tid wake_ns",
-        "switch_ns copy_ns read_ns received_ns retransmits resent_ns sender_host receiver_host",
+        "switch_ns copy_ns read_ns received_ns retransmits resent_ns sender_host receiver_host order_ns",
         len_bytes="length of the message",
     ),
     _MESSAGES,

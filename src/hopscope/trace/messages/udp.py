@@ -295,7 +295,8 @@ _MESSAGES: Final = f"""
     SELECT d.flow, d.translated, 0 AS connection, CAST(NULL AS BIGINT) AS start_byte, CAST(NULL AS BIGINT) AS end_byte,
            d.len_bytes, d.tid AS sender_tid, c.call_ns, CAST(NULL AS BIGINT) AS send_ns, c.sent_ns,
            d.first_ns, {", ".join(f"d.{name}" for name in PACKET_COLUMNS)},
-           t.ready_ns, r.tid AS reader_tid, a.wake_ns, a.switch_ns, d.copied_ns AS copy_ns,
+           CAST(NULL AS BIGINT) AS order_ns, t.ready_ns, r.tid AS reader_tid, a.wake_ns, a.switch_ns,
+           d.copied_ns AS copy_ns,
            CASE WHEN d.freed_tid = r.tid AND d.freed_ns < r.time_ns THEN d.freed_ns END AS read_ns,
            r.time_ns AS received_ns, 0 AS retransmits, CAST(NULL AS BIGINT) AS resent_ns, d.dropped_ns,
            d.sender_host, d.receiver_host, d.state
@@ -309,8 +310,9 @@ fixed(
     "a datagram that was sent on this host, with the time when it first passed each point; order not yet checked",
     columns(
         "flow translated connection start_byte end_byte len_bytes sender_tid call_ns send_ns sent_ns first_ns",
-        "queue_ns enqueue_ns dequeue_ns start_ns driver_ns core_ns ip_ns l4_ns tcp_ns ready_ns reader_tid wake_ns",
-        "switch_ns copy_ns read_ns received_ns retransmits resent_ns dropped_ns sender_host receiver_host state",
+        "queue_ns enqueue_ns dequeue_ns start_ns driver_ns core_ns ip_ns l4_ns tcp_ns order_ns ready_ns reader_tid",
+        "wake_ns switch_ns copy_ns read_ns received_ns retransmits resent_ns dropped_ns sender_host receiver_host",
+        "state",
         len_bytes="length of the payload",
     ),
     _MESSAGES,

@@ -47,7 +47,7 @@ SAMPLES: Final = ("compared_messages", "message_attributes", "activity_counts")
     columns(
         "protocol flow connection start_byte end_byte len_bytes sender_tid reader_tid sent_ns retransmits",
         "resent_ns dropped_ns sender_host receiver_host state call_ns send_ns first_ns queue_ns enqueue_ns",
-        "dequeue_ns start_ns driver_ns core_ns ip_ns l4_ns tcp_ns ready_ns wake_ns switch_ns copy_ns read_ns",
+        "dequeue_ns start_ns driver_ns core_ns ip_ns l4_ns tcp_ns order_ns ready_ns wake_ns switch_ns copy_ns read_ns",
         "received_ns network_ns network_bound_ns begins_ns ends_ns total_ns message way",
         len_bytes="length of the message",
         total_ns="time from its first point to its last",
