@@ -53,8 +53,8 @@ def test_each_send_call_is_a_message(count: int, tmp_path: Path) -> None:
         assert offsets == {
             "call_ns": 0, "send_ns": 1_000, "first_ns": None, "queue_ns": 3_000, "enqueue_ns": None, "dequeue_ns": None,
             "start_ns": 4_000, "driver_ns": 5_000, "core_ns": 6_000, "ip_ns": None, "l4_ns": 7_000, "tcp_ns": 8_000,
-            "order_ns": None, "ready_ns": 9_000, "wake_ns": 10_000, "switch_ns": 20_000, "copy_ns": 23_000, "read_ns": 24_000,
-            "received_ns": 26_000,
+            "order_ns": None, "ready_ns": 9_000, "wake_ns": 10_000, "switch_ns": 20_000, "copy_ns": 23_000,
+            "read_ns": 24_000, "received_ns": 26_000,
         }  # fmt: skip
         assert (row["len_bytes"], row["total_ns"], row["retransmits"]) == (1009, 26_000, 0)
         assert (row["sender_tid"], row["reader_tid"]) == (100, 200)

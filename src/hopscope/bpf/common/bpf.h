@@ -56,6 +56,80 @@ static __always_inline u64 address(const void *pointer)
 	return (u64)high << 32 | low;
 }
 
+/* ---- loops ----
+ *
+ * The verifier follows a plain loop step by step, with all ways through each step. A loop by the kernel's iterator over
+ * numbers (6.4, 6018e1f407cc) it follows until a step begins as one before it did.
+ */
+struct bpf_iter_num {
+	u64 state;
+};
+
+extern int bpf_iter_num_new(struct bpf_iter_num *numbers, int first, int end) __ksym __weak;
+extern int *bpf_iter_num_next(struct bpf_iter_num *numbers) __ksym __weak;
+extern void bpf_iter_num_destroy(struct bpf_iter_num *numbers) __ksym __weak;
+
+/* Where may_goto is sure to be known: no step has a number. */
+#define UNCOUNTED 0
+
+/* False if a loop does not end: the verifier follows both, and the kernel counts, at next to no cost. Kernels before 6.9
+ * (011832b97b31) refuse a program that has the instruction, even where it is never reached.
+ */
+#define may_goto()                                                                                                     \
+	({                                                                                                             \
+		__label__ ends;                                                                                        \
+		bool goes_on = false;                                                                                  \
+		__asm__ volatile goto("1: .byte 0xe5, 0; .long (%l[ends] - 1b - 8) / 8 & 0xffff; .short 0"             \
+				      :                                                                                \
+				      :                                                                                \
+				      :                                                                                \
+				      : ends);                                                                         \
+		goes_on = true;                                                                                        \
+	ends:                                                                                                          \
+		goes_on;                                                                                               \
+	})
+
+struct steps {
+	struct bpf_iter_num numbers;
+	u64 taken; /* none, one, or more: then there is an iterator */
+};
+
+static __always_inline void steps_end(struct steps *steps)
+{
+	if (steps->taken > 1)
+		bpf_iter_num_destroy(&steps->numbers);
+}
+
+/* Is there a further step? `i` is its number then. A turn of the iterator costs some 10 ns: the first step, which is the only
+ * one of most loops, goes without.
+ */
+static __always_inline bool steps_next(struct steps *steps, u32 *i, u32 count)
+{
+	int *number;
+
+	if (count == UNCOUNTED)
+		return may_goto();
+	if (!bpf_iter_num_next)
+		return *i < count;
+	if (!steps->taken) {
+		steps->taken = 1;
+		return true;
+	}
+	if (steps->taken == 1) {
+		steps->taken = 2;
+		bpf_iter_num_new(&steps->numbers, 1, count);
+	}
+	number = bpf_iter_num_next(&steps->numbers);
+	if (number)
+		*i = *number;
+	return number;
+}
+
+/* For each i below the constant `count`, as long as `goes_on`. The outer loop takes one turn. */
+#define each_step(i, count, goes_on)                                                                                   \
+	for (struct steps steps __attribute__((cleanup(steps_end))) = {}, *left = &steps; left; left = NULL)           \
+		for (u32 i = 0; (goes_on) && steps_next(&steps, &i, count); i++)
+
 /* include/uapi/linux/bpf.h */
 enum bpf_map_kind {
 	BPF_MAP_TYPE_HASH = 1,

@@ -17,6 +17,10 @@ struct user_message {
 
 #define MESSAGE_WORDS (sizeof(struct user_message) / sizeof(u32))
 #define LENGTHS 7
+/* Turns for the messages of a call. By a plain loop, which the verifier follows step by step, as many as sendmmsg takes
+ * (UIO_MAXIOV); of recvmmsg, which takes more, the rest is counted as unread.
+ */
+#define MOST_TURNS (bpf_iter_num_new ? 1 << 20 : 1024 / LENGTHS + 1)
 
 enum call_kind {
 	CALL_OTHER,
@@ -139,47 +143,47 @@ static __always_inline void call_begins(struct cpu_now *cpu, u32 part, bool coun
 	resume(cpu);
 }
 
-struct messages {
-	const struct user_message *first;
-	u64 number; /* that the call moved */
-	u64 read;
-	u64 sum_bytes;
-};
-
-/* Add the lengths of the next seven messages. To read costs some 70 ns, whether it is one length or seven and what is
- * between them. Returns whether to stop.
+/* Bytes of the next messages, seven at most. To read costs some 70 ns, whether it is one length or seven and what is between
+ * them. -1 if they cannot be read.
  */
-static long lengths_add(u64 turn, struct messages *messages)
+static __noinline s64 some_bytes(const struct user_message *first, u64 some)
 {
-	u64 some = messages->number - messages->read, size;
 	u32 words[(LENGTHS - 1) * MESSAGE_WORDS + 1] = {};
+	u64 size = (some - 1) * sizeof(*first) + sizeof(u32);
+	s64 sum_bytes = 0;
 
-	if (some > LENGTHS)
-		some = LENGTHS;
-	size = (some - 1) * sizeof(*messages->first) + sizeof(u32);
 	barrier_var(size);
-	if (size > sizeof(words) || bpf_probe_read_user(words, size, &messages->first[messages->read].len_bytes))
-		return 1;
+	if (size > sizeof(words) || bpf_probe_read_user(words, size, &first->len_bytes))
+		return -1;
 	for (u32 place = 0; place < LENGTHS; place++)
-		messages->sum_bytes += words[place * MESSAGE_WORDS];
-	messages->read += some;
-	return 0;
+		sum_bytes += words[place * MESSAGE_WORDS];
+	return sum_bytes;
 }
 
 /* Bytes of a call for several messages. It says how many there were, and leaves the length of each with its caller, where
- * the kernel has just written it. Kernels before 5.17 (e6f2dd0f8067) have no such loop, and leave all of them unread.
+ * the kernel has just written it.
  */
 static __noinline u64 messages_bytes(const struct user_message *first, u64 number)
 {
-	struct messages messages = {.first = first, .number = number};
 	struct hop_cpu_counters *counter;
+	u64 read = 0, sum_bytes = 0;
 
-	if (bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_loop))
-		bpf_loop((number + LENGTHS - 1) / LENGTHS, lengths_add, &messages, 0);
-	counter = messages.read < number ? count() : NULL;
+	each_step(i, MOST_TURNS, read < number) {
+		u64 from = i * LENGTHS, some = number - from;
+		s64 bytes;
+
+		if (some > LENGTHS)
+			some = LENGTHS;
+		bytes = some_bytes(first + from, some);
+		if (bytes < 0)
+			break;
+		sum_bytes += bytes;
+		read = from + some;
+	}
+	counter = read < number ? count() : NULL;
 	if (counter)
-		counter->unread += number - messages.read;
-	return messages.sum_bytes;
+		counter->unread += number - read;
+	return sum_bytes;
 }
 
 /* A call has returned, with what it returned; a call for several messages had them where `messages` says. */

@@ -68,9 +68,7 @@ static __always_inline struct segment *segment_at(struct tcp_state *state, u32 i
 /* Holes that rcv_nxt has passed were filled by the last segment in order. */
 static __noinline void tcp_fill_holes(struct tcp_state *state, u32 rcv_nxt)
 {
-	u32 waiting = state->produced - state->consumed;
-
-	for (u32 i = 0; i < HOP_SEGMENTS && i < waiting; i++) {
+	each_step(i, HOP_SEGMENTS, state->consumed + i != state->produced) {
 		struct segment *segment = segment_at(state, state->consumed + i);
 
 		if (!(segment->flags & SEGMENT_HOLE) || before(rcv_nxt, segment->end_seq))
@@ -89,9 +87,7 @@ static __noinline void tcp_fill_holes(struct tcp_state *state, u32 rcv_nxt)
 /* Has a segment with this end arrived out of order already? */
 static __always_inline bool tcp_repeats_hole(struct tcp_state *state, u32 end_seq)
 {
-	u32 waiting = state->produced - state->consumed;
-
-	for (u32 i = 0; i < HOP_SEGMENTS && i < waiting; i++) {
+	each_step(i, HOP_SEGMENTS, state->consumed + i != state->produced) {
 		struct segment *segment = segment_at(state, state->consumed + i);
 
 		if (segment->flags & SEGMENT_HOLE && segment->end_seq == end_seq)
@@ -137,7 +133,7 @@ static __always_inline void tcp_push(struct tcp_state *state, struct stamp *stam
 /* A segment that was next in order, and yet did not move rcv_nxt, found no room. Its bytes come again. */
 static __noinline void tcp_forget_refused(struct tcp_state *state, u32 rcv_nxt)
 {
-	for (u32 i = 0; i < HOP_SEGMENTS && state->produced != state->consumed; i++) {
+	each_step(i, HOP_SEGMENTS, state->produced != state->consumed) {
 		struct segment *segment = segment_at(state, state->produced - 1);
 
 		if (segment->flags & SEGMENT_HOLE || !before(rcv_nxt, segment->end_seq))
@@ -173,33 +169,36 @@ static __noinline void tcp_arrive(struct tcp_state *state, struct stamp *stamp, 
 /* One segment is read. */
 __noinline int tcp_deliver(u64 first_ns, u64 queued_ns, u32 group, u64 now_ns)
 {
+	if (!now_ns)
+		return 0;
 	reader_took(true, first_ns, queued_ns, group, now_ns);
 	return record(HOP_RX_TCP_TOTAL, group, first_ns, now_ns);
 }
 
-static __always_inline void tcp_take(struct segment *segment, bool wanted, u64 now_ns)
+/* By a reader of this group, where groups are of readers; `now_ns` is 0 by one who is not wanted. */
+static __always_inline void tcp_take(struct segment *segment, u32 reader, u64 now_ns)
 {
+	u32 group = cfg_group_by == HOP_GROUP_PROCESS ? reader : segment->group;
+
 	if (cfg_order == HOP_ORDER_EXCLUDE && segment->flags & SEGMENT_WAS_LATE)
 		discard(HOP_RX_TCP_READ, HOP_RX_OUT_OF_ORDER);
-	else if (wanted)
-		tcp_deliver(segment->first_ns, segment->queued_ns, reader_group(segment->group), now_ns);
+	else
+		tcp_deliver(segment->first_ns, segment->queued_ns, group, now_ns);
 }
 
 /* After reordering the ring is not sorted: look at all of it, then let go of what is read at its start. */
-static __noinline void tcp_take_reordered(struct tcp_state *state, u32 copied_seq, bool wanted, u64 now_ns)
+static __noinline void tcp_take_reordered(struct tcp_state *state, u32 copied_seq, u32 reader, u64 now_ns)
 {
-	u32 waiting = state->produced - state->consumed;
-
-	for (u32 i = 0; i < HOP_SEGMENTS && i < waiting; i++) {
+	each_step(i, HOP_SEGMENTS, state->consumed + i != state->produced) {
 		struct segment *segment = segment_at(state, state->consumed + i);
 
 		if (segment->flags & SEGMENT_DONE || before(copied_seq, segment->end_seq))
 			continue;
-		tcp_take(segment, wanted, now_ns);
+		tcp_take(segment, reader, now_ns);
 		segment->flags |= SEGMENT_DONE;
 	}
-	for (u32 i = 0; i < HOP_SEGMENTS; i++) {
-		if (state->consumed == state->produced || !(segment_at(state, state->consumed)->flags & SEGMENT_DONE))
+	each_step(i, HOP_SEGMENTS, state->consumed != state->produced) {
+		if (!(segment_at(state, state->consumed)->flags & SEGMENT_DONE))
 			break;
 		state->consumed++;
 	}
@@ -211,22 +210,25 @@ static __noinline void tcp_take_reordered(struct tcp_state *state, u32 copied_se
 static __noinline void tcp_take_segments(struct tcp_state *state, u32 copied_seq, bool wanted)
 {
 	u64 now_ns;
+	u32 reader;
 
 	/* A part of a segment is no sample, and needs no look at the clock. */
 	if (state->consumed == state->produced ||
 	    (!state->reordered && before(copied_seq, segment_at(state, state->consumed)->end_seq)))
 		return;
-	now_ns = bpf_ktime_get_ns();
+	now_ns = wanted ? bpf_ktime_get_ns() : 0;
+	reader = wanted ? reader_group(0) : 0;
 	if (state->reordered) {
-		tcp_take_reordered(state, copied_seq, wanted, now_ns);
+		tcp_take_reordered(state, copied_seq, reader, now_ns);
 		return;
 	}
+	/* Not by each_step(): a read may have many. */
 	for (u32 i = 0; i < HOP_SEGMENTS && state->consumed != state->produced; i++) {
 		struct segment *segment = segment_at(state, state->consumed);
 
 		if (before(copied_seq, segment->end_seq))
 			break;
-		tcp_take(segment, wanted, now_ns);
+		tcp_take(segment, reader, now_ns);
 		state->consumed++;
 	}
 }

@@ -51,6 +51,14 @@ static __always_inline void udp_queued(struct udp_state *state, struct sock *sk,
 		udp_set_next(state, first);
 }
 
+/* Not static: so the verifier follows it once, rather than at each turn of the loop below. */
+__noinline int udp_look_again(struct udp_state *state)
+{
+	if (state)
+		udp_set_next(state, state->head);
+	return 0;
+}
+
 /* A reader that does not sleep can take a datagram, and return, before the CPU that queued it has said so here. That CPU
  * is a few hundred ns from it: wait, but never long, for what was queued before the start is not told by anybody.
  */
@@ -63,7 +71,7 @@ static __noinline bool udp_next_is_known(struct udp_state *state)
 			continue;
 		if (state->stage <= HOP_STAGE_UNWANTED || state->stage >= HOP_STAGE_QUEUE)
 			return true;
-		udp_set_next(state, *head);
+		udp_look_again(state);
 	}
 	return *head;
 }

@@ -224,7 +224,7 @@ static __always_inline void stamped_leaves(struct bpf_sock_ops *ctx, struct bpf_
 		pass = pass_new(stamped_id((u64)BPF_CORE_READ(kern, sk), key), ifindex, now_ns);
 		pass->first_seq = bpf_ntohl(first_seq);
 		pass->key = key;
-		tcp_leave(state, kern->sk, pass);
+		tcp_leave(state, kern->sk, pass, UNCOUNTED);
 		return;
 	}
 	if (tcp_leaves_again(state, key, ifindex)) {
@@ -245,7 +245,8 @@ static __always_inline void stamped_driver(struct bpf_sock_ops *ctx, struct bpf_
 	u32 key = skb_key(kern->skb);
 
 	if (state)
-		tcp_driver(state, pass_find(stamped_id((u64)BPF_CORE_READ(kern, sk), key)), 0, key, bpf_ktime_get_ns());
+		tcp_driver(state, pass_find(stamped_id((u64)BPF_CORE_READ(kern, sk), key)), 0, key, bpf_ktime_get_ns(),
+			   UNCOUNTED);
 }
 
 /* Where a packet ends that begins at `seq` and waits for its ACK; there if there is none. */
@@ -253,7 +254,7 @@ static __noinline u32 unacked_end(struct sock *sk, u32 seq)
 {
 	struct rb_node *node = BPF_CORE_READ(sk, tcp_rtx_queue.rb_node);
 
-	for (u32 i = 0; i < 32 && node; i++) {
+	each_step(i, 32, node) {
 		struct sk_buff *skb = (void *)node; /* its first member */
 		struct tcp_skb_cb *cb = (void *)skb->cb;
 		u32 first_seq = BPF_CORE_READ(cb, seq);
@@ -323,7 +324,7 @@ static __always_inline void stamped_event(struct bpf_sock_ops *ctx)
 	case BPF_SOCK_OPS_TSTAMP_ACK_CB:
 		state = stamped_state(ctx);
 		if (state)
-			tcp_acked(state, skb_key(kern->skb) + 1, bpf_ktime_get_ns());
+			tcp_acked(state, skb_key(kern->skb) + 1, bpf_ktime_get_ns(), UNCOUNTED);
 		return;
 	}
 }

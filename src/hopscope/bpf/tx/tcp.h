@@ -124,10 +124,12 @@ static __noinline void message_leaves(struct message *message, struct pass *pass
 		record(HOP_TX_SCHED + cause, message->group, message->handed_ns, message->sched_ns);
 }
 
-/* A packet leaves TCP: those of the messages that end in it do. */
-static __noinline void tcp_leave(struct tx_state *state, struct sock *sk, struct pass *pass)
+/* A packet leaves TCP: those of the messages that end in it do. As in what follows, `turns` are HOP_MESSAGES, or UNCOUNTED in
+ * the program that only kernels with BPF time stamps load.
+ */
+static __always_inline void tcp_leave(struct tx_state *state, struct sock *sk, struct pass *pass, u32 turns)
 {
-	for (u32 i = 0; i < HOP_MESSAGES && state->next_sched != state->produced; i++) {
+	each_step(i, turns, state->next_sched != state->produced) {
 		struct message *message = message_at(state, state->next_sched);
 
 		if (before(pass->key + 1, message->end_seq))
@@ -148,7 +150,7 @@ static __noinline void tcp_leave(struct tx_state *state, struct sock *sk, struct
 /* The packet `key` at its first device once more: it is sent again, and not on its way to a device stacked below. */
 static __noinline bool tcp_leaves_again(struct tx_state *state, u32 key, u32 ifindex)
 {
-	for (u32 i = 0; i < HOP_MESSAGES && before(state->consumed + i, state->next_sched); i++) {
+	each_step(i, HOP_MESSAGES, before(state->consumed + i, state->next_sched)) {
 		struct message *message = message_at(state, state->consumed + i);
 
 		if (message->carrier == key && message->sched_ns)
@@ -165,7 +167,7 @@ static __noinline void tcp_sent_again(struct tx_state *state, u32 first_seq, u32
 	struct hop_tx_counters *counter = count();
 	bool followed = false;
 
-	for (u32 i = 0; i < HOP_MESSAGES && before(state->consumed + i, state->produced); i++) {
+	each_step(i, HOP_MESSAGES, before(state->consumed + i, state->produced)) {
 		struct message *message = message_at(state, state->consumed + i);
 
 		if (message->sched_ns && message->carrier + 1 != message->end_seq &&
@@ -196,7 +198,7 @@ static __always_inline bool carries(struct message *message, u32 first_seq, u32 
  */
 static __noinline void tcp_lost_below(struct tx_state *state, u32 first_seq, u32 key)
 {
-	for (u32 i = 0; i < HOP_MESSAGES && before(state->consumed + i, state->next_sched); i++) {
+	each_step(i, HOP_MESSAGES, before(state->consumed + i, state->next_sched)) {
 		struct message *message = message_at(state, state->consumed + i);
 
 		if (message->sched_ns && !message->driver_ns && carries(message, first_seq, key))
@@ -231,15 +233,16 @@ static __noinline void message_driven(struct message *message, struct pass *pass
 }
 
 /* The driver has a packet. Not under the socket's lock. */
-static __noinline void tcp_driver(struct tx_state *state, struct pass *pass, u32 first_seq, u32 key, u64 now_ns)
+static __always_inline void tcp_driver(struct tx_state *state, struct pass *pass, u32 first_seq, u32 key, u64 now_ns,
+				       u32 turns)
 {
-	u32 start = state->next_driver, end = state->next_sched;
+	u32 next = state->next_driver, end = state->next_sched;
 	bool all = true;
 
-	if (!cfg_stamped || before(start, state->consumed))
-		start = state->consumed;
-	for (u32 i = 0; i < HOP_MESSAGES && before(start + i, end); i++) {
-		struct message *message = message_at(state, start + i);
+	if (!cfg_stamped || before(next, state->consumed))
+		next = state->consumed;
+	each_step(i, turns, before(next, end)) {
+		struct message *message = message_at(state, next++);
 
 		/* By tracing, the last device counts; by stamps, it is the first one whose driver makes them. */
 		bool lower = !cfg_stamped && pass && pass->devices > message->devices;
@@ -249,13 +252,13 @@ static __noinline void tcp_driver(struct tx_state *state, struct pass *pass, u32
 			message_driven(message, pass, now_ns);
 		all = all && (message->driver_ns || message->unseen || message->dropped);
 		if (all)
-			state->next_driver = start + i + 1;
+			state->next_driver = next;
 	}
 }
 
 static __noinline void tcp_nic(struct tx_state *state, u32 key, u64 now_ns)
 {
-	for (u32 i = 0; i < HOP_MESSAGES && before(state->consumed + i, state->next_sched); i++) {
+	each_step(i, HOP_MESSAGES, before(state->consumed + i, state->next_sched)) {
 		struct message *message = message_at(state, state->consumed + i);
 
 		if (message->carrier != key || !message->driver_ns || message->nic_ns)
@@ -321,12 +324,12 @@ static __noinline void message_acked(struct tx_state *state, struct message *mes
 }
 
 /* All messages before `acked` are acknowledged. */
-static __noinline void tcp_acked(struct tx_state *state, u32 acked, u64 now_ns)
+static __always_inline void tcp_acked(struct tx_state *state, u32 acked, u64 now_ns, u32 turns)
 {
 	struct hop_tx_counters *counter = count();
-	u32 done = 0;
+	u32 first = state->consumed, done;
 
-	for (u32 i = 0; i < HOP_MESSAGES && state->consumed != state->produced; i++) {
+	each_step(i, turns, state->consumed != state->produced) {
 		struct message *message = message_at(state, state->consumed);
 
 		if (before(acked, message->end_seq))
@@ -338,8 +341,8 @@ static __noinline void tcp_acked(struct tx_state *state, u32 acked, u64 now_ns)
 		}
 		message_acked(state, message, now_ns);
 		state->consumed++;
-		done++;
 	}
+	done = state->consumed - first;
 	if (counter && done)
 		atomic_add(&counter->acked, done);
 }
@@ -347,7 +350,7 @@ static __noinline void tcp_acked(struct tx_state *state, u32 acked, u64 now_ns)
 /* The socket is closed: what is on the way will not be acknowledged; some may have been, unseen. */
 static __noinline void tcp_closed(struct tx_state *state, u32 snd_una)
 {
-	for (u32 i = 0; i < HOP_MESSAGES && state->consumed != state->produced; i++) {
+	each_step(i, HOP_MESSAGES, state->consumed != state->produced) {
 		struct message *message = message_at(state, state->consumed);
 		u32 why = before(snd_una, message->end_seq) ? HOP_TX_CLOSED : HOP_TX_NO_STAMP;
 

@@ -133,6 +133,12 @@ static __always_inline bool traced_range(struct sk_buff *skb, u64 head, u32 *fir
 	return payload > 0;
 }
 
+/* A call, which the verifier of kernels without its iterator takes less to follow. */
+static __noinline void traced_ends(struct tx_state *state, struct sock *sk, struct pass *pass)
+{
+	tcp_leave(state, sk, pass, HOP_MESSAGES);
+}
+
 static __always_inline void traced_leaves(struct sk_buff *skb, struct sock *sk, u64 head)
 {
 	struct tx_state *state = traced_state(sk, false);
@@ -152,7 +158,7 @@ static __always_inline void traced_leaves(struct sk_buff *skb, struct sock *sk, 
 	pass = pass_new(head, ifindex, now_ns);
 	pass->first_seq = first_seq;
 	pass->key = key;
-	tcp_leave(state, sk, pass);
+	traced_ends(state, sk, pass);
 }
 
 /* The driver's function is called with a packet. What is cut on its way down has an address that nobody knows, or knows
@@ -176,7 +182,7 @@ static __always_inline void traced_driver(struct sock *sk, struct sk_buff *skb, 
 	} else {
 		return;
 	}
-	tcp_driver(state, pass, first_seq, key, now_ns);
+	tcp_driver(state, pass, first_seq, key, now_ns, HOP_MESSAGES);
 }
 
 static __always_inline void traced_ack(struct sock *sk, struct sk_buff *skb)
@@ -190,7 +196,7 @@ static __always_inline void traced_ack(struct sock *sk, struct sk_buff *skb)
 	/* A call that does not sleep is not in the kernel while the socket takes in a packet. */
 	if (!state->may_sleep)
 		traced_settle(state, sk, tcp_field(sk, write_seq));
-	tcp_acked(state, acked, bpf_ktime_get_ns());
+	tcp_acked(state, acked, bpf_ktime_get_ns(), HOP_MESSAGES);
 }
 
 static __always_inline void traced_closes(struct sock *sk)
