@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from hopscope.bpf.layout import HOP_GROUP_DTYPE, HopCpuPart
+from hopscope.errors import KernelError
 from hopscope.kernel.irqs import network_irqs
 from hopscope.libbpf import online_cpus, possible_cpus
 from hopscope.live.attached import Attached
@@ -142,6 +143,7 @@ class CpuCollector(Attached):
 
     def _started(self) -> Session:
         """Load and attach; where the kernel refuses functions only in the act, go by system calls instead."""
+        refused = []
         while True:
             before = self._plan.chosen(POINTS["cpu.call"])
             session = Session("cpu", self._plan, self._configure, later=lambda: cpu_uring.programs(self._plan))
@@ -149,6 +151,9 @@ class CpuCollector(Attached):
             if after is before:
                 return session
             session.close()
+            refused.append(before)
+            if after in refused:  # a new plan forgets what an older one was refused
+                raise KernelError("The kernel refuses every way to observe calls", "`hopscope cpu --plan` gives reasons")
             self._plan = self._new_plan(after)
 
     def _configure(self, bpf: BpfObject) -> None:
