@@ -36,6 +36,8 @@ REQUEST, REPLY, QUERY = (
         ({"processes": ["nginx"]}, {REQUEST, REPLY}),
         ({"processes": ["16"]}, {QUERY}),
         ({"processes": ["nginx"], "ports": [53]}, set()),
+        ({"protocol": "udp"}, {QUERY}),
+        ({"protocol": "tcp", "ports": [53]}, set()),
         ({"interfaces": ["eth1"]}, {QUERY}),
         ({"from_s": 3e-6}, {REPLY}),
         ({"from_s": 2e-6, "until_s": 3e-6}, {QUERY}),

@@ -14,7 +14,15 @@ import click
 
 from hopscope.live.handover import handover
 from hopscope.live.help import OUTPUT, TRAFFIC, option, section, together
-from hopscope.live.options import SHOWN, address_option, json_option, limit_option, port_option, process_options
+from hopscope.live.options import (
+    SHOWN,
+    address_option,
+    json_option,
+    limit_option,
+    port_option,
+    process_options,
+    protocol_option,
+)
 from hopscope.recorded.joined import one_trace
 
 if TYPE_CHECKING:
@@ -107,6 +115,7 @@ def report_options() -> Callable[[Decorated], Decorated]:
                 help="Only this flow: number or A:PORT>B:PORT.",
             ),
         ),
+        protocol_option(),
         port_option(),
         address_option(),
         process_options("uses"),
@@ -129,6 +138,7 @@ def report_options() -> Callable[[Decorated], Decorated]:
             as_csv: bool,
             limit: int | None,
             flows: tuple[str, ...],
+            protocol: str | None,
             ports: tuple[int, ...],
             addresses: tuple[str, ...],
             pids: tuple[int, ...],
@@ -141,6 +151,7 @@ def report_options() -> Callable[[Decorated], Decorated]:
         ) -> object:
             chosen = {
                 "flows": flows,
+                "protocol": protocol,
                 "ports": ports,
                 "addresses": addresses,
                 "processes": (*map(str, pids), *comms, *processes),

@@ -25,6 +25,7 @@ _NS_PER_S: Final = 1e9
 _FLOW: Final = re.compile(r"(?P<source>\S+?)\s*(?P<way>->|>|→|<->|=)\s*(?P<destination>\S+)")
 _BOTH_WAYS: Final = ("<->", "=")
 _EVERYTHING: Final = "TRUE"
+_PROTOCOLS: Final = {"tcp": 6, "udp": 17}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,8 @@ class Selection:
         Names of threads, or PIDs, whose sockets' packets are selected.
     interfaces
         Names of devices.
+    protocol
+        ``tcp`` or ``udp``; None: any.
     from_s, until_s
         Seconds since the start of the recording.
     """
@@ -50,12 +53,14 @@ class Selection:
     addresses: Sequence[str] = ()
     processes: Sequence[str] = ()
     interfaces: Sequence[str] = ()
+    protocol: str | None = None
     from_s: float | None = None
     until_s: float | None = None
 
     def __bool__(self) -> bool:
         """Whether it excludes anything."""
-        return any((self.flows, self.ports, self.addresses, self.processes, self.interfaces)) or self.has_window
+        chosen = (self.flows, self.ports, self.addresses, self.processes, self.interfaces, self.protocol)
+        return any(chosen) or self.has_window
 
     @property
     def has_window(self) -> bool:
@@ -81,6 +86,8 @@ class Selection:
             A value is malformed, or the trace has no such process.
         """
         parts = [_any(map(_flow, self.flows)), _any(map(_port, self.ports)), _any(self._networks(trace))]
+        if self.protocol:
+            parts.append(f"protocol = {_PROTOCOLS[self.protocol]}")
         wanted = _all([part for part in parts if part != _EVERYTHING])
         conditions = []
         if wanted != _EVERYTHING:

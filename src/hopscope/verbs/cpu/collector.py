@@ -153,7 +153,9 @@ class CpuCollector(Attached):
             session.close()
             refused.append(before)
             if after in refused:  # a new plan forgets what an older one was refused
-                raise KernelError("The kernel refuses every way to observe calls", "`hopscope cpu --plan` gives reasons")
+                raise KernelError(
+                    "The kernel refuses every way to observe calls", "`hopscope cpu --plan` gives reasons"
+                )
             self._plan = self._new_plan(after)
 
     def _configure(self, bpf: BpfObject) -> None:
