@@ -113,6 +113,16 @@ def test_inside_passes_on_what_is_raised(anonymous: Namespace) -> None:
         netns.inside(Path("/proc/self/ns/mnt"), interfaces)
 
 
+@pytest.mark.parametrize("path", ["/proc/4194304/ns/net", "/proc/self/ns/net"], ids=["ended", "used again"])
+def test_a_namespace_is_found_again_where_the_process_that_stood_for_it_is_gone(
+    anonymous: Namespace, path: str
+) -> None:
+    found = netns.Namespace(anonymous.inode, "found before", Path(path))
+    assert netns.inside(found, interfaces) == ["lo"]
+    with pytest.raises(FileNotFoundError, match="the network namespace is gone"):
+        netns.inside(netns.Namespace(1, "never", Path(path)), interfaces)
+
+
 def test_own_namespace_takes_no_right(anonymous: Namespace) -> None:
     script = "import sys, socket; from pathlib import Path; from hopscope.kernel import netns\n"
     script += "print(len(netns.inside(Path(sys.argv[1]), socket.if_nameindex)) > 0)"

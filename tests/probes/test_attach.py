@@ -154,11 +154,11 @@ def test_taken_places_are_passed_over(everywhere: EveryNamespace) -> None:
 def refusing(error: Exception, calls: list[int], after: int) -> Callable[..., object]:
     real = netns.inside
 
-    def inside(path: Path, act: Callable[[], object]) -> object:
-        calls.append(path.stat().st_ino)
+    def inside(where: netns.Namespace, act: Callable[[], object]) -> object:
+        calls.append(where.inode)
         if len(calls) > after:
             raise error
-        return real(path, act)
+        return real(where, act)
 
     return inside
 

@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
+import os
 import threading
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, Final, TypeVar
 
 from hopscope.setns import CLONE_NEWNET, setns_net
 
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 _NS_GET_NSTYPE: Final = 0xB703
 _NAMED: Final = Path("/run/netns")
 _OWN: Final = Path("/proc/thread-self/ns/net")
+# A process whose file was just found may end, too.
+_TRIES: Final = 5
 
 T = TypeVar("T")
 
@@ -74,24 +78,25 @@ def at(path: Path) -> Namespace:
     raise OSError(errno.EINVAL, "not a network namespace", str(path))
 
 
-def inside(path: Path, act: Callable[[], T]) -> T:
+def inside(where: Namespace | Path, act: Callable[[], T]) -> T:
     """Return what `act` returns in a thread of its own that has entered the namespace.
 
-    The namespace that we are in needs no entering, and no right.
+    The namespace that we are in needs no entering, and no right. The file of a namespace may be that of a process which
+    has ended meanwhile, and its number another's by now: then another file of the namespace is found.
 
     Raises
     ------
     OSError
-        The namespace cannot be entered. What `act` raises is passed on.
+        The namespace is gone, or cannot be entered. What `act` raises is passed on.
     """
     outcome: list[T] = []
     failure: list[BaseException] = []
 
     def enter_and_act() -> None:
         try:
-            if path.stat().st_ino != _OWN.stat().st_ino:
-                with path.open("rb") as file:
-                    _enter(file.fileno(), path)
+            if (where.inode if isinstance(where, Namespace) else where.stat().st_ino) != _OWN.stat().st_ino:
+                with _opened(where) as file:
+                    _enter(file.fileno(), Path(file.name))
             outcome.append(act())
         except BaseException as error:  # noqa: BLE001 # handed to the caller's thread
             failure.append(error)
@@ -102,6 +107,22 @@ def inside(path: Path, act: Callable[[], T]) -> T:
     if failure:
         raise failure[0]
     return outcome[0]
+
+
+def _opened(where: Namespace | Path) -> BinaryIO:
+    if isinstance(where, Path):
+        return where.open("rb")
+    found: Namespace | None = where
+    for _ in range(_TRIES):
+        if found is None:
+            break
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            file = found.path.open("rb")
+            if os.fstat(file.fileno()).st_ino == where.inode:
+                return file
+            file.close()
+        found = namespaces().get(where.inode)
+    raise FileNotFoundError(errno.ENOENT, "the network namespace is gone", str(where.path))
 
 
 def _enter(fd: int, path: Path) -> None:

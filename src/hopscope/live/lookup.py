@@ -234,7 +234,7 @@ def _interface(name: str) -> list[tuple[int, int]]:
     closed: list[str] = []
     for each in wanted:
         try:
-            devices = {text: index for index, text in netns.inside(each.path, socket.if_nameindex)}
+            devices = {text: index for index, text in netns.inside(each, socket.if_nameindex)}
         except FileNotFoundError:
             continue  # it went away between the look and the step inside
         except OSError:

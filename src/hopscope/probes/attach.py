@@ -111,7 +111,7 @@ class EveryNamespace:
                 link.close()
         for inode in found.keys() - self._links.keys():
             try:
-                self._links[inode] = netns.inside(found[inode].path, lambda: attach(self._program, "netfilter"))
+                self._links[inode] = netns.inside(found[inode], lambda: attach(self._program, "netfilter"))
             except OSError:
                 continue  # the namespace went away between the look and the step inside
             except LoadError:

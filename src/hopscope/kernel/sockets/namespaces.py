@@ -93,7 +93,7 @@ class SocketReader:
         )
 
     def _visit(self, namespace: Namespace, done: _Visited) -> None:
-        diag = netns.inside(namespace.path, SockDiag)
+        diag = netns.inside(namespace, SockDiag)
         try:
             automatic = self._automatic(namespace, diag) if self._autobound else None
             for part in diag.dump(self._requests, self._arena):
@@ -112,7 +112,7 @@ class SocketReader:
             [np.zeros(0, np.uint64), *(cookies(part.rows) for part in diag.dump(self._autobound, self._arena))]
         )
         # The kernel also takes accepted connections for such: their port was bound by the listener.
-        first, last = netns.inside(namespace.path, _automatic_ports)
+        first, last = netns.inside(namespace, _automatic_ports)
 
         def tell(rows: Rows) -> NDArray[np.bool_]:
             port = ports(rows, "local")
@@ -142,7 +142,7 @@ def _without_repetitions(rows: Rows) -> Rows:
 def device_names(namespace: Namespace) -> dict[int, str]:
     """Return the names of a namespace's interfaces by index; none if it is gone or closed to us."""
     with contextlib.suppress(OSError):
-        return dict(netns.inside(namespace.path, socket.if_nameindex))
+        return dict(netns.inside(namespace, socket.if_nameindex))
     return {}
 
 

@@ -95,7 +95,7 @@ def find_nics(wanted: Callable[[int, int], bool]) -> list[Nic]:
     found = []
     for namespace in netns.namespaces().values():
         with contextlib.suppress(OSError):  # the namespace went away
-            found += netns.inside(namespace.path, functools.partial(_nics_here, namespace, wanted))
+            found += netns.inside(namespace, functools.partial(_nics_here, namespace, wanted))
     return found
 
 
@@ -271,7 +271,7 @@ def _switch_on(nic: Nic, stack: contextlib.ExitStack) -> None:
 
 
 def _act(nic: Nic, act: Callable[[], StampConfig]) -> StampConfig:
-    return netns.inside(nic.namespace.path, act)
+    return netns.inside(nic.namespace, act)
 
 
 def _put_back(nic: Nic, made: StampConfig) -> None:

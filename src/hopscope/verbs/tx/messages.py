@@ -143,7 +143,7 @@ class Messages:
         if inode not in self._namespaces:
             return []
         try:
-            return netns.inside(self._namespaces[inode].path, socket.if_nameindex)
+            return netns.inside(self._namespaces[inode], socket.if_nameindex)
         except OSError:
             return []  # it is gone, or closed to us
 

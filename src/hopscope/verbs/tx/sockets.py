@@ -64,7 +64,7 @@ class Sockets:
         for each in netns.namespaces().values():
             # It may have gone away between the look and the step inside; or it is closed to us.
             with contextlib.suppress(OSError):
-                netns.inside(each.path, walk)
+                netns.inside(each, walk)
 
 
 def socket_inodes(pids: set[int], comms: set[str]) -> Iterator[int]:
