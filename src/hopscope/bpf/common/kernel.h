@@ -303,6 +303,10 @@ enum socket_flags {
 	SK_BPF_CB_TX_TIMESTAMPING = 1,
 };
 
+enum bpf_func_id {
+	BPF_FUNC_loop = 181,
+};
+
 struct bpf_sock_ops_kern {
 	struct sock *sk;
 	struct sk_buff *skb;

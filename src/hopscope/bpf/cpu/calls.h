@@ -18,9 +18,15 @@ struct user_message {
 #define MESSAGE_WORDS (sizeof(struct user_message) / sizeof(u32))
 #define LENGTHS 7
 /* Turns for the messages of a call. By a plain loop, which the verifier follows step by step, as many as sendmmsg takes
- * (UIO_MAXIOV); of recvmmsg, which takes more, the rest is counted as unread.
+ * (UIO_MAXIOV), and on kernels of before 5.17 (e6f2dd0f8067), whose verifier takes long for that, few; of the rest it is
+ * counted that they were not read.
  */
-#define MOST_TURNS (bpf_iter_num_new ? 1 << 20 : 1024 / LENGTHS + 1)
+#define SENDMMSG_TURNS (1024 / LENGTHS + 1)
+#define FEW_TURNS 16
+#define MOST_TURNS                                                                                                     \
+	(bpf_iter_num_new                                              ? 1 << 20                                       \
+	 : bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_loop) ? SENDMMSG_TURNS                                \
+								       : FEW_TURNS)
 
 enum call_kind {
 	CALL_OTHER,
