@@ -59,6 +59,15 @@ def test_json_is_an_object_a_row_with_raw_units() -> None:
     assert second["p99_ns"] is None
 
 
+def test_identifier_of_64_bits_is_a_string_in_json() -> None:
+    flow = Column("flow", "id", "", "flow")
+    known = Report("any", (flow,), {"flow": np.array([-(1 << 63), (1 << 53) + 1], np.int64)})
+    assert [json.loads(line)["flow"] for line in json_lines(known)] == ["-9223372036854775808", "9007199254740993"]
+    some = of_rows("any", (flow,), [(None,), (7,)])
+    assert [json.loads(line)["flow"] for line in json_lines(some)] == [None, "7"]
+    assert list(csv_lines(some)) == ["flow", '""', "7"]
+
+
 # Each with what stands for its values in JSON, 0x1f being a control character.
 MIXED = {
     "whole": (np.array([-1, 1 << 62, 0]), ["-1", str(1 << 62), "0"]),

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-Unit: TypeAlias = Literal["ns", "at_ns", "bytes", "count", "per_s", "part", "ratio", "number", "text"]
+Unit: TypeAlias = Literal["ns", "at_ns", "bytes", "count", "per_s", "part", "ratio", "number", "id", "text"]
 
 Value: TypeAlias = int | float | str | None
 
@@ -33,7 +33,7 @@ class Column:
     unit
         ``ns`` a duration; ``at_ns`` a time since the start of the recording; ``bytes``; ``count``; ``per_s``;
         ``part`` of a whole, 0..1; ``ratio`` of two, or another figure without a unit; ``number`` shown as it is, such
-        as an address; ``text``.
+        as an address; ``id`` an identifier of 64 bits, such as a flow's: an integer here, a string in JSON; ``text``.
     meaning
         One sentence.
     title

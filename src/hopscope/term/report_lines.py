@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A report for programs: a JSON object a row, or CSV. Units are in the names; what is missing is null, or empty."""
+"""A report for programs: a JSON object a row, or CSV. Units are in the names; what is missing is null, or empty.
+
+An identifier of 64 bits is a string in JSON: readers that store numbers as doubles, as JavaScript does, would round it.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hopscope.model.report import Report
+    from hopscope.model.report import Report, Unit
 
 VERSION: Final = 1
 # Texts whose form in JSON is remembered.
@@ -26,12 +29,12 @@ def json_lines(report: Report) -> Iterator[str]:
 
     They are what :func:`hopscope.term.json_lines.line` makes of them, but made a column after the other.
     """
-    names = [column.name for column in report.columns]
-    members = [f'"schema":"hopscope.report.{report.name}/{VERSION}"', *(f"{_name(name)}:%s" for name in names)]
+    columns = report.columns
+    members = [f'"schema":"hopscope.report.{report.name}/{VERSION}"', *(f"{_name(each.name)}:%s" for each in columns)]
     form = f"{{{','.join(members)}}}"
     known: dict[str, str] = {}
     for part in report.parts():
-        for row in zip(*(_json_values(part[name], known) for name in names), strict=True):
+        for row in zip(*(_json_values(part[each.name], each.unit, known) for each in columns), strict=True):
             yield form % row
 
 
@@ -39,9 +42,11 @@ def _name(name: str) -> str:
     return json.dumps(name).replace("%", "%%")
 
 
-def _json_values(array: NDArray[Any], known: dict[str, str]) -> Iterable[object]:
+def _json_values(array: NDArray[Any], unit: Unit, known: dict[str, str]) -> Iterable[object]:
     """Return what stands in JSON for values; `known` is what stands there for texts, most of which come again."""
     values = plain_values(array)
+    if unit == "id":
+        return ["null" if value is None else f'"{value}"' for value in values]
     if array.dtype.kind in "iu":
         return values if None not in values else ["null" if value is None else value for value in values]
     return [_json_text(value, known) if isinstance(value, str) else json.dumps(value) for value in values]

@@ -17,6 +17,11 @@ _OF_EVENTS: Final = {
 }
 _OF_MESSAGES: Final = {step.column: f"when {step.meaning}; NULL: not seen" for step in STEPS}
 
+# Columns with the number of a flow, a hash of 64 bits.
+FLOW_NUMBERS: Final = frozenset(
+    {"flow", "life_flow", "original", "translated", "in_flow", "out_flow", "last_flow", "came_flow", "forth", "back"}
+)
+
 MEANINGS: Final[dict[str, str | tuple[str, str]]] = {
     **_OF_EVENTS,
     **_OF_MESSAGES,

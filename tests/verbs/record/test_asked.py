@@ -84,3 +84,16 @@ def test_a_protocol_is_a_packet_filter(words: list[str], pcap: str) -> None:
     assert options.shown == {
         name.removeprefix("--"): value for name, value in zip(words[::2], words[1::2], strict=True)
     }
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--trigger", "sched.switch>1ms"], "packets do not pass sched.switch"),
+        (["--trigger", "rx.ip>1ms"], "rx.ip is not recorded"),
+        (["-P", "cpu", "--trigger", "drop"], "skb.drop is not recorded"),
+    ],
+)
+def test_trigger_that_cannot_fire_is_refused(words: list[str], says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        asked(parsed("--flight", "5", *words))

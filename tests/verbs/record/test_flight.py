@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 
 from hopscope.bpf.layout import HopPoint
-from hopscope.errors import UsageError
+from hopscope.errors import KernelError, UsageError
 from hopscope.verbs.record.flight import Kept, Trigger, Watch
 
 S = 1_000_000_000
-RX, CORE, FREE = (HopPoint[f"HOP_POINT_{name}"] for name in ("RX_DRIVER", "RX_CORE", "SKB_FREE"))
+RX, CORE, COPY, FREE, QUEUE = (
+    HopPoint[f"HOP_POINT_{name}"] for name in ("RX_DRIVER", "RX_CORE", "RX_COPY", "SKB_FREE", "TX_QUEUE")
+)
 DROP = HopPoint.HOP_POINT_SKB_DROP
 
 Columns = dict[str, np.ndarray[Any, np.dtype[Any]]]
@@ -75,6 +77,43 @@ def test_trigger_is_read(text: str, point: int | None, least_ns: int) -> None:
 def test_what_is_no_trigger_is_said(text: str) -> None:
     with pytest.raises(UsageError, match="is not a trigger"):
         Trigger.parse(text)
+
+
+@pytest.mark.parametrize("point", ["sched.switch", "rx.ready", "irq.enter", "tcp.state"])
+def test_point_that_no_packet_passes_is_refused(point: str) -> None:
+    with pytest.raises(UsageError, match=f"cannot fire: .* do not pass {point}") as refused:
+        Trigger.parse(f"{point}>1ms")
+    assert refused.value.next_step.startswith("The points of packets are rx.driver, rx.core,")
+
+
+def test_point_that_is_not_recorded_is_refused() -> None:
+    Trigger.parse("rx.core>1ms").require_recorded({"rx.core"})
+    with pytest.raises(UsageError, match=r"rx.ip>1ms cannot fire: rx.ip is not recorded") as refused:
+        Trigger.parse("rx.ip>1ms").require_recorded({"rx.core", "sched.wake", "skb.free"})
+    assert refused.value.next_step == "Add --point rx.ip, or use a point that is: rx.core, skb.free"
+    with pytest.raises(UsageError, match=r"drop cannot fire: skb.drop is not recorded"):
+        Trigger.parse("drop").require_recorded({"sched.wake"})
+
+
+def test_point_that_the_kernel_does_not_allow_is_refused() -> None:
+    Trigger.parse("rx.l4>1ms").require_attached(["rx.ip"])
+    with pytest.raises(KernelError, match=r"rx.l4>1ms cannot fire: this kernel supports no attach method for rx.l4"):
+        Trigger.parse("rx.l4>1ms").require_attached(["rx.l4"])
+
+
+def test_delay_of_many_readings_sets_off() -> None:
+    watch = Watch([Trigger.parse("rx.copy>1s")])
+    assert watch.seen([("packets", packets((0, 1, RX), (1, 1, CORE)))]) is None
+    for number in range(20):
+        assert watch.seen([("packets", packets((S * number // 20, 2 + number, RX)))]) is None
+    assert watch.seen([("packets", packets((S + 1, 1, COPY)))]) is not None
+
+
+def test_address_that_was_freed_unseen_does_not() -> None:
+    watch = Watch([Trigger.parse(f"{name}>1ms") for name in ("rx.driver", "tx.queue")])
+    assert watch.seen([("packets", packets((1, 1, RX), (2, 1, COPY), (3, 2, CORE), (4, 2, COPY)))]) is None
+    assert watch.seen([("packets", packets((S, 1, RX), (S, 2, QUEUE)))]) is None
+    assert watch.seen([("packets", packets((2 * S, 2, RX)))]) is not None  # over a virtual device
 
 
 def test_drop_sets_off() -> None:

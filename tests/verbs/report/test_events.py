@@ -14,7 +14,7 @@ from hopscope.store.trace import Trace
 from hopscope.trace.selection import Selection
 from hopscope.verbs.report import events
 from hopscope.verbs.report.event_lines import CSV_HEADING
-from hopscope.verbs.report.events import write_events
+from hopscope.verbs.report.events import event_report, write_events
 from tests.lab.small_trace import small
 from tests.lab.traces import STARTED_NS, MadeTrace, columns, write
 
@@ -60,6 +60,13 @@ def test_csv_says_the_same_as_json(trace: Trace) -> None:
     objects = [json.loads(line) for line in lines(trace, "json")]
     texts = [{name: "" if value is None else str(value) for name, value in each.items()} for each in objects]
     assert rows == [{name: value for name, value in each.items() if name != "schema"} for each in texts]
+
+
+def test_number_of_a_flow_is_a_string_in_json_and_a_number_in_a_report(trace: Trace) -> None:
+    numbers = {flow for (flow,) in trace.rows("SELECT flow FROM flows")}
+    written = [json.loads(line)["flow"] for line in lines(trace, "json")]
+    assert {each for each in written if each is not None} == set(map(str, numbers))
+    assert set(event_report(trace, Selection()).column("flow")) == {None, *numbers}
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,11 @@ def point_names() -> dict[int, str]:
     }
 
 
+def table_of(point: int) -> str:
+    """Return the table with the events of a probe point."""
+    return _EVENTS[point >> _CLASS_BITS][1]
+
+
 def since(records: NDArray[np.void], started_ns: int) -> NDArray[np.void]:
     """Return those that are no events before this time; what flows, threads and devices are is said only once."""
     events = (records["point"] >> _CLASS_BITS < _DEFINITIONS) | (records["point"] == HopPoint.HOP_POINT_DROP)

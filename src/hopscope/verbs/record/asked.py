@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hopscope.errors import UsageError
 from hopscope.live.lookup import record_options
+from hopscope.live.recorder.options import PREFIX
 from hopscope.verbs.record.flight import Trigger
 from hopscope.verbs.record.pipeline import Flight
 
@@ -72,5 +73,12 @@ def asked(values: Mapping[str, Any]) -> Asked:
     events = given.pop("events")
     given["profiles"] = given["profiles"] or (() if given["points"] or events else _DEFAULT)
     options = record_options(**given, tracepoints=events, snap_bytes=snap or 0, ring_bytes=int(buffer) * _MIB)
-    flight = Flight(last_s, memory * _MIB, [Trigger.parse(text) for text in triggers]) if last_s else None
+    flight = Flight(last_s, memory * _MIB, [_trigger(text, options) for text in triggers]) if last_s else None
     return Asked(options, flight, counters or None)
+
+
+def _trigger(text: str, options: RecordOptions) -> Trigger:
+    """Return a trigger that can fire in this recording."""
+    trigger = Trigger.parse(text)
+    trigger.require_recorded({name.removeprefix(PREFIX) for name in options.names()})
+    return trigger

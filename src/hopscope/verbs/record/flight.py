@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from hopscope.bpf.layout import HopPoint
-from hopscope.errors import UsageError
-from hopscope.live.recorder.tables import point_names
+from hopscope.errors import KernelError, UsageError
+from hopscope.live.recorder.tables import point_names, table_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
     from numpy.typing import NDArray
 
@@ -26,6 +26,18 @@ _UNITS_NS: Final = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_
 _DROP: Final = "drop"
 # After these a packet's address is another's.
 _ENDS: Final = (HopPoint.HOP_POINT_SKB_FREE, HopPoint.HOP_POINT_SKB_DROP)
+_SENDING: Final = (
+    HopPoint.HOP_POINT_TX_QUEUE,
+    HopPoint.HOP_POINT_TX_ENQUEUE,
+    HopPoint.HOP_POINT_TX_DEQUEUE,
+    HopPoint.HOP_POINT_TX_START,
+)
+# A point at which a packet is first seen → the points after which it is one that was seen before: on a virtual device,
+# on stacked devices, or forwarded. After any other, the address is another packet's: not each release is recorded.
+_FIRST: Final = {
+    HopPoint.HOP_POINT_RX_DRIVER: _SENDING,
+    HopPoint.HOP_POINT_TX_QUEUE: (*_SENDING, HopPoint.HOP_POINT_RX_CORE, HopPoint.HOP_POINT_RX_IP),
+}
 
 
 class Kept:
@@ -104,19 +116,58 @@ class Trigger:
         Raises
         ------
         UsageError
-            It is neither.
+            It is neither, or the point is none of packets.
         """
         if text == _DROP:
             return cls(text)
-        name, _, time = text.partition(">")
-        numbers = {each: number for number, each in point_names().items()}
+        name, _, time = (part.strip() for part in text.partition(">"))
         unit = time.lstrip("0123456789. ")
         number = time.removesuffix(unit).strip()
-        if name.strip() not in numbers or unit not in _UNITS_NS or not number:
+        if name not in point_names().values() or unit not in _UNITS_NS or not number:
             raise UsageError(
                 f"{text} is not a trigger", "Give `drop`, or a point and a time such as 'rx.tcp_queue>1ms'"
             )
-        return cls(text, numbers[name.strip()], round(float(number) * _UNITS_NS[unit]))
+        known = {each: point for point, each in packet_points().items()}
+        if name not in known:
+            raise UsageError(
+                f"--trigger {text} cannot fire: a delay is that of a packet, and packets do not pass {name}",
+                f"The points of packets are {', '.join(known)}",
+            )
+        return cls(text, known[name], round(float(number) * _UNITS_NS[unit]))
+
+    @property
+    def needs(self) -> str:
+        """The probe point that it waits for."""
+        return packet_points()[HopPoint.HOP_POINT_SKB_DROP if self.point is None else self.point]
+
+    def require_recorded(self, names: Collection[str]) -> None:
+        """Refuse the trigger if its point is not among the points that are recorded.
+
+        Raises
+        ------
+        UsageError
+            It is not.
+        """
+        if self.needs not in names:
+            others = ", ".join(each for each in packet_points().values() if each in names) or "none of packets"
+            raise UsageError(
+                f"--trigger {self.text} cannot fire: {self.needs} is not recorded",
+                f"Add --point {self.needs}, or use a point that is: {others}",
+            )
+
+    def require_attached(self, missing: Collection[str]) -> None:
+        """Refuse the trigger if its point is among those that the kernel does not allow to attach.
+
+        Raises
+        ------
+        KernelError
+            It is.
+        """
+        if self.needs in missing:
+            raise KernelError(
+                f"--trigger {self.text} cannot fire: this kernel supports no attach method for {self.needs}",
+                "`hopscope probes` says why; use another point",
+            )
 
 
 class Watch:
@@ -131,24 +182,50 @@ class Watch:
     def __init__(self, triggers: Iterable[Trigger]) -> None:
         self._triggers = list(triggers)
         self._last: list[Columns] = []
+        # The last event of each packet in readings before the last one: a delay may span any number of them.
+        self._earlier: list[Columns] = []
 
     def seen(self, rows: list[tuple[str, Columns]]) -> Trigger | None:
-        """Return a trigger that is in the rows of one reading, or lies between them and those of the reading before."""
+        """Return a trigger that is in the rows of a reading, together with the readings before it.
+
+        Rings are read one after the other: a reading may have events that are earlier than some of the reading before.
+        """
         packets = [columns for table, columns in rows if table == "packets"]
-        looked_at = self._last + packets
-        self._last = packets
+        looked_at = self._earlier + self._last + packets
         if not looked_at:
             return None
-        names = ("time_ns", "skb", "point")
-        columns = {name: np.concatenate([part[name] for part in looked_at]) for name in names}
-        return next((each for each in self._triggers if _happened(each, columns)), None)
+        found = next((each for each in self._triggers if _happened(each, _by_packet(looked_at))), None)
+        before = self._earlier + self._last
+        self._earlier = [_last_events(_by_packet(before))] if before else []
+        self._last = packets
+        return found
+
+
+def packet_points() -> dict[int, str]:
+    """Return the number of each probe point that packets pass → its name."""
+    return {point: name for point, name in point_names().items() if table_of(point) == "packets"}
+
+
+def _by_packet(parts: list[Columns]) -> Columns:
+    """Return events by address, then by time."""
+    columns = {name: np.concatenate([part[name] for part in parts]) for name in ("time_ns", "skb", "point")}
+    order = np.lexsort((columns["time_ns"], columns["skb"]))
+    return {name: column[order] for name, column in columns.items()}
+
+
+def _last_events(packets: Columns) -> Columns:
+    """Return the last event of each address, unless it is the end of a packet."""
+    skb = packets["skb"]
+    last = np.append(skb[1:] != skb[:-1], True) & ~np.isin(packets["point"], _ENDS)
+    return {name: column[last] for name, column in packets.items()}
 
 
 def _happened(trigger: Trigger, packets: Columns) -> bool:
     if trigger.point is None:
         return bool((packets["point"] == HopPoint.HOP_POINT_SKB_DROP).any())
-    order = np.lexsort((packets["time_ns"], packets["skb"]))
-    time_ns, skb, point = (packets[name][order] for name in ("time_ns", "skb", "point"))
+    time_ns, skb, point = (packets[name] for name in ("time_ns", "skb", "point"))
     same = (skb[1:] == skb[:-1]) & ~np.isin(point[:-1], _ENDS)
+    if trigger.point in _FIRST:
+        same &= np.isin(point[:-1], _FIRST[HopPoint(trigger.point)])
     late = time_ns[1:] - time_ns[:-1] >= trigger.least_ns
     return bool((same & late & (point[1:] == trigger.point)).any())

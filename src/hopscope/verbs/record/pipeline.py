@@ -140,6 +140,8 @@ class Pipeline:
         self.trigger: Trigger | None = None
 
     def __enter__(self) -> Self:
+        for trigger in self._flight.triggers if self._flight else ():
+            trigger.require_attached(self._recorder.not_granted())
         with contextlib.ExitStack() as stack:
             metadata = self._recorder.metadata()
             self._writer = stack.enter_context(TraceWriter(self._destination, metadata))

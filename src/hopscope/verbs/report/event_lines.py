@@ -9,6 +9,7 @@ from hopscope.model.report import Column
 from hopscope.store.schema import BY_NAME, TEXT
 from hopscope.trace.names import CLEAN
 from hopscope.trace.relation import columns, fixed
+from hopscope.trace.relation_columns import FLOW_NUMBERS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,7 +44,7 @@ COLUMNS: Final = (
     *(
         Column(name, "text", "the name, if known", name)
         if name in _TEXTS
-        else Column(name, "number", _MEANINGS[name], name)
+        else Column(name, "id" if name in FLOW_NUMBERS else "number", _MEANINGS[name], name)
         for name in _ALL
     ),
     Column(_FIELDS, "text", "of an event of `record -e`: name=value of each of its fields, texts as in JSON", _FIELDS),
@@ -210,6 +211,8 @@ def _json(known: Mapping[str, str | None]) -> str:
             parts.append(f"',\"{name}\":null'")
         elif name in {*_TEXTS, _FIELDS}:
             parts.append(f"',\"{name}\":', coalesce('\"' || {_escaped(value)} || '\"', 'null')")
+        elif name in FLOW_NUMBERS:
+            parts.append(f"',\"{name}\":\"', {value}, '\"'")
         else:
             parts.append(f"',\"{name}\":', {value}")
     return f"concat({', '.join(parts)}, '}}')"

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import io
 import json
-from typing import TYPE_CHECKING, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from hopscope.verbs.report.event_lines import (
 )
 
 if TYPE_CHECKING:
-    from hopscope.model.report import Report
+    from hopscope.model.report import Column, Report, Value
     from hopscope.store.schema import Table
     from hopscope.store.trace import Trace
     from hopscope.trace.relation import Context
@@ -93,8 +93,14 @@ def event_report(trace: Trace, selection: Selection, *, limit: int | None = None
     lines = io.BytesIO()
     notes = write_events(trace, selection, "json", lines, limit=limit)
     events = [json.loads(line) for line in lines.getvalue().splitlines()]
-    rows = [[event.get(column.name) for column in COLUMNS] for event in events]
+    rows = [[_value(event, column) for column in COLUMNS] for event in events]
     return of_rows("events", COLUMNS, rows, notes=notes)
+
+
+def _value(event: dict[str, Any], column: Column) -> Value:
+    """Return an event's value in a column: an identifier is a string in JSON, and a number in a report."""
+    value: Value = event.get(column.name)
+    return int(value) if column.unit == "id" and value is not None else value
 
 
 def _has_flows(selection: Selection) -> bool:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from hopscope.trace.selection import Selection
 
 COLUMNS: Final = (
-    Column("flow", "number", "number of the flow", "number", rank=9),
+    Column("flow", "id", "number of the flow", "number", rank=9),
     Column("flow_name", "text", "source > destination", "flow"),
     Column("protocol", "text", "transport protocol", "proto", rank=1),
     Column(

@@ -74,7 +74,7 @@ COLUMNS: Final = (
     Column("protocol", "text", "tcp or udp", "proto", rank=4),
     *(Column(step_name(step.column), "ns", _AFTER + step.meaning, step.title, rank=9) for step in STEPS),
     Column("missing", "text", "points on its path that were not observed, and why", "missing", rank=9),
-    Column("flow", "number", "number of the flow", "number", rank=9),
+    Column("flow", "id", "number of the flow", "number", rank=9),
 )
 NAMES: Final = {column.name: column for column in COLUMNS}
 

@@ -61,7 +61,7 @@ COLUMNS: Final = (
         "asymmetry",
         rank=5,
     ),
-    Column("flow", "number", "number of the flow", "number", rank=9),
+    Column("flow", "id", "number of the flow", "number", rank=9),
 )
 
 _COUNTED: Final = """

@@ -66,7 +66,7 @@ COLUMNS: Final = (
     Column("client", "text", "thread that sent the request", "client", rank=3),
     Column("server", "text", "thread that sent the answer", "server", rank=3),
     Column("protocol", "text", "tcp or udp", "proto", rank=6),
-    Column("flow", "number", "number of the flow from client to server", "number", rank=9),
+    Column("flow", "id", "number of the flow from client to server", "number", rank=9),
 )
 
 _QUERY: Final = """

@@ -51,7 +51,10 @@ REPORTS: Final[Mapping[str, tuple[Sequence[Column], Sequence[Column]]]] = {
     "outliers": (outliers.COLUMNS, ()),
     "compare": (compare.COLUMNS, ()),
 }
-_TYPES: Final = {"text": "string", "count": "integer", "bytes": "integer", "at_ns": "integer", "number": "integer"}
+_TYPES: Final = {
+    **dict.fromkeys(("text", "id"), "string"),
+    **dict.fromkeys(("count", "bytes", "at_ns", "number"), "integer"),
+}
 
 
 def schema(name: str) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from hopscope.model.report import Column, Report, of_rows
 from hopscope.trace.catalogue import build_for, catalogue, entry_of
+from hopscope.trace.relation_columns import FLOW_NUMBERS
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,7 +30,7 @@ _NUMBERS: Final = "biuf"
 
 
 def query_report(trace: Trace, query: str, *, limit: int | None = None) -> Report:
-    """Return what a query gives; numbers are shown as they are, whatever their names say.
+    """Return what a query gives; numbers are shown as they are, whatever their names say, but for those of flows.
 
     Raises
     ------
@@ -42,7 +43,7 @@ def query_report(trace: Trace, query: str, *, limit: int | None = None) -> Repor
     rows = len(next(iter(found.values()), ()))
     shown = rows if limit is None else min(limit, rows)
     values = {name: array[:shown] for name, array in found.items()}
-    columns = [Column(name, _unit(array.dtype), "", name) for name, array in values.items()]
+    columns = [Column(name, _unit(name, array.dtype), "", name) for name, array in values.items()]
     return Report("sql", columns, values, left_out=rows - shown)
 
 
@@ -63,5 +64,7 @@ def described(trace: Trace, name: str) -> Report:
     return of_rows("columns", DESCRIBED, [[column, *described] for column, described in columns.items()])
 
 
-def _unit(dtype: np.dtype[np.generic]) -> Unit:
-    return "number" if dtype.kind in _NUMBERS else "text"
+def _unit(name: str, dtype: np.dtype[np.generic]) -> Unit:
+    if dtype.kind not in _NUMBERS:
+        return "text"
+    return "id" if name in FLOW_NUMBERS else "number"
