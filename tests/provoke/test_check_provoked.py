@@ -15,7 +15,7 @@ from hopscope.model.counters.readings import HOST
 from tests.lab.measure import TIMEOUT_S
 from tests.provoke import addresses, checking, connections, devices, firewall, host, listeners, memory, neighbours, udp
 from tests.provoke.common import TIMES
-from tests.provoke.evidence import moved, nstat
+from tests.provoke.evidence import moved, nstat, wait_counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -207,6 +207,20 @@ def test_the_listener_is_named(lab: Lab) -> None:
     with listeners.accept_queue_full(lab) as provoked:
         (found,) = [each for each in watch.look().findings if each.id == "tcp-listen-overflow"]
     assert any(row.key.subject.startswith(provoked.subject) for row in found.evidence)
+
+
+def test_retransmitted_syns_are_not_said_to_be_connections(lab: Lab) -> None:
+    start, watch = nstat(lab.server), checking.of_lab(lab)
+    with listeners.attempts_refused(lab, attempts=100) as provoked:
+        wait_counted(lab.server, start, provoked.counts)
+        (found,) = [each for each in watch.look().findings if each.id == "tcp-listen-overflow"]
+    refused = provoked.counts["TcpExtListenOverflows"]
+    assert refused >= 2 * 100
+    assert (
+        found.sentence == f"{refused} TCP segments (SYN or final ACK) were refused because a listener's accept queue "
+        "was full"
+    )
+    assert "not connection attempts" in found.entry.why
 
 
 def test_fixes_enter_the_namespace(lab: Lab) -> None:
