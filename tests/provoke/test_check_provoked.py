@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import dataclass, field
 from functools import partial
@@ -13,7 +14,19 @@ import pytest
 from hopscope.lab import Lab
 from hopscope.model.counters.readings import HOST
 from tests.lab.measure import TIMEOUT_S
-from tests.provoke import addresses, checking, connections, devices, firewall, host, listeners, memory, neighbours, udp
+from tests.provoke import (
+    addresses,
+    checking,
+    connections,
+    devices,
+    firewall,
+    host,
+    limits,
+    listeners,
+    memory,
+    neighbours,
+    udp,
+)
 from tests.provoke.common import TIMES
 from tests.provoke.evidence import moved, nstat, wait_counted
 
@@ -144,6 +157,9 @@ CASES = [
     case(neighbours.too_many, "arp-table-overflow", on_host=True, names="table_fulls"),
     case(neighbours.no_answer, "arp-unresolved-drop", on_host=True, names="unresolved_discards"),
     case(listeners.accept_queue_nearly_full, "socket-listener-filling"),
+    case(limits.ports_exhausted, "socket-ports-exhausted"),
+    case(partial(limits.ports_exhausted, time_wait=True), "socket-ports-exhausted"),
+    case(limits.no_descriptor_left, "socket-descriptors-exhausted"),
     case(host.cpus_too_few, "cpu-pressure", on_host=True),
     case(host.one_cpu_does_it_all, "softnet-rps-off", "softnet-cpu-saturated"),
 ]  # fmt: skip
@@ -221,6 +237,25 @@ def test_retransmitted_syns_are_not_said_to_be_connections(lab: Lab) -> None:
         "was full"
     )
     assert "not connection attempts" in found.entry.why
+
+
+@pytest.mark.parametrize("time_wait", [False, True], ids=["open", "time-wait"])
+def test_used_up_ports_are_counted_by_destination(lab: Lab, time_wait: bool) -> None:  # noqa: FBT001 - a case
+    watch = checking.of_lab(lab)
+    with limits.ports_exhausted(lab, time_wait=time_wait) as provoked:
+        (found,) = [each for each in watch.look().findings if each.id == "socket-ports-exhausted"]
+    assert found.sentence == f"100 of 100 local ports (100%) are in use for connections {provoked.subject}"
+    assert any("tcp_tw_reuse=1" in fix for fix in found.fixes) == time_wait
+
+
+def test_process_without_descriptors_is_named(lab: Lab) -> None:
+    watch = checking.of_lab(lab)
+    with limits.descriptors_exhausted(lab) as (provoked, child):
+        (found,) = [each for each in watch.look().findings if each.id == "socket-descriptors-exhausted"]
+        fds = len(os.listdir(f"/proc/{child.pid}/fd"))  # noqa: PTH208 - names
+    assert f"whose process {child.pid} (python" in found.sentence
+    assert f"has {fds} of {fds} file descriptors open" in found.sentence
+    assert found.subject == provoked.subject
 
 
 def test_fixes_enter_the_namespace(lab: Lab) -> None:

@@ -93,6 +93,14 @@ SOCKET: Final = """
 queue backlog *.queue *.backlog | either | net/ipv4/tcp_diag.c tcp_diag_get_info; `ss -ltn`: Recv-Q and Send-Q
   Of a listener: connections that wait for accept now, and how many may.
   = queue above backlog: new ones are dropped (TcpExtListenOverflows).
+local_ports local_ports_used local_ports_time_wait | either
+| net/ipv4/inet_hashtables.c __inet_hash_connect; net.ipv4.ip_local_port_range
+  How many ports the kernel may choose for connections; of a source address and a destination that use at least half
+  of them, how many are in use, and how many of these in TIME_WAIT.
+  = All in use: connect() fails with EADDRNOTAVAIL.
+descriptors descriptor_limit descriptor_hard_limit | either | /proc/PID/fd and /proc/PID/limits: RLIMIT_NOFILE
+  Of a listener at which connections wait, and whose process has at most a tenth of its file descriptors left.
+  = At the limit, accept() fails with EMFILE, and the connections stay in the queue.
 tcp.busy_time* *busy_us | plain | net/ipv4/tcp.c tcp_get_info_chrono_stats
   Time that connections had something to send.
   = Of which rwnd_limited and sndbuf_limited are the parts that were not the network's.

@@ -11,6 +11,7 @@ from hopscope.verbs.check.knowledge import host as knowledge_host
 from hopscope.verbs.check.knowledge import icmp as knowledge_icmp
 from hopscope.verbs.check.knowledge import interrupt as knowledge_interrupt
 from hopscope.verbs.check.knowledge import ip as knowledge_ip
+from hopscope.verbs.check.knowledge import limits as knowledge_limits
 from hopscope.verbs.check.knowledge import neighbour as knowledge_neighbour
 from hopscope.verbs.check.knowledge import nic as knowledge_nic
 from hopscope.verbs.check.knowledge import socket as knowledge_socket
@@ -37,5 +38,6 @@ ENTRIES: Final[tuple[Entry, ...]] = (
     *knowledge_tcp_memory.ENTRIES,
     *knowledge_udp.ENTRIES,
     *knowledge_socket.ENTRIES,
+    *knowledge_limits.ENTRIES,
     *knowledge_host.ENTRIES,
 )
