@@ -141,6 +141,18 @@ CASES: Final = (
         fix="prlimit --pid 7 --nofile=4096:9000  # now 64; for good: LimitNOFILE= of its systemd unit",
     ),
     Case(
+        "tcp-mtu-black-hole",
+        {
+            "socket::tcp.full_size_stalled_sockets": 1,
+            "socket::tcp.full_size_stalled_mss_bytes": 1448,
+            "sysctl::net.ipv4.tcp_mtu_probing": 0,
+        },
+        "1 TCP connection retransmits segments of full size (MSS 1,448) in vain, while its peer still answers",
+        {"socket::tcp.full_size_stalled_sockets": 0},
+        shows=("socket::tcp.full_size_stalled_sockets",),
+        fix="sysctl -w net.ipv4.tcp_mtu_probing=1  # now 0; TCP then finds a segment size that arrives",
+    ),
+    Case(
         "socket-not-closed",
         {"socket::tcp.close-wait": 50},
         "50 TCP connections were closed by their peers, but not on this host (CLOSE_WAIT)",

@@ -9,6 +9,7 @@ import numpy as np
 
 from hopscope.kernel.counters.descriptors import of_listeners
 from hopscope.kernel.counters.local_ports import used_ports
+from hopscope.kernel.counters.stalled import full_size_stalled
 from hopscope.kernel.sockets.address import ends
 from hopscope.kernel.sockets.change import change
 from hopscope.kernel.sockets.filter_parse import USUAL
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
     from hopscope.kernel.counters.text import Said
 
 # Not tcp_info, for which the kernel takes each socket's lock: where a thread waits in a send call for a page that does
-# not come (NFS, FUSE), so would we, and nothing could end us (net/ipv4/tcp.c: tcp_get_info).
+# not come (NFS, FUSE), so would we, and nothing could end us (net/ipv4/tcp.c: tcp_get_info). `stalled` asks for that of
+# a few sockets which have waited for an answer for long.
 _REQUESTS: Final = [Request(protocol, USUAL, SKMEMINFO) for protocol in (TCP, UDP, UDPLITE)]
 # TIME_WAIT is in `sockstat`, and would have to be read socket by socket.
 _STATES: Final = [state for state in State if USUAL >> state & 1 and state not in {State.CLOSE, State.NEW_SYN_RECV}]
@@ -57,6 +59,7 @@ def socket() -> Iterator[Said]:
         diag.close()
     sockets = Sockets(rows, 0, 0)
     yield from _of_all(sockets)
+    yield from full_size_stalled(rows)
     yield from _of_listeners(sockets)
     yield from _of_full_buffers(sockets)
 

@@ -119,6 +119,11 @@ SOURCES: Final = {
             "conntrack", "conntrack", "counter", "namespace", 32, "conntrack -S",
             gauges=frozenset({"entries", "count", "max", "buckets"}),
         ),
+        # Rules of nftables that drop, subject: "inet filter input handle 5". Of all together, subject "": gauges.
+        Source(
+            "nft", "ip", "counter", "namespace", 64, "nft -a list ruleset",
+            gauges=frozenset({"drop_rules", "drop_rules_without_counter"}),
+        ),
         # /proc/net/sockstat and sockstat6: name "TCP.inuse".
         Source("sockstat", "", "gauge", "namespace", 64, "ss -s, /proc/net/sockstat"),
         # sock_diag: of all sockets of a namespace; of each listener, subject "*:80 tcp listener": queue, backlog; of a

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from hopscope.verbs.check.knowledge import conntrack as knowledge_conntrack
 from hopscope.verbs.check.knowledge import device as knowledge_device
+from hopscope.verbs.check.knowledge import firewall as knowledge_firewall
 from hopscope.verbs.check.knowledge import host as knowledge_host
 from hopscope.verbs.check.knowledge import icmp as knowledge_icmp
 from hopscope.verbs.check.knowledge import interrupt as knowledge_interrupt
@@ -31,6 +32,7 @@ ENTRIES: Final[tuple[Entry, ...]] = (
     *knowledge_device.ENTRIES,
     *knowledge_neighbour.ENTRIES,
     *knowledge_ip.ENTRIES,
+    *knowledge_firewall.ENTRIES,
     *knowledge_icmp.ENTRIES,
     *knowledge_conntrack.ENTRIES,
     *knowledge_tcp.ENTRIES,
