@@ -102,7 +102,11 @@ CASES: Final = (
     ),
     Case(
         "socket-listener-filling",
-        {"socket:0.0.0.0;80 tcp listener:queue": 104, "socket:0.0.0.0;80 tcp listener:backlog": 128},
+        {
+            "socket:0.0.0.0;80 tcp listener:queue": 104,
+            "socket:0.0.0.0;80 tcp listener:backlog": 128,
+            "sysctl::net.core.somaxconn": 4096,
+        },
         "104 connections are waiting to be accepted by the listener 0.0.0.0:80 tcp listener, whose limit is 128",
         {"socket:0.0.0.0;80 tcp listener:queue": 102},
         subject="0.0.0.0:80 tcp listener",

@@ -10,9 +10,15 @@ from tests.verbs.check.world import Case
 CASES: Final = (
     Case(
         "tcp-listen-overflow",
-        {"netstat::TcpExtListenOverflows": 3, "sysctl::net.core.somaxconn": 4096},
+        {
+            "netstat::TcpExtListenOverflows": 3,
+            "sysctl::net.core.somaxconn": 4096,
+            "socket:0.0.0.0;80 tcp listener:queue": 8,
+            "socket:0.0.0.0;80 tcp listener:backlog": 7,
+        },
         "3 TCP segments (SYN or final ACK) were refused because a listener's accept queue was full",
         {"netstat::TcpExtListenOverflows": 2},
+        shows=("netstat::TcpExtListenOverflows", "socket:0.0.0.0;80 tcp listener:queue"),
     ),
     Case(
         "tcp-listen-drop",

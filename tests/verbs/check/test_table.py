@@ -26,6 +26,8 @@ SCHEMA = json.loads((DOCS / "json" / "hopscope.check-1.schema.json").read_text()
 TROUBLE: Values = {
     "netstat::TcpExtListenOverflows": 211,
     "sysctl::net.core.somaxconn": 128,
+    "socket:0.0.0.0;80 tcp listener:queue": 60,
+    "socket:0.0.0.0;80 tcp listener:backlog": 128,
     "snmp::UdpRcvbufErrors": 1200,
     "snmp::UdpInDatagrams": 100_000,
     "udp_socket:0.0.0.0;53 inode 7:drops": 1200,
@@ -143,10 +145,14 @@ def test_json_has_a_line_a_finding_and_a_summary(check: Check) -> None:
             "source": "netstat", "netns": NETNS, "subject": None, "counter": "TcpExtListenOverflows", "before": 1000,
             "now": 1211, "by": 211, "per_s": 42.2, "share": None, "how": "counted",
         },
+        {
+            "source": "socket", "netns": NETNS, "subject": "0.0.0.0:80 tcp listener", "counter": "queue",
+            "before": 60, "now": 60, "by": None, "per_s": None, "share": None, "how": None,
+        },
     ]  # fmt: skip
     assert overflow["fixes"][1] == {
         "command": "sysctl -w net.core.somaxconn=4096",
-        "note": "now 128; and raise the backlog that the application gives to listen()",
+        "note": "now 128; the application's backlog is cut to it; then restart the application",
     }
 
 
