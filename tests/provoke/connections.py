@@ -49,6 +49,27 @@ def no_answer(lab: Lab) -> Iterator[Provoked]:
 
 
 @contextlib.contextmanager
+def black_hole(lab: Lab, *, sacked: bool = False) -> Iterator[Provoked]:
+    """Packets above 1,200 bytes do not arrive, and no ICMP message says so.
+
+    Either the same connection gets a smaller segment through, or another one to the same address does.
+    """
+    with (
+        connected(lab) as (sender, _),
+        connected(lab) as other,
+        rules(lab.server, "input", "meta length > 1200 drop"),
+    ):
+        sender.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sender.send(bytes(1448))
+        if sacked:
+            sender.send(bytes(100))
+        until(lambda: nstat(lab.client)["TcpExtTCPTimeouts"] >= 4)
+        if not sacked:
+            assert ping(*other, 1) == 1
+        yield Provoked(lab.client)
+
+
+@contextlib.contextmanager
 def syn_lost(lab: Lab) -> Iterator[Provoked]:
     """Requests for a connection are not answered: each is sent twice, and in the end given up."""
     lab.client.sysctl("net.ipv4.tcp_syn_linear_timeouts", 0)

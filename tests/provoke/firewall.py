@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Connections that are followed (conntrack): too many, not understood, or two that cannot be told apart."""
+"""Connections that are followed (conntrack), and packets that a rule drops."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import socket
 from typing import TYPE_CHECKING
 
@@ -52,6 +53,22 @@ def not_understood(lab: Lab) -> Iterator[Provoked]:
             reset = Segment((CLIENT_IPV4, 7), (SERVER_IPV4, _PORT), number, 1, TcpFlag.RST)
             raw.sendto(build(reset), (SERVER_IPV4, 0))
         yield Provoked(lab.server, {}, {("conntrack", "", "invalid"): TIMES})
+
+
+@contextlib.contextmanager
+def ruled_out(lab: Lab) -> Iterator[Provoked]:
+    """Datagrams that a rule drops."""
+    with (
+        rules(lab.server, "input", f"udp dport {_PORT} counter drop"),
+        lab.client.call(socket.socket, socket.AF_INET, socket.SOCK_DGRAM) as sender,
+    ):
+        for _ in range(TIMES):
+            sender.sendto(b"x", (SERVER_IPV4, _PORT))
+        (rule,) = json.loads(lab.server.run(["nft", "-j", "list", "ruleset"], capture_output=True).stdout)["nftables"][
+            3:
+        ]
+        subject = "inet provoke input handle {}".format(rule["rule"]["handle"])
+        yield Provoked(lab.server, {}, {("nft", subject, "drops"): TIMES}, subject)
 
 
 @contextlib.contextmanager

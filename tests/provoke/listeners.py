@@ -12,6 +12,7 @@ from hopscope.lab.veth import CLIENT_IPV4, SERVER_IPV4
 from tests.lab.measure import TIMEOUT_S, until
 from tests.lab.packets import Segment, TcpFlag, build
 from tests.provoke.common import SILENT, TIMES, Provoked, raw_ipv4
+from tests.provoke.evidence import nstat
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,18 +27,39 @@ _BACKLOG: Final = 7
 def accept_queue_full(lab: Lab, *, abort: bool = False) -> Iterator[Provoked]:
     """A listener that accepts nothing, and exactly so many SYN that find its queue full."""
     lab.server.sysctl("net.ipv4.tcp_abort_on_overflow", int(abort))
-    with _listener(lab.server, _BACKLOG) as listener, contextlib.ExitStack() as stack:
+    with accept_queue_filled(lab.server, lab.client) as listener:
         address = listener.getsockname()
-        # The queue takes one more than was asked for.
-        for _ in range(_BACKLOG + 1):
-            stack.enter_context(lab.client.call(socket.create_connection, address, TIMEOUT_S))
-        _wait_queued(lab.server, _BACKLOG + 1)
         _send_syns(lab, CLIENT_IPV4, address[1], TIMES)
         yield Provoked(
             lab.server,
             {"TcpExtListenOverflows": TIMES, "TcpExtListenDrops": TIMES},
             subject="{}:{}".format(*address),
         )
+
+
+@contextlib.contextmanager
+def accept_queue_filled(server: Namespace, client: Namespace) -> Iterator[socket.socket]:
+    """Yield a listener that accepts nothing and whose queue has no room."""
+    with _listener(server, _BACKLOG) as listener, contextlib.ExitStack() as stack:
+        # The queue takes one more than was asked for.
+        for _ in range(_BACKLOG + 1):
+            stack.enter_context(client.call(socket.create_connection, listener.getsockname(), TIMEOUT_S))
+        _wait_queued(server, _BACKLOG + 1)
+        yield listener
+
+
+@contextlib.contextmanager
+def attempts_refused(lab: Lab, attempts: int = 100) -> Iterator[Provoked]:
+    """So many connection attempts that find the queue full; each is retransmitted at least once, then given up."""
+    with accept_queue_filled(lab.server, lab.client) as listener:
+        with contextlib.ExitStack() as stack:
+            for _ in range(attempts):
+                sock = stack.enter_context(lab.client.call(socket.socket))
+                sock.setblocking(False)  # noqa: FBT003 - Python's own
+                sock.connect_ex(listener.getsockname())
+            until(lambda: nstat(lab.client)["TcpExtTCPSynRetrans"] >= attempts)
+        refused = attempts + nstat(lab.client)["TcpExtTCPSynRetrans"]
+        yield Provoked(lab.server, {"TcpExtListenOverflows": refused, "TcpExtListenDrops": refused})
 
 
 @contextlib.contextmanager

@@ -5,12 +5,16 @@ from __future__ import annotations
 
 import socket
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from hopscope.lab import Lab, Tbf
 from hopscope.lab.veth import CLIENT_IFNAME, CLIENT_IPV4, SERVER_IPV4
+from hopscope.model.counters.readings import HOST
+from hopscope.term.terminal import Terminal
+from hopscope.verbs.check.table import render_check
 from tests.lab.packets import Datagram
 from tests.provoke import addresses, checking, healthy, udp
 from tests.provoke.common import TIMES, raw_ipv4, rules
@@ -127,6 +131,26 @@ def test_what_a_firewall_does_not_let_through(lab: Lab) -> None:
         for _ in range(TIMES):
             raw.sendto(Datagram((CLIENT_IPV4, 7), (SERVER_IPV4, 7), b"x").build(), (SERVER_IPV4, 0))
         assert checking.said(watch.look().findings) == []
+
+
+def test_what_nobody_counts_is_said_to_be_unseen(lab: Lab) -> None:
+    """A rule without a counter drops everything: nothing is found, and the report says why that proves little."""
+    watch = checking.of_lab(lab)
+    with (
+        rules(lab.server, "input", "udp dport 7 drop"),
+        lab.client.call(socket.socket, type=socket.SOCK_DGRAM) as sender,
+    ):
+        for _ in range(TIMES):
+            sender.sendto(b"x", (SERVER_IPV4, 7))
+        check = watch.look()
+    of_namespaces = replace(
+        check, checked=[each for each in check.checked if not any(f.netns == HOST for f in each.findings)]
+    )
+    assert checking.said(check.findings) == []
+    told = " ".join(render_check(of_namespaces, Terminal(80)).split())
+    looked = sum(each.state == "well" and each.entry.severity != "note" for each in of_namespaces.checked)
+    assert told.startswith(f"No problems found. Checked {looked} conditions in 2 network namespaces over ")
+    assert "packets dropped by 1 nftables rule without a counter" in told
 
 
 def test_the_reverse_path_filter_is_not_told_twice(lab: Lab) -> None:

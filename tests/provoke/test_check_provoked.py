@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+import subprocess
 import time
 from dataclasses import dataclass, field
 from functools import partial
@@ -12,10 +15,22 @@ import pytest
 
 from hopscope.lab import Lab
 from hopscope.model.counters.readings import HOST
-from tests.lab.measure import TIMEOUT_S
-from tests.provoke import addresses, checking, connections, devices, firewall, host, listeners, memory, neighbours, udp
+from tests.lab.measure import TIMEOUT_S, until
+from tests.provoke import (
+    addresses,
+    checking,
+    connections,
+    devices,
+    firewall,
+    host,
+    limits,
+    listeners,
+    memory,
+    neighbours,
+    udp,
+)
 from tests.provoke.common import TIMES
-from tests.provoke.evidence import moved, nstat
+from tests.provoke.evidence import moved, nstat, wait_counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -144,6 +159,10 @@ CASES = [
     case(neighbours.too_many, "arp-table-overflow", on_host=True, names="table_fulls"),
     case(neighbours.no_answer, "arp-unresolved-drop", on_host=True, names="unresolved_discards"),
     case(listeners.accept_queue_nearly_full, "socket-listener-filling"),
+    case(firewall.ruled_out, "nft-drop", names="drops"),
+    case(limits.ports_exhausted, "socket-ports-exhausted"),
+    case(partial(limits.ports_exhausted, time_wait=True), "socket-ports-exhausted"),
+    case(limits.no_descriptor_left, "socket-descriptors-exhausted"),
     case(host.cpus_too_few, "cpu-pressure", on_host=True),
     case(host.one_cpu_does_it_all, "softnet-rps-off", "softnet-cpu-saturated"),
 ]  # fmt: skip
@@ -160,6 +179,8 @@ LASTING = [
     (connections.never_closed, "socket-not-closed"),
     (connections.reader_stopped, "socket-window-closed"),
     (connections.no_answer, "socket-no-answer"),
+    (connections.black_hole, "tcp-mtu-black-hole"),
+    (partial(connections.black_hole, sacked=True), "tcp-mtu-black-hole"),
 ]
 
 
@@ -207,6 +228,55 @@ def test_the_listener_is_named(lab: Lab) -> None:
     with listeners.accept_queue_full(lab) as provoked:
         (found,) = [each for each in watch.look().findings if each.id == "tcp-listen-overflow"]
     assert any(row.key.subject.startswith(provoked.subject) for row in found.evidence)
+
+
+def test_retransmitted_syns_are_not_said_to_be_connections(lab: Lab) -> None:
+    start, watch = nstat(lab.server), checking.of_lab(lab)
+    with listeners.attempts_refused(lab, attempts=100) as provoked:
+        wait_counted(lab.server, start, provoked.counts)
+        (found,) = [each for each in watch.look().findings if each.id == "tcp-listen-overflow"]
+    refused = provoked.counts["TcpExtListenOverflows"]
+    assert refused >= 2 * 100
+    assert (
+        found.sentence == f"{refused} TCP segments (SYN or final ACK) were refused because a listener's accept queue "
+        "was full"
+    )
+    assert "not connection attempts" in found.entry.why
+
+
+def test_dead_peer_is_no_black_hole(lab: Lab) -> None:
+    with connections.no_answer(lab):
+        until(lambda: nstat(lab.client)["TcpExtTCPTimeouts"] >= 4 * 11)
+        assert "tcp-mtu-black-hole" not in [each.id for each in checking.of_lab(lab).look().findings]
+
+
+@pytest.mark.parametrize("time_wait", [False, True], ids=["open", "time-wait"])
+def test_used_up_ports_are_counted_by_destination(lab: Lab, time_wait: bool) -> None:  # noqa: FBT001 - a case
+    watch = checking.of_lab(lab)
+    with limits.ports_exhausted(lab, time_wait=time_wait) as provoked:
+        (found,) = [each for each in watch.look().findings if each.id == "socket-ports-exhausted"]
+    assert found.sentence == f"100 of 100 local ports (100%) are in use for connections {provoked.subject}"
+    assert any("tcp_tw_reuse=1" in fix for fix in found.fixes) == time_wait
+
+
+def test_dropping_rule_is_named(lab: Lab) -> None:
+    watch = checking.of_lab(lab)
+    with firewall.ruled_out(lab) as provoked:
+        until(lambda: bool(watch.look().findings))
+        (found,) = [each for each in watch.look().findings if each.id == "nft-drop"]
+        listed = subprocess.run(shlex.split(found.fixes[0].partition("  # ")[0]), capture_output=True, check=True)
+    assert found.sentence == f"{TIMES} packets were dropped by the nftables rule {provoked.subject}"
+    assert provoked.subject.partition(" handle ")[2] in listed.stdout.decode()
+
+
+def test_process_without_descriptors_is_named(lab: Lab) -> None:
+    watch = checking.of_lab(lab)
+    with limits.descriptors_exhausted(lab) as (provoked, child):
+        (found,) = [each for each in watch.look().findings if each.id == "socket-descriptors-exhausted"]
+        fds = len(os.listdir(f"/proc/{child.pid}/fd"))  # noqa: PTH208 - names
+    assert f"whose process {child.pid} (python" in found.sentence
+    assert f"has {fds} of {fds} file descriptors open" in found.sentence
+    assert found.subject == provoked.subject
 
 
 def test_fixes_enter_the_namespace(lab: Lab) -> None:

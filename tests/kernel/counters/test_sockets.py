@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -30,6 +31,8 @@ def read(namespace: Namespace) -> tuple[Readings, dict[tuple[str, str], int]]:
 def test_empty_namespace_has_zeros_and_no_listener() -> None:
     with Namespace() as namespace:
         _, found = read(namespace)
+        low, high = map(int, namespace.call(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text).split())
+        assert found.pop(("", "local_ports")) == high - low + 1
         assert set(found.values()) == {0}
         assert {subject for subject, _ in found} == {""}
         assert {("", "tcp.established"), ("", "tcp.close-wait"), ("", "udp.sockets")} <= found.keys()

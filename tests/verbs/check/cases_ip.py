@@ -9,6 +9,15 @@ from tests.verbs.check.world import Case
 
 CASES: Final = (
     Case(
+        "nft-drop",
+        {"nft::drop_rules": 2, "nft:inet filter input handle 5:drops": 10},
+        "10 packets were dropped by the nftables rule inet filter input handle 5",
+        {"nft:inet filter input handle 5:drops": 9},
+        subject="inet filter input handle 5",
+        shows=("nft:inet filter input handle 5:drops",),
+        fix="nft -a list chain inet filter input  # which packets does it match?",
+    ),
+    Case(
         "ip-reassembly-timeout",
         {"snmp::IpReasmTimeout": 3, "snmp::IpReasmReqds": 2999},
         "3 fragmented IPv4 packets were discarded because fragments were still missing at the timeout",

@@ -7,6 +7,13 @@ from typing import Final
 
 from tests.verbs.check.world import Case
 
+_PORTS: Final = {
+    "socket:10.0.0.1 > 10.0.0.2;80 tcp:local_ports": 1000,
+    "socket:10.0.0.1 > 10.0.0.2;80 tcp:local_ports_time_wait": 40,
+    "sysctl::net.ipv4.ip_local_port_range": "40000 40999",
+    "sysctl::net.ipv4.tcp_tw_reuse": 2,
+}
+
 CASES: Final = (
     Case(
         "udp-receive-buffer",
@@ -95,10 +102,59 @@ CASES: Final = (
     ),
     Case(
         "socket-listener-filling",
-        {"socket:0.0.0.0;80 tcp listener:queue": 104, "socket:0.0.0.0;80 tcp listener:backlog": 128},
+        {
+            "socket:0.0.0.0;80 tcp listener:queue": 104,
+            "socket:0.0.0.0;80 tcp listener:backlog": 128,
+            "sysctl::net.core.somaxconn": 4096,
+        },
         "104 connections are waiting to be accepted by the listener 0.0.0.0:80 tcp listener, whose limit is 128",
         {"socket:0.0.0.0;80 tcp listener:queue": 102},
         subject="0.0.0.0:80 tcp listener",
+    ),
+    Case(
+        "socket-ports-exhausted",
+        {**_PORTS, "socket:10.0.0.1 > 10.0.0.2;80 tcp:local_ports_used": 990},
+        "990 of 1,000 local ports (99%) are in use for connections 10.0.0.1 > 10.0.0.2:80 tcp",
+        {"socket:10.0.0.1 > 10.0.0.2;80 tcp:local_ports_used": 980},
+        subject="10.0.0.1 > 10.0.0.2:80 tcp",
+        fix="sysctl -w net.ipv4.ip_local_port_range='1024 65535'  # now 40000 40999; keep services' ports out of it "
+        "with ip_local_reserved_ports",
+    ),
+    Case(
+        "socket-ports-filling",
+        {**_PORTS, "socket:10.0.0.1 > 10.0.0.2;80 tcp:local_ports_used": 980},
+        "980 of 1,000 local ports (98%) are in use for connections 10.0.0.1 > 10.0.0.2:80 tcp",
+        {"socket:10.0.0.1 > 10.0.0.2;80 tcp:local_ports_used": 800},
+        subject="10.0.0.1 > 10.0.0.2:80 tcp",
+    ),
+    Case(
+        "socket-descriptors-exhausted",
+        {
+            "socket:0.0.0.0;80 tcp listener:descriptors": 64,
+            "socket:0.0.0.0;80 tcp listener:descriptor_limit": 64,
+            "socket:0.0.0.0;80 tcp listener:descriptor_hard_limit": 9000,
+            "socket:0.0.0.0;80 tcp listener:pid": "7",
+            "socket:0.0.0.0;80 tcp listener:comm": "nginx",
+            "socket:0.0.0.0;80 tcp listener:queue": 5,
+        },
+        "5 connections wait at the listener 0.0.0.0:80 tcp listener, whose process 7 (nginx) has 64 of 64 file "
+        "descriptors open",
+        {"socket:0.0.0.0;80 tcp listener:descriptors": 63},
+        subject="0.0.0.0:80 tcp listener",
+        shows=[f"socket:0.0.0.0;80 tcp listener:{name}" for name in ("descriptors", "descriptor_limit", "queue")],
+        fix="prlimit --pid 7 --nofile=4096:9000  # now 64; for good: LimitNOFILE= of its systemd unit",
+    ),
+    Case(
+        "tcp-mtu-black-hole",
+        {
+            "socket::tcp.full_size_stalled_sockets": 1,
+            "socket::tcp.full_size_stalled_mss_bytes": 1448,
+            "sysctl::net.ipv4.tcp_mtu_probing": 0,
+        },
+        "1 TCP connection retransmits segments of full size (MSS 1,448) in vain, while its peer still answers",
+        {"socket::tcp.full_size_stalled_sockets": 0},
+        shows=("socket::tcp.full_size_stalled_sockets",),
+        fix="sysctl -w net.ipv4.tcp_mtu_probing=1  # now 0; TCP then finds a segment size that arrives",
     ),
     Case(
         "socket-not-closed",

@@ -10,20 +10,26 @@ from tests.verbs.check.world import Case
 CASES: Final = (
     Case(
         "tcp-listen-overflow",
-        {"netstat::TcpExtListenOverflows": 3, "sysctl::net.core.somaxconn": 4096},
-        "3 TCP connections were dropped because a listener's queue of accepted connections was full",
+        {
+            "netstat::TcpExtListenOverflows": 3,
+            "sysctl::net.core.somaxconn": 4096,
+            "socket:0.0.0.0;80 tcp listener:queue": 8,
+            "socket:0.0.0.0;80 tcp listener:backlog": 7,
+        },
+        "3 TCP segments (SYN or final ACK) were refused because a listener's accept queue was full",
         {"netstat::TcpExtListenOverflows": 2},
+        shows=("netstat::TcpExtListenOverflows", "socket:0.0.0.0;80 tcp listener:queue"),
     ),
     Case(
         "tcp-listen-drop",
         {"netstat::TcpExtListenDrops": 10, "netstat::TcpExtListenOverflows": 2, "netstat::TcpExtTCPReqQFullDrop": 3},
-        "5 TCP connections were dropped by listeners for reasons other than a full queue",
+        "5 TCP segments (SYN or final ACK) were dropped by listeners for reasons other than a full queue",
         {"netstat::TcpExtListenDrops": 9},
     ),
     Case(
         "tcp-syn-queue-full",
         {"netstat::TcpExtTCPReqQFullDrop": 3},
-        "3 TCP connections were dropped because a listener's queue of half-open connections was full",
+        "3 SYNs were dropped because a listener's queue of half-open connections was full",
         {"netstat::TcpExtTCPReqQFullDrop": 2},
     ),
     Case(

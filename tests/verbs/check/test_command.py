@@ -38,7 +38,7 @@ def test_trouble_is_found_and_the_exit_code_says_how_grave(kept_lab: Lab) -> Non
     out, complaints, code = troubled(kept_lab, accept_queue_full(kept_lab))
     assert (code, complaints) == (4, "")
     assert "CRITICAL  tcp-listen-overflow  in namespace " in out
-    assert f"{TIMES} TCP connections were dropped because a listener's queue" in out
+    assert f"{TIMES} TCP segments (SYN or final ACK) were refused because" in out
     out, complaints, code = troubled(kept_lab, receive_buffer_full(kept_lab))
     assert (code, complaints) == (_code(out), "")
     assert "WARNING   udp-receive-buffer  in namespace " in out

@@ -11,6 +11,7 @@ from hopscope.verbs.check.conditions import All, Any, Fill, Judged, Level, Rises
 from hopscope.verbs.check.figures import Now, Times, UpTo, count, per_cent, rate, size
 from hopscope.verbs.check.findings import Checked, Entry, evaluate
 from hopscope.verbs.check.fold import fold
+from hopscope.verbs.check.knowledge.all import ENTRIES
 from hopscope.verbs.check.knowledge.refs import link, nstat, sysctl
 from hopscope.verbs.check.scene import Place, Ref, Scene
 from tests.verbs.check.world import NETNS, Values, key, of_keys, readings
@@ -260,3 +261,35 @@ def test_several_namespaces_are_named_and_equal_commands_told_once() -> None:
 )  # fmt: skip
 def test_figures_as_text(text: str, expected: str) -> None:
     assert text == expected
+
+
+@pytest.mark.parametrize(
+    ("backlog", "somaxconn", "advised"),
+    [
+        (
+            7,
+            4096,
+            "# raise the backlog that the application of 0.0.0.0:80 gives to listen(), now 7: somaxconn allows more",
+        ),
+        (
+            128,
+            128,
+            (
+                "sysctl -w net.core.somaxconn=4096  # now 128; the application's backlog is cut to it; "
+                "then restart the application"
+            ),
+        ),
+    ],
+)
+def test_listener_is_limited_by_its_application_or_by_the_host(backlog: int, somaxconn: int, advised: str) -> None:
+    of = next(each for each in ENTRIES if each.id == "tcp-listen-overflow")
+    values: Values = {
+        "netstat::TcpExtListenOverflows": 9,
+        "sysctl::net.core.somaxconn": somaxconn,
+        "socket:0.0.0.0;80 tcp listener:queue": backlog + 1,
+        "socket:0.0.0.0;80 tcp listener:backlog": backlog,
+        "socket:0.0.0.0;81 tcp listener:queue": 0,
+        "socket:0.0.0.0;81 tcp listener:backlog": 5,
+    }
+    (found,) = evaluate(*readings(values), [of]).findings
+    assert [fix for fix in found.fixes if not fix.startswith("ss ")] == [advised]

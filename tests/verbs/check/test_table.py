@@ -26,6 +26,8 @@ SCHEMA = json.loads((DOCS / "json" / "hopscope.check-1.schema.json").read_text()
 TROUBLE: Values = {
     "netstat::TcpExtListenOverflows": 211,
     "sysctl::net.core.somaxconn": 128,
+    "socket:0.0.0.0;80 tcp listener:queue": 60,
+    "socket:0.0.0.0;80 tcp listener:backlog": 128,
     "snmp::UdpRcvbufErrors": 1200,
     "snmp::UdpInDatagrams": 100_000,
     "udp_socket:0.0.0.0;53 inode 7:drops": 1200,
@@ -82,10 +84,17 @@ def test_less_severe_ones_are_left_out_and_counted(check: Check) -> None:
     assert shown.splitlines()[-1].startswith("2 critical, 3 less severe not shown. ")
 
 
-def test_nothing_wrong_is_one_line() -> None:
-    (line,) = render_check(evaluate(*readings({"snmp::UdpNoPorts": 1})), Terminal(200)).splitlines()
-    assert line == (
-        f"No problems found. Checked 1 condition over 5.0 s; {_entries() - 1} cannot be checked on this host (--all)."
+def test_nothing_found_says_what_was_looked_at_and_what_was_not() -> None:
+    values: Values = {"snmp::UdpNoPorts": 1, "nft::drop_rules_without_counter": 2}
+    looked, limits = render_check(evaluate(*readings(values)), Terminal(400)).splitlines()
+    assert looked == (
+        f"No problems found. Checked 1 condition in 1 network namespace over 5.0 s; {_entries() - 1} cannot be checked "
+        "on this host (--all)."
+    )
+    assert limits.startswith("Not covered: conditions that cannot be checked (")
+    assert limits.endswith(
+        "), packets dropped by 2 nftables rules without a counter, losses outside of this host, and anything before or "
+        "after these 5.0 s."
     )
 
 
@@ -93,7 +102,7 @@ def test_what_was_refused_is_told_after_the_summary() -> None:
     refused = [Unread(NETNS + 1, source, "it cannot be entered: operation not permitted") for source in "abcde"]
     unread = (*refused, Unread(NETNS, "sysctl", "no"), Unread(NETNS, "conntrack", "this kernel has no /proc/x"))
     check = evaluate(*readings({"snmp::UdpNoPorts": 1}, unread=unread))
-    assert render_check(check, Terminal(200)).splitlines()[1:] == [
+    assert render_check(check, Terminal(400)).splitlines()[2:] == [
         f"Not read: most of {NETNS + 1}: it cannot be entered: operation not permitted.",
         "Not read: sysctl of host: no.",
     ]
@@ -136,10 +145,14 @@ def test_json_has_a_line_a_finding_and_a_summary(check: Check) -> None:
             "source": "netstat", "netns": NETNS, "subject": None, "counter": "TcpExtListenOverflows", "before": 1000,
             "now": 1211, "by": 211, "per_s": 42.2, "share": None, "how": "counted",
         },
+        {
+            "source": "socket", "netns": NETNS, "subject": "0.0.0.0:80 tcp listener", "counter": "queue",
+            "before": 60, "now": 60, "by": None, "per_s": None, "share": None, "how": None,
+        },
     ]  # fmt: skip
     assert overflow["fixes"][1] == {
         "command": "sysctl -w net.core.somaxconn=4096",
-        "note": "now 128; and raise the backlog that the application gives to listen()",
+        "note": "now 128; the application's backlog is cut to it; then restart the application",
     }
 
 

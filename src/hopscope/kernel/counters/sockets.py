@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from hopscope.kernel.counters.descriptors import of_listeners
+from hopscope.kernel.counters.local_ports import used_ports
+from hopscope.kernel.counters.stalled import full_size_stalled
 from hopscope.kernel.sockets.address import ends
 from hopscope.kernel.sockets.change import change
 from hopscope.kernel.sockets.filter_parse import USUAL
@@ -22,7 +25,8 @@ if TYPE_CHECKING:
     from hopscope.kernel.counters.text import Said
 
 # Not tcp_info, for which the kernel takes each socket's lock: where a thread waits in a send call for a page that does
-# not come (NFS, FUSE), so would we, and nothing could end us (net/ipv4/tcp.c: tcp_get_info).
+# not come (NFS, FUSE), so would we, and nothing could end us (net/ipv4/tcp.c: tcp_get_info). `stalled` asks for that of
+# a few sockets which have waited for an answer for long.
 _REQUESTS: Final = [Request(protocol, USUAL, SKMEMINFO) for protocol in (TCP, UDP, UDPLITE)]
 # TIME_WAIT is in `sockstat`, and would have to be read socket by socket.
 _STATES: Final = [state for state in State if USUAL >> state & 1 and state not in {State.CLOSE, State.NEW_SYN_RECV}]
@@ -35,8 +39,10 @@ def socket() -> Iterator[Said]:
 
     Subject "" has counts of TCP sockets by state (``tcp.close-wait``), of those with a sign of trouble
     (``tcp.no_answer_sockets``; :data:`hopscope.kernel.sockets.signs.SIGNS`), and sums of what waits in queues, bytes.
-    A listener has ``queue`` and ``backlog``, those of the fullest where several share a port (SO_REUSEPORT), and a UDP
-    socket whose buffer is at least half full has ``receive_bytes`` and ``receive_limit_bytes``.
+    A listener has ``queue`` and ``backlog``, those of the fullest where several share a port (SO_REUSEPORT); if
+    connections wait and its process is close to RLIMIT_NOFILE, ``descriptors`` and ``descriptor_limit``. A UDP socket
+    whose buffer is at least half full has ``receive_bytes`` and ``receive_limit_bytes``. A source and destination that
+    use at least half of the ports for outgoing connections have ``local_ports`` and ``local_ports_used``.
 
     Raises
     ------
@@ -48,10 +54,12 @@ def socket() -> Iterator[Said]:
     diag = SockDiag()
     try:
         rows = join([part.rows for part in diag.dump(_REQUESTS)])
+        yield from used_ports(diag, rows)
     finally:
         diag.close()
     sockets = Sockets(rows, 0, 0)
     yield from _of_all(sockets)
+    yield from full_size_stalled(rows)
     yield from _of_listeners(sockets)
     yield from _of_full_buffers(sockets)
 
@@ -77,9 +85,14 @@ def _of_listeners(sockets: Sockets) -> Iterator[Said]:
     message = sockets.rows["message"]
     listening = (sockets.rows["protocol"] == TCP) & (message["state"] == State.LISTEN)
     share = message["rqueue"] / np.maximum(message["wqueue"], 1)
+    waiting = {}
     for name, row in _fullest(sockets, listening, share):
-        yield f"{name} tcp listener", "queue", int(message["rqueue"][row])
-        yield f"{name} tcp listener", "backlog", int(message["wqueue"][row])
+        subject = f"{name} tcp listener"
+        yield subject, "queue", int(message["rqueue"][row])
+        yield subject, "backlog", int(message["wqueue"][row])
+        if message["rqueue"][row]:
+            waiting[int(message["inode"][row])] = subject
+    yield from of_listeners(waiting)
 
 
 def _of_full_buffers(sockets: Sockets) -> Iterator[Said]:

@@ -15,7 +15,7 @@ from hopscope.model.counters.names_ip import ICMP, IP, ROUTE
 from hopscope.model.counters.names_mptcp import MPTCP
 from hopscope.model.counters.names_nic import ETHTOOL, QUEUE, QUEUES
 from hopscope.model.counters.names_recovery import RECOVERY
-from hopscope.model.counters.names_socket import CONNTRACK, SOCKET, SOCKSTAT, UDP, UDP_SOCKET
+from hopscope.model.counters.names_socket import CONNTRACK, NFT, SOCKET, SOCKSTAT, UDP, UDP_SOCKET
 from hopscope.model.counters.names_tcp import TCP
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ _TABLES: Final[Mapping[str, str]] = {
     "snmp6": _PROTOCOLS,
     "netstat": _PROTOCOLS,
     "conntrack": CONNTRACK,
+    "nft": NFT,
     "sockstat": SOCKSTAT,
     "socket": SOCKET,
     "udp_socket": UDP_SOCKET,

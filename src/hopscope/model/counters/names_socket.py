@@ -93,6 +93,14 @@ SOCKET: Final = """
 queue backlog *.queue *.backlog | either | net/ipv4/tcp_diag.c tcp_diag_get_info; `ss -ltn`: Recv-Q and Send-Q
   Of a listener: connections that wait for accept now, and how many may.
   = queue above backlog: new ones are dropped (TcpExtListenOverflows).
+local_ports local_ports_used local_ports_time_wait | either
+| net/ipv4/inet_hashtables.c __inet_hash_connect; net.ipv4.ip_local_port_range
+  How many ports the kernel may choose for connections; of a source address and a destination that use at least half
+  of them, how many are in use, and how many of these in TIME_WAIT.
+  = All in use: connect() fails with EADDRNOTAVAIL.
+descriptors descriptor_limit descriptor_hard_limit | either | /proc/PID/fd and /proc/PID/limits: RLIMIT_NOFILE
+  Of a listener at which connections wait, and whose process has at most a tenth of its file descriptors left.
+  = At the limit, accept() fails with EMFILE, and the connections stay in the queue.
 tcp.busy_time* *busy_us | plain | net/ipv4/tcp.c tcp_get_info_chrono_stats
   Time that connections had something to send.
   = Of which rwnd_limited and sndbuf_limited are the parts that were not the network's.
@@ -115,6 +123,11 @@ tcp.busy_time* *busy_us | plain | net/ipv4/tcp.c tcp_get_info_chrono_stats
 *rmem* *wmem* *rcvbuf* *sndbuf* *backlog_bytes *fwd_alloc* *optmem* *_mem* | either | net/core/sock.c sk_get_meminfo
   Memory of sockets, as `ss -m` shows it.
   = Against rcvbuf and sndbuf: how full buffers are.
+tcp.full_size_stalled_sockets tcp.full_size_stalled_mss_bytes | bad
+| net/ipv4/tcp_timer.c tcp_retransmit_timer, tcp_mtu_probing; include/uapi/linux/tcp.h struct tcp_info
+  Connections with three timeouts in a row or more that retransmit nothing but segments of full size, while their peer
+  is heard of; and the smallest MSS of these.
+  = A path MTU black hole: routers that drop large packets, and ICMP messages about it that do not arrive.
 tcp.* | plain | include/net/tcp_states.h; net/ipv4/tcp_diag.c
   TCP sockets in the state that the name says.
   = close_wait: the application forgets to close. syn_sent: nobody answers. syn_recv: a flood, or lost ACKs. time_wait:
@@ -122,6 +135,15 @@ tcp.* | plain | include/net/tcp_states.h; net/ipv4/tcp_diag.c
 udp* raw* unix* mptcp* sctp* dccp* packet* | plain | net/ipv4/udp_diag.c and its like
   Sockets of this kind, or a figure of them.
   = Traffic, or a leak.
+"""
+
+NFT: Final = """
+drops | either | net/netfilter/nft_counter.c; net/netfilter/nf_tables_core.c nft_do_chain
+  Packets that a rule, or the policy of a chain, has dropped: what its counter says, where that counts nothing else.
+  = What the firewall is told to drop.
+drop_rules drop_rules_without_counter | plain | net/netfilter/nf_tables_api.c
+  Rules and policies that drop packets, and how many of them do not count exactly what they drop.
+  = What the latter drop is in no counter.
 """
 
 CONNTRACK: Final = """

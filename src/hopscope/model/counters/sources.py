@@ -119,10 +119,16 @@ SOURCES: Final = {
             "conntrack", "conntrack", "counter", "namespace", 32, "conntrack -S",
             gauges=frozenset({"entries", "count", "max", "buckets"}),
         ),
+        # Rules of nftables that drop, subject: "inet filter input handle 5". Of all together, subject "": gauges.
+        Source(
+            "nft", "ip", "counter", "namespace", 64, "nft -a list ruleset",
+            gauges=frozenset({"drop_rules", "drop_rules_without_counter"}),
+        ),
         # /proc/net/sockstat and sockstat6: name "TCP.inuse".
         Source("sockstat", "", "gauge", "namespace", 64, "ss -s, /proc/net/sockstat"),
         # sock_diag: of all sockets of a namespace; of each listener, subject "*:80 tcp listener": queue, backlog; of a
-        # UDP socket whose buffer is half full or more, subject "*:53 udp": receive_bytes, receive_limit_bytes.
+        # UDP socket whose buffer is half full or more, subject "*:53 udp": receive_bytes, receive_limit_bytes; of a
+        # source and destination, subject "10.0.0.1 > 10.0.0.2:80 tcp": local_ports, local_ports_used.
         Source("socket", "socket", "gauge", "namespace", 64, "ss -tinmpo"),
         # Of each socket that dropped: subject "0.0.0.0:53 inode 81234". Of all that are open, subject "": gauges.
         Source(

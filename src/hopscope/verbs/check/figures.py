@@ -109,7 +109,7 @@ def fill(template: str, figures: Mapping[str, Figure], subject: str, *, exact: b
 
     if exact:
         return _BLANK.sub(filled, template)
-    one = "by" in figures and figures["by"].value == 1
+    one = any(name in figures and figures[name].value == 1 for name in ("by", "least"))
     sentence = _BLANK.sub(filled, _CHOICE.sub(r"\1" if one else r"\2", template))
     # A name at its beginning stays as it is.
     return sentence if template.startswith(("{where}", "{device}")) else sentence[:1].upper() + sentence[1:]

@@ -29,6 +29,8 @@ SEVERITIES: Final[tuple[Severity, ...]] = ("critical", "warning", "notice", "not
 
 # Reasons not to read something that are no trouble: a kernel without it, a namespace that ended meanwhile.
 _AS_IT_IS: Final = ("this kernel has no", "its network namespace has ended", "there is no such")
+# Source and name of the reading that says how many rules drop what nobody counts.
+_UNCOUNTED: Final = ("nft", "drop_rules_without_counter")
 # From so many on they are not named.
 _MANY: Final = 5
 
@@ -169,11 +171,17 @@ class Check:
         One for each entry, in the order of layers.
     unread
         What should have been read and could not be: sentences without a full stop.
+    namespaces
+        How many network namespaces were read.
+    uncounted_rules
+        How many rules of nftables drop packets without counting them: what they drop cannot be seen.
     """
 
     seconds: float
     checked: Sequence[Checked]
     unread: Sequence[str] = ()
+    namespaces: int = 0
+    uncounted_rules: int = 0
 
     @cached_property
     def findings(self) -> Sequence[Finding]:
@@ -208,7 +216,13 @@ def together(checks: Mapping[str, Check]) -> Check:
             Checked(each[0].entry, findings, sum(one.well for one in each), unseen, sum(totals) if totals else None)
         )
     unread = [f"{host}: {what}" for host, check in checks.items() for what in check.unread]
-    return Check(max(check.seconds for check in checks.values()), checked, unread)
+    return Check(
+        max(check.seconds for check in checks.values()),
+        checked,
+        unread,
+        sum(check.namespaces for check in checks.values()),
+        sum(check.uncounted_rules for check in checks.values()),
+    )
 
 
 def evaluate(before: Readings, now: Readings, entries: Sequence[Entry] | None = None) -> Check:
@@ -227,7 +241,9 @@ def evaluate(before: Readings, now: Readings, entries: Sequence[Entry] | None = 
         entries = ENTRIES
     scene = Scene(before, now)
     in_order = sorted(entries, key=lambda entry: LAYERS.index(entry.layer))
-    return Check(scene.seconds, [_check(entry, scene) for entry in in_order], _not_read(now))
+    checked = [_check(entry, scene) for entry in in_order]
+    uncounted = sum(value for key, value in now.numbers.items() if (key.source, key.name) == _UNCOUNTED)
+    return Check(scene.seconds, checked, _not_read(now), len(now.namespaces), uncounted)
 
 
 def _not_read(now: Readings) -> list[str]:

@@ -40,6 +40,8 @@ def render_check(check: Check, terminal: Terminal, *, least: Severity = "notice"
         lines += [line for folded in fold(check.notes) for line in (*_finding(folded, terminal), "")]
         lines += _others(check, terminal)
     lines += terminal.fold(_summary(check, shown, everything=everything), 0)
+    if not shown:
+        lines += terminal.fold(_limits(check), 0)
     for sentence in check.unread:
         lines += [terminal.paint(line, "warn") for line in terminal.fold(f"Not read: {sentence}.")]
     return "\n".join(lines)
@@ -167,10 +169,24 @@ def _summary(check: Check, shown: Sequence[Finding], *, everything: bool) -> str
     verdict = ", ".join(said) if said else "no problems found"
     more = "" if everything else " (--all)"
     looked = _counted(states.total() - states["unseen"], "condition")
+    where = fmt.plural(check.namespaces, "network namespace")
     return (
-        f"{verdict[0].upper()}{verdict[1:]}. Checked {looked} over {check.seconds:.1f} s; {states['unseen']} "
-        f"cannot be checked on this host{more}."
+        f"{verdict[0].upper()}{verdict[1:]}. Checked {looked} in {where} over {check.seconds:.1f} s; "
+        f"{states['unseen']} cannot be checked on this host{more}."
     )
+
+
+def _limits(check: Check) -> str:
+    """Return what a check that found nothing does not exclude."""
+    unseen = Counter(
+        each.entry.layer for each in check.checked if each.state == "unseen" and each.entry.severity != "note"
+    )
+    parts = [f"conditions that cannot be checked ({', '.join(f'{n} {layer}' for layer, n in unseen.most_common())})"]
+    rules = fmt.plural(check.uncounted_rules, "nftables rule")
+    parts += [f"packets dropped by {rules} without a counter"] if check.uncounted_rules else []
+    parts += ["losses outside of this host"]
+    listed = [*(parts if unseen else parts[1:]), f"anything before or after these {check.seconds:.1f} s"]
+    return f"Not covered: {', '.join(listed[:-1])}, and {listed[-1]}."
 
 
 def _counted(number: int, severity: str) -> str:

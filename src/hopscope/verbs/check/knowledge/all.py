@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Final
 
 from hopscope.verbs.check.knowledge import conntrack as knowledge_conntrack
 from hopscope.verbs.check.knowledge import device as knowledge_device
+from hopscope.verbs.check.knowledge import firewall as knowledge_firewall
 from hopscope.verbs.check.knowledge import host as knowledge_host
 from hopscope.verbs.check.knowledge import icmp as knowledge_icmp
 from hopscope.verbs.check.knowledge import interrupt as knowledge_interrupt
 from hopscope.verbs.check.knowledge import ip as knowledge_ip
+from hopscope.verbs.check.knowledge import limits as knowledge_limits
 from hopscope.verbs.check.knowledge import neighbour as knowledge_neighbour
 from hopscope.verbs.check.knowledge import nic as knowledge_nic
 from hopscope.verbs.check.knowledge import socket as knowledge_socket
@@ -30,6 +32,7 @@ ENTRIES: Final[tuple[Entry, ...]] = (
     *knowledge_device.ENTRIES,
     *knowledge_neighbour.ENTRIES,
     *knowledge_ip.ENTRIES,
+    *knowledge_firewall.ENTRIES,
     *knowledge_icmp.ENTRIES,
     *knowledge_conntrack.ENTRIES,
     *knowledge_tcp.ENTRIES,
@@ -37,5 +40,6 @@ ENTRIES: Final[tuple[Entry, ...]] = (
     *knowledge_tcp_memory.ENTRIES,
     *knowledge_udp.ENTRIES,
     *knowledge_socket.ENTRIES,
+    *knowledge_limits.ENTRIES,
     *knowledge_host.ENTRIES,
 )

@@ -6,8 +6,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from hopscope.verbs.check.conditions import All, Figure, Fill, Hit, Judged, Level, Word, counted, standing
-from hopscope.verbs.check.figures import Times
 from hopscope.verbs.check.findings import Entry
+from hopscope.verbs.check.knowledge import backlog
 from hopscope.verbs.check.knowledge.refs import Ref, sysctl
 
 if TYPE_CHECKING:
@@ -62,10 +62,10 @@ ENTRIES: Final = (
         Fill(_QUEUE, Ref("socket", ("backlog",)), above=0.8, at_least=2),
         "{now} connections are waiting to be accepted by the listener {where}, whose limit is {limit}",
         "When the queue is full, new connections are dropped. The application does not call accept() fast enough.",
-        ("ss -ltnp  # whose?", "sysctl -w net.core.somaxconn={larger}  # and raise the backlog given to listen()"),
+        ("ss -ltnp  # whose?", *backlog.FIXES),
         "net/ipv4/inet_diag.c; include/net/sock.h sk_acceptq_is_full",
         "An application that keeps up accepts at once: the queue is nearly always empty.",
-        advice={"larger": Times(sysctl("net.core.somaxconn"), 2, 4096)},
+        advice=backlog.ADVICE,
     ),
     Entry(
         "memory-pressure",

@@ -3,15 +3,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from hopscope.verbs.check.conditions import Figure, Hit, Judged, standing
+from hopscope.verbs.check.figures import Advice, Now
 from hopscope.verbs.check.findings import Entry
-from hopscope.verbs.check.knowledge.refs import Ref, optional
+from hopscope.verbs.check.knowledge.refs import Ref, optional, sysctl
 
 if TYPE_CHECKING:
     from hopscope.verbs.check.scene import Place, Scene
 
+_STALLED_MSS: Final = Ref("socket", ("tcp.full_size_stalled_mss_bytes",), subjects="")
 _ESTABLISHED: Final = optional(Ref("socket", ("tcp.established",), subjects=""))
 
 
@@ -33,7 +36,37 @@ def _lasting(name: str, at_least: int, share: float = 0.0) -> Judged:
     return Judged((ref, _ESTABLISHED) if share else (ref,), judge)
 
 
+_PROBING: Final = sysctl("net.ipv4.tcp_mtu_probing")
+
+
+@dataclass(frozen=True, slots=True)
+class _Probing(Advice):
+    """The setting that lets TCP look for a smaller segment size, where it does not."""
+
+    def _figure(self, scene: Scene, place: Place) -> Figure | None:
+        return Figure(1, "number", "first") if scene.value(_PROBING, place) == 0 else None
+
+
 ENTRIES: Final = (
+    Entry(
+        "tcp-mtu-black-hole",
+        "warning",
+        "tcp",
+        _lasting("full_size_stalled_sockets", at_least=1),
+        "{least} TCP [connection retransmits|connections retransmit] segments of full size (MSS {mss}) in vain, while "
+        "[its peer|their peers] still [answers|answer]",
+        "Probably a path MTU black hole: a link on the path has a smaller MTU, and the ICMP messages about it "
+        "(fragmentation needed, packet too big) are filtered. Small requests work, larger transfers hang.",
+        (
+            "sysctl -w net.ipv4.tcp_mtu_probing={probing}  # TCP then finds a segment size that arrives",
+            "ss -tnoi state established  # timer:(on,...,times), mss, pmtu: to whom?",
+            "tracepath -n ADDRESS  # where does the path's MTU become smaller?",
+            "# let ICMP type 3 code 4 and ICMPv6 type 2 pass all firewalls on the path",
+        ),
+        "net/ipv4/tcp_timer.c tcp_mtu_probing; RFC 2923; RFC 4821; Documentation/networking/ip-sysctl.rst",
+        "Three timeouts in a row at both readings, and retransmissions of full size only, are no single losses.",
+        advice={"mss": Now(_STALLED_MSS), "probing": _Probing()},
+    ),
     Entry(
         "socket-not-closed",
         "warning",

@@ -8,42 +8,41 @@ from typing import Final
 from hopscope.verbs.check.conditions import Any, Fill, Rises, Share, Shown
 from hopscope.verbs.check.figures import Times
 from hopscope.verbs.check.findings import Entry
+from hopscope.verbs.check.knowledge import backlog
 from hopscope.verbs.check.knowledge.beyond import beyond
 from hopscope.verbs.check.knowledge.refs import Ref, nstat, sysctl
 
 # Connections that this host itself ended with a reset, by why.
 _OWN_ENDS: Final = ("Data", "Close", "Timeout", "Memory", "Linger")
 _OPENED: Final = (nstat("TcpActiveOpens"), nstat("TcpPassiveOpens"))
-_QUEUES: Final = Ref("socket", ("queue",), subjects="* tcp listener")
-_SYN_BACKLOG: Final = {
-    "syns": Times(sysctl("net.ipv4.tcp_max_syn_backlog"), 2, 4096),
-    "backlog": Times(sysctl("net.core.somaxconn"), 2, 4096),
-}  # fmt: skip
+_SYN_BACKLOG: Final = {"syns": Times(sysctl("net.ipv4.tcp_max_syn_backlog"), 2, 4096), **backlog.ADVICE}
 
 ENTRIES: Final = (
     Entry(
         "tcp-listen-overflow",
         "critical",
         "tcp",
-        Shown(Rises(nstat("TcpExtListenOverflows"), at_least=3), (_QUEUES,)),
-        "{by} TCP connections were dropped because a listener's queue of accepted connections was full",
-        "The client sees a connection that hangs for a second or more, or fails. The application does not call "
-        "accept() fast enough, or its backlog is too small.",
+        Shown(Rises(nstat("TcpExtListenOverflows"), at_least=3), (backlog.QUEUES,)),
+        "{by} TCP segments (SYN or final ACK) were refused because a listener's accept queue was full",
+        "Segments are counted, not connection attempts: a client retransmits a refused SYN several times, so the "
+        "attempts are fewer. It sees a connection that hangs for a second or more, or fails. The application does not "
+        "call accept() fast enough, or its backlog is too small.",
         (
             "ss -ltn  # Recv-Q above Send-Q: which listener?",
-            "sysctl -w net.core.somaxconn={larger}  # and raise the backlog that the application gives to listen()",
+            *backlog.FIXES,
         ),
         "net/ipv4/tcp_ipv4.c tcp_v4_syn_recv_sock; Documentation/networking/snmp_counter.rst",
-        "A listener that keeps up never overflows; each overflow is a waiting client. One or two may be one burst.",
-        advice={"larger": Times(sysctl("net.core.somaxconn"), 2, 4096)},
+        "A listener that keeps up never overflows; one or two may be one burst.",
+        advice=backlog.ADVICE,
     ),
     Entry(
         "tcp-listen-drop",
         "warning",
         "tcp",
         beyond(nstat("TcpExtListenDrops"), nstat("TcpExtListenOverflows"), nstat("TcpExtTCPReqQFullDrop"), at_least=5),
-        "{by} TCP connections were dropped by listeners for reasons other than a full queue",
-        "There was no memory or no route for the answer, or the first packet was invalid.",
+        "{by} TCP segments (SYN or final ACK) were dropped by listeners for reasons other than a full queue",
+        "Segments are counted, retransmissions included, not connection attempts. There was no memory or no route for "
+        "the answer, or the first packet was invalid.",
         ("hopscope drops -g reason -g location",),
         "Documentation/networking/snmp_counter.rst TcpExtListenDrops",
         "A healthy listener drops none; a few may be scans.",
@@ -53,12 +52,13 @@ ENTRIES: Final = (
         "critical",
         "tcp",
         Rises(nstat("TcpExtTCPReqQFullDrop"), at_least=3),
-        "{by} TCP connections were dropped because a listener's queue of half-open connections was full",
-        "SYN cookies are off, so that a SYN flood, or many slow clients at once, locks others out.",
+        "{by} SYNs were dropped because a listener's queue of half-open connections was full",
+        "SYNs are counted, retransmissions included, not connection attempts. SYN cookies are off, so that a SYN "
+        "flood, or many slow clients at once, locks others out.",
         (
             "sysctl -w net.ipv4.tcp_syncookies=1",
             "sysctl -w net.ipv4.tcp_max_syn_backlog={syns}",
-            "sysctl -w net.core.somaxconn={backlog}  # and the backlog that the application gives to listen()",
+            *backlog.FIXES,
         ),
         "net/ipv4/tcp_input.c tcp_syn_flood_action; Documentation/networking/ip-sysctl.rst tcp_max_syn_backlog",
         "A queue that is large enough never overflows.",
@@ -74,7 +74,7 @@ ENTRIES: Final = (
         "Causes: a SYN flood, or a backlog that is too small for the load.",
         (
             "ss -tn state syn-recv | wc -l  # how many, from where?",
-            "sysctl -w net.core.somaxconn={backlog}  # and the backlog that the application gives to listen()",
+            *backlog.FIXES,
             "sysctl -w net.ipv4.tcp_max_syn_backlog={syns}",
         ),
         "net/ipv4/tcp_input.c tcp_syn_flood_action; Documentation/networking/ip-sysctl.rst tcp_syncookies",

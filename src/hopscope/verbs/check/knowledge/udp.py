@@ -18,7 +18,7 @@ _SOCKETS: Final = Ref("udp_socket", ("drops",), subjects="*")
 # Full buffers, wrong checksums, and what an application's own filter (SO_ATTACH_FILTER) does not want.
 _ERRORS: Final = (nstat("UdpInErrors"), optional(nstat("Udp6InErrors")))
 _UDP_MEM: Final = sysctl("net.ipv4.udp_mem")
-_MEMORY: Final = ("sysctl -w net.ipv4.udp_mem='{mem_low} {mem_pressure} {mem_most}'", "ss -unm  # skmem: whose?")
+_MEMORY: Final = ("sysctl -w net.ipv4.udp_mem='{mem_low} {mem_pressure} {mem_most}'", "ss -uanm  # skmem: whose?")
 _MEMORY_SIZES: Final = {
     "mem_low": Times(_UDP_MEM, 2, 4096, field=0), "mem_pressure": Times(_UDP_MEM, 2, 8192, field=1),
     "mem_most": Times(_UDP_MEM, 2, 16384, field=2),
@@ -51,7 +51,7 @@ def _family(digit: str, suffix: str, called: str) -> tuple[Entry, ...]:
             "The application reads more slowly than datagrams arrive, or they arrive in bursts that its buffer "
             "cannot hold. UDP does not retransmit them.",
             (
-                "ss -unmp  # d in skmem: whose drops grow?",
+                "ss -uanmp  # d in skmem: whose drops grow?",
                 "sysctl -w net.core.rmem_max={larger}  # and let the application ask for it with SO_RCVBUF",
             ),
             "net/ipv4/udp.c __udp_enqueue_schedule_skb; Documentation/networking/ip-sysctl.rst",
