@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 def test_footer_names_every_kind_of_loss_most_first(full_snapshot: Snapshot) -> None:
     lines = footer(full_snapshot, Terminal(200))
-    assert [line.split(":")[0] for line in lines] == ["lost", "discarded", "discarded", "missed", "cost", "note"]
-    assert lines[1].startswith("discarded: 1,204 at rx.udp (95%)")
+    assert [line.split(":")[0] for line in lines] == ["lost", "discarded", "missed", "cost", "note"]
+    assert lines[1].startswith("discarded: 1,212 samples for 2 reasons (--json), most: 1,204 at rx.udp (95%): ")
     assert not any("must not be shown" in line for line in lines)
 
 

@@ -32,6 +32,9 @@ _NF_DROP: Final = bytes(4)
 
 # NFPROTO_*
 _FAMILIES: Final = {1: "inet", 2: "ip", 3: "arp", 5: "netdev", 7: "bridge", 10: "ip6"}
+# Expressions that answer a packet themselves, and drop it.
+_DROPPING: Final = frozenset({"reject", "synproxy"})
+_TARGET_NAME: Final = 1
 # Expressions after which a packet goes on to the next one, whatever it is.
 _LETS_THROUGH: Final = frozenset({"counter", "log", "immediate"})
 _MODULES: Final = Path("/proc/modules")
@@ -124,8 +127,10 @@ def _expression(value: bytes) -> tuple[str, Mapping[int, bytes]]:
 
 def _drops(name: str, data: Mapping[int, bytes]) -> bool:
     """Return whether an expression drops each packet that comes to it; what is answered (reject) is dropped, too."""
+    if name == "target":  # of iptables
+        return data.get(_TARGET_NAME, b"").rstrip(b"\0") == b"REJECT"
     if name != "immediate":
-        return name == "reject"
+        return name in _DROPPING
     verdict = attributes(attributes(data.get(_IMMEDIATE_DATA, b"")).get(_DATA_VERDICT, b""))
     return verdict.get(_VERDICT_CODE) == _NF_DROP
 

@@ -21,7 +21,7 @@ def footer(snapshot: Snapshot, terminal: Terminal) -> list[str]:
     if snapshot.lost:
         share = _share(snapshot.lost, snapshot.sample_count)
         warnings.append(f"lost: {plural(snapshot.lost, 'sample')} ({share}), because a kernel buffer was full")
-    warnings += [_discard(discard, snapshot) for discard in _by_count(snapshot) if discard.count]
+    warnings += _discarded(snapshot)
     return closing(snapshot.overhead, terminal, warnings, [f"note: {note}" for note in snapshot.notes])
 
 
@@ -34,13 +34,18 @@ def closing(overhead: Overhead, terminal: Terminal, warnings: Iterable[str], tex
     return lines + [terminal.paint(line, "dim") for text in (cost(overhead), *texts) for line in terminal.fold(text)]
 
 
-def _by_count(snapshot: Snapshot) -> list[Discard]:
-    return sorted(snapshot.discarded, key=lambda discard: -discard.count)
+def _discarded(snapshot: Snapshot) -> list[str]:
+    """Return one line on all samples that were discarded, with the most frequent reason."""
+    found = sorted((each for each in snapshot.discarded if each.count), key=lambda discard: -discard.count)
+    if len(found) < 2:
+        return [f"discarded: {_discard(each, snapshot)}" for each in found]
+    total = plural(sum(each.count for each in found), "sample")
+    return [f"discarded: {total} for {len(found)} reasons (--json), most: {_discard(found[0], snapshot)}"]
 
 
 def _discard(discard: Discard, snapshot: Snapshot) -> str:
     used = sum(row.histogram.count for row in snapshot.hops if row.hop == discard.hop)
-    return f"discarded: {discard.count:,} at {discard.hop} ({_share(discard.count, used)}): {discard.meaning}"
+    return f"{discard.count:,} at {discard.hop} ({_share(discard.count, used)}): {discard.meaning}"
 
 
 def cost(overhead: Overhead) -> str:

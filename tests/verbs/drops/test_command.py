@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.root
 RULED, CLOSED = 1009, 101
 _RULED_PORT, _CLOSED_PORT = 7777, 7778
+RULED_RULE = f"udp dport {_RULED_PORT} drop"
 _CHAIN = "add chain ip t in { type filter hook input priority 0; }"
 
 
@@ -27,7 +29,7 @@ _CHAIN = "add chain ip t in { type filter hook input priority 0; }"
 def kept_lab() -> Iterator[Lab]:
     """The network, whose server drops what comes to one port and has nobody at the other."""
     with Lab() as made:
-        rule = f"add table ip t; {_CHAIN}; add rule ip t in udp dport {_RULED_PORT} drop"
+        rule = f"add table ip t; {_CHAIN}; add rule ip t in {RULED_RULE}"
         made.server.run(["nft", rule])
         yield made
 
@@ -62,6 +64,36 @@ def test_each_reason_has_its_count_and_place(kept_lab: Lab) -> None:
     assert sum(each["dropped"] for each in intervals) == total["dropped"] == RULED + CLOSED
 
 
+def test_only_rule_that_drops_is_named(kept_lab: Lab) -> None:
+    done = hopscope("drops", "--json", *only(kept_lab), *sending(kept_lab))
+    *intervals, total = objects(done.stdout)
+    rule = f"ip t in handle {handle(kept_lab, RULED_RULE)}"
+    where = rf"1,009 packets in namespace {kept_lab.server.pid} \(.*\)"
+    assert re.fullmatch(rf"{where} dropped by the nftables rule {rule}", *total["notes"])
+    named = [note for each in intervals for note in each["notes"]]
+    assert all(note.endswith(total["notes"][0].partition(" dropped ")[2]) for note in named)
+
+
+@pytest.mark.parametrize("counter", ["counter ", ""])
+def test_of_several_rules_counters_say_which_one_it_was(counter: str) -> None:
+    rules = [f"udp dport {port} {counter}drop" for port in (_RULED_PORT, 9, 10)]
+    with Lab() as lab:
+        lab.server.run(["nft", "; ".join(["add table ip t", _CHAIN, *(f"add rule ip t in {rule}" for rule in rules)])])
+        *_, total = objects(hopscope("drops", "--json", *only(lab), *sending(lab)).stdout)
+        handles = [f"ip t in handle {handle(lab, rule)}" for rule in rules]
+    (note,) = total["notes"]
+    which = f"the nftables rule {handles[0]}" if counter else f"one or more of the nftables rules {', '.join(handles)}"
+    assert note.endswith(f" dropped by {which}")
+
+
+def handle(lab: Lab, rule: str) -> int:
+    """Return the number of a rule as nft lists it."""
+    listed = lab.server.run(["nft", "-a", "list", "chain", "ip", "t", "in"], capture_output=True, text=True).stdout
+    pattern = re.escape(rule).replace("counter", r"counter packets [0-9]+ bytes [0-9]+")
+    (found,) = re.findall(rf"\t{pattern} # handle ([0-9]+)", listed)
+    return int(found)
+
+
 def test_flow_has_both_ends(kept_lab: Lab) -> None:
     done = hopscope("drops", "--json", *only(kept_lab), "-g", "flow", *sending(kept_lab))
     *_, total = objects(done.stdout)
@@ -94,7 +126,7 @@ def test_table_fits_and_says_what_is_left_out(kept_lab: Lab) -> None:
     lines = done.stdout.splitlines()
     assert all(len(line) <= 80 for line in lines)
     assert lines[0].endswith(f"{RULED + CLOSED:,} packets")
-    assert lines[2].split()[:2] == [f"{RULED:,}", "NETFILTER_DROP"]
+    assert lines[2].split()[:3] == [f"{RULED:,}", "NETFILTER_DROP", "nft_do_chain"]
     assert lines[3] == f"and 1 more with {CLOSED} packets (--limit)"
 
 

@@ -61,6 +61,21 @@ def test_lost_events_bound_the_counts(tmp_path: Path) -> None:
         )
 
 
+def test_stacks_of_the_same_functions_are_one(tmp_path: Path) -> None:
+    """Another instruction of the same function makes another stack."""
+    made = dropping()
+    made.add("symbols", address=33, name="nft_do_chain")
+    for depth, address in enumerate([1, 2, 33, 4, 5]):
+        made.add("stacks", stack=9, depth=depth, address=address)
+    ruled, device = made.flow("10.0.0.1:1", "10.0.0.2:7777"), made.device("veth1", 2)
+    made.drop(3 * SECOND_NS, skb=99, flow=ruled, location=3, stack=9, **device)
+    with Trace(made.write(tmp_path / "trace")) as trace:
+        report = drop_reasons(trace, Selection(), stacks=True)
+    assert report.column("stack") == ["nft_do_chain < nf_hook_slow < ip_rcv", None]
+    assert report.column("drops") == [24, 7]
+    assert report.column("peak_per_s") == [10, 70]
+
+
 def test_stacks_are_shown_without_what_took_them(tmp_path: Path) -> None:
     with Trace(dropping().write(tmp_path / "trace")) as trace:
         report = drop_reasons(trace, Selection(), stacks=True)

@@ -18,6 +18,7 @@ from hopscope.clock.wall_clock import wall_offset_ns
 from hopscope.live.labels import NamespaceNames
 from hopscope.live.recorder.collector import Recorder, drop_reasons
 from hopscope.model.drops import NOT_KNOWN, DropRow, DropSnapshot
+from hopscope.verbs.drops.rules import RuleNames
 
 if TYPE_CHECKING:
     import contextlib
@@ -39,6 +40,9 @@ _COLUMNS: Final = {
     "netns": ("netns",),
     "cpu": ("cpu",),
 }
+# The reason of drops by netfilter, and the function that drops where it is nftables (Linux 6.7 or newer).
+_NETFILTER: Final = "NETFILTER_DROP"
+_NFTABLES: Final = "nft_do_chain"
 _PROTOCOLS: Final = {socket.IPPROTO_TCP: "tcp", socket.IPPROTO_UDP: "udp", socket.IPPROTO_ICMP: "icmp"}
 
 
@@ -68,9 +72,12 @@ class DropCollector(Recorder):
         self._total: Counter[tuple[int, ...]] = Counter()
         self._interval: Counter[tuple[int, ...]] = Counter()
         self._names = _Names()
+        self._ruled: Counter[tuple[int, int]] = Counter()
+        self._ruled_in_all: Counter[tuple[int, int]] = Counter()
 
     def _open(self, stack: contextlib.ExitStack) -> None:
         super()._open(stack)
+        self._rules = RuleNames()
         self._first = self._last = self._mark()
 
     def drain(self) -> None:
@@ -83,15 +90,20 @@ class DropCollector(Recorder):
 
     def interval(self) -> DropSnapshot:
         """Return what was dropped since the last call."""
+        self._rules.before_records()
         self.drain()
         found, self._interval = self._interval, Counter()
+        ruled, self._ruled = self._ruled, Counter()
         self._total.update(found)
+        self._ruled_in_all.update(ruled)
         before, self._last = self._last, self._mark()
-        return self._snapshot("interval", found, before)
+        notes = self._rules.interval(self._names.by_nftables(ruled), self._names.namespace)
+        return self._snapshot("interval", found, before, notes)
 
     def total(self) -> DropSnapshot:
         """Return what was dropped since the start, as of the last :meth:`interval`."""
-        return self._snapshot("total", self._total, self._first)
+        notes = self._rules.total(self._names.by_nftables(self._ruled_in_all), self._names.namespace)
+        return self._snapshot("total", self._total, self._first, notes)
 
     def _mark(self) -> _Mark:
         return _Mark(time.monotonic(), self.lost, self._cost.read())
@@ -101,8 +113,13 @@ class DropCollector(Recorder):
         found, counts = np.unique(keys, axis=0, return_counts=True)
         for key, count in zip(found.tolist(), counts.tolist(), strict=True):
             self._interval[tuple(key)] += count
+        ruled = drops["reason"] == self._names.netfilter
+        places = zip(drops["netns"][ruled].tolist(), drops["location"][ruled].tolist(), strict=True)
+        self._ruled.update(places)
 
-    def _snapshot(self, kind: Kind, found: Counter[tuple[int, ...]], before: _Mark) -> DropSnapshot:
+    def _snapshot(
+        self, kind: Kind, found: Counter[tuple[int, ...]], before: _Mark, notes: Sequence[str]
+    ) -> DropSnapshot:
         after = self._last
         return DropSnapshot(
             kind=kind,
@@ -114,6 +131,7 @@ class DropCollector(Recorder):
             overhead=self._cost.overhead(before.cost, after.cost),
             plan=self.plan(),
             filters=dict(self._options.shown),
+            notes=notes,
         )
 
     def _rows(self, found: Counter[tuple[int, ...]]) -> Iterator[DropRow]:
@@ -127,6 +145,8 @@ class _Names:
 
     def __init__(self) -> None:
         self._reasons = drop_reasons()
+        # Of a kernel that has no such reason, none.
+        self.netfilter = next((number for number, name in self._reasons.items() if name == _NETFILTER), -1)
         self._symbols: dict[int, str] = {}
         self._flows: dict[int, str] = {}
         self._threads: dict[int, str] = {}
@@ -145,6 +165,18 @@ class _Names:
         elif table == "flows":
             rows = zip(*(columns[name].tolist() for name in columns), strict=True)
             self._flows.update((row[0], _flow(dict(zip(columns, row, strict=True)))) for row in rows)
+
+    def namespace(self, inode: int) -> str:
+        """Return the name of a namespace."""
+        return self._namespaces.name(inode)
+
+    def by_nftables(self, ruled: Counter[tuple[int, int]]) -> dict[int, int]:
+        """Return how many of these, by namespace and location, nftables dropped: others may be of other hooks."""
+        found: Counter[int] = Counter()
+        for (inode, location), count in ruled.items():
+            if self._symbols.get(location) == _NFTABLES and inode:
+                found[inode] += count
+        return dict(found)
 
     def of(self, group: str, values: dict[str, int]) -> str:
         """Return the name of a group's value."""

@@ -28,10 +28,7 @@ def render_drops(snapshot: DropSnapshot, terminal: Terminal, limit: int | None) 
         table = [
             Column("packets", [fmt.count(row.count) for row in shown]),
             Column("/s", [fmt.rate(row.count / snapshot.duration_s) for row in shown], rank=2),
-            *(
-                Column(group, [row.group[group] for row in shown], rank=int(group == "location"), left=True)
-                for group in groups
-            ),
+            *(Column(group, [row.group[group] for row in shown], left=True) for group in groups),
         ]
         lines += render_grid(table, terminal)
     else:

@@ -11,6 +11,8 @@ from hopscope.trace.gaps import lost_events, unattached_notes
 from hopscope.trace.relation import build
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from hopscope.model.report import Value
     from hopscope.store.trace import Trace
     from hopscope.trace.selection import Selection
@@ -70,8 +72,9 @@ def drop_reasons(trace: Trace, selection: Selection, *, limit: int | None = None
     ended_ns = trace.metadata.ended_ns or trace.rows("SELECT coalesce(max(time_ns), 0) FROM packets")[0][0]
     length_s = max((ended_ns - trace.metadata.started_ns) / 1e9, 0.0)
     conditions = [selection.window(trace, "d.time_ns"), selection.flow(trace, "d.flow"), selection.device(trace, "d.")]
+    frames = _frames(trace) if stacks else {}
     query = _QUERY.format(
-        stack="d.stack" if stacks else "-1",
+        stack=_first_alike(frames) if stacks else "-1",
         wanted=" AND ".join(conditions),
         group=_GROUP,
         grain_ns=_PEAK_NS,
@@ -79,7 +82,6 @@ def drop_reasons(trace: Trace, selection: Selection, *, limit: int | None = None
         started_ns=trace.metadata.started_ns,
     )
     found = trace.rows(query if limit is None else f"{query} LIMIT {limit}")
-    frames = _frames(trace, {row[8] for row in found}) if stacks else {}
     rows: list[list[Value]] = []
     for drops, reason, location, flow, device, peak, first, last, stack, *_ in found:
         per_s = drops / length_s if length_s else None
@@ -97,13 +99,24 @@ def drop_reasons(trace: Trace, selection: Selection, *, limit: int | None = None
     )
 
 
-def _frames(trace: Trace, stacks: set[int]) -> dict[int, str]:
+def _first_alike(frames: Mapping[int, str]) -> str:
+    """Return the expression for the first stack that has the same functions: they may differ in the instruction."""
+    first: dict[str, int] = {}
+    others = [
+        f"WHEN {stack} THEN {same}"
+        for stack, text in frames.items()
+        if (same := first.setdefault(text, stack)) != stack
+    ]
+    return f"CASE d.stack {' '.join(others)} ELSE d.stack END" if others else "d.stack"
+
+
+def _frames(trace: Trace) -> dict[int, str]:
     """Return stack → its functions, without those of the recorder."""
-    listed = ", ".join(str(stack) for stack in stacks)
     names: dict[int, list[str]] = {}
     for stack, name in trace.rows(
         "SELECT s.stack, coalesce(n.name, lower(hex(s.address))) FROM stacks s"
-        f" LEFT JOIN symbols n ON n.address = s.address WHERE s.stack IN ({listed}) ORDER BY s.stack, s.depth"
+        " LEFT JOIN symbols n ON n.address = s.address WHERE s.stack IN (SELECT stack FROM drops)"
+        " ORDER BY s.stack, s.depth"
     ):
         names.setdefault(stack, []).append(name)
     return {stack: " < ".join(_outside(found)) for stack, found in names.items()}
