@@ -56,6 +56,7 @@ class MadeTrace:
     truth: dict[tuple[int, int, int, str], int] = field(default_factory=dict)
     plan: list[dict[str, str]] = field(default_factory=list)
     reasons: dict[int, str] = field(default_factory=dict)
+    host: dict[str, str] = field(default_factory=dict)
 
     def packet(self, point: str, at: int, *, skb: int, packet: int = 0, cpu: int = 0, **columns: int) -> None:
         """Put down that a packet passes a point, `at` ns after the start."""
@@ -133,7 +134,7 @@ class MadeTrace:
             name: columns([row for row in rows if row.get("point") not in absent], name)
             for name, rows in self.rows.items()
         }
-        return write(folder, tables, plan=self.plan, reasons=self.reasons)
+        return write(folder, tables, plan=self.plan, reasons=self.reasons, host=self.host)
 
 
 def write(folder: Path, tables: Mapping[str, Mapping[str, NDArray[Any]]], /, **metadata: Any) -> Path:  # noqa: ANN401 # as of Metadata

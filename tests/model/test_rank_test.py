@@ -2,12 +2,17 @@
 from __future__ import annotations
 
 from itertools import product
-from math import comb
 
 import numpy as np
 import pytest
 
-from hopscope.model.rank_test import bucket_of_part, holm, rank_difference, share_difference
+from hopscope.model.rank_test import (
+    _student,
+    benjamini_hochberg,
+    bucket_of_part,
+    rank_difference,
+    share_difference,
+)
 
 
 def sliced(values: list[list[int]], buckets: int = 50) -> np.ndarray:
@@ -45,7 +50,7 @@ def test_a_shift_is_found() -> None:
     before = sliced((chance.integers(0, 20, (20, 50))).tolist())
     after = sliced((chance.integers(5, 25, (20, 50))).tolist())
     found = rank_difference(before, after)
-    assert found.probability < 1e-9
+    assert found.probability < 1e-6
     assert 0.3 < found.effect < 0.6
 
 
@@ -65,7 +70,51 @@ def test_the_bucket_of_a_part() -> None:
     assert bucket_of_part(sliced([[1, 1], [2, 9]]), 0.75) == 2
 
 
-def test_holm_is_as_strict_as_it_must_be() -> None:
-    assert holm([0.04, 0.001, 0.02]) == pytest.approx([0.04, 0.003, 0.04])
-    assert holm([]) == []
-    assert comb(3, 1) * 0.001 == pytest.approx(holm([0.5, 0.001, 0.6])[1])
+def test_false_discovery_rates_are_those_of_benjamini_and_hochberg() -> None:
+    assert benjamini_hochberg([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.02, 0.04, 0.04, 0.02])
+    assert benjamini_hochberg([0.9, 0.001]) == pytest.approx([0.9, 0.002])
+    assert benjamini_hochberg([]) == []
+
+
+def test_probability_is_that_of_students_distribution() -> None:
+    assert [_student(ratio, freedom) for ratio, freedom in ((2.228, 10), (12.706, 1), (3.169, 10), (0, 5))] == (
+        pytest.approx([0.05, 0.05, 0.01, 1.0], rel=2e-3)
+    )
+
+
+def fluctuating(chance: np.random.Generator, lasting: float, shift: int = 0, slices: int = 20) -> np.ndarray:
+    """Return a run whose level fluctuates; each fluctuation lasts for this part of the run."""
+    steps = 1_000
+    kept = np.exp(-1 / (steps * lasting)) if lasting else 0.0
+    level = np.zeros(steps)
+    for step in range(1, steps):
+        level[step] = kept * level[step - 1] + np.sqrt(1 - kept**2) * chance.normal()
+    at = chance.integers(0, steps, 1_000)
+    values = (level[at] if lasting else 0) + chance.normal(size=len(at))
+    buckets = np.clip(4 * (values + 5), 0, 49).astype(int) + shift
+    counts = np.zeros((slices, 60), np.int64)
+    np.add.at(counts, (at * slices // steps, buckets), 1)
+    return counts
+
+
+@pytest.mark.parametrize("lasting", [0.0, 1 / 200, 1 / 40, 1 / 20, 1 / 10])
+def test_runs_that_fluctuate_are_found_to_differ_no_more_often_than_stated(lasting: float) -> None:
+    chance = np.random.default_rng(5)
+    found = 0
+    for _ in range(40):  # comparisons of 20 hops, none of which differs
+        pairs = [(fluctuating(chance, lasting), fluctuating(chance, lasting)) for _ in range(20)]
+        rates = benjamini_hochberg([rank_difference(*pair).probability for pair in pairs])
+        found += min(rates) < 0.05
+    assert found <= 40 * 0.05 + 2  # 2 are expected; more than 4 of 40 have a probability of 5 %
+
+
+def test_shift_is_found_although_runs_fluctuate() -> None:
+    chance = np.random.default_rng(6)
+    found = [rank_difference(fluctuating(chance, 1 / 200), fluctuating(chance, 1 / 200, 6)) for _ in range(20)]
+    assert sum(each.probability < 0.01 for each in found) >= 19
+    assert all(0.4 < each.effect < 0.8 for each in found)
+
+
+def test_one_slice_with_all_values_tells_nothing() -> None:
+    burst = sliced([[]] * 19 + [[7] * 500])
+    assert rank_difference(burst, sliced([[9] * 25] * 20)).probability == 1.0

@@ -106,6 +106,16 @@ def first_and_last(trace: Trace) -> tuple[Readings, Readings]:
     return reading_at(trace, found[0][0]), reading_at(trace, found[-1][0])
 
 
+def last_settings(trace: Trace) -> dict[Key, str]:
+    """Return the settings at the last reading of a trace; none if it has no readings."""
+    found = times(trace)
+    if not found:
+        return {}
+    last = reading_at(trace, found[-1][0])
+    numbers = {key: str(value) for key, value in last.numbers.items() if kind_of(key) == "setting"}
+    return {**numbers, **last.words}
+
+
 def _last(table: str, time_ns: int) -> str:
     """Return the query for the last value of each key up to a time, without keys that no longer exist."""
     return f"""

@@ -15,6 +15,7 @@ from hopscope.trace.selection import Selection
 from hopscope.verbs.report import events
 from hopscope.verbs.report.event_lines import CSV_HEADING
 from hopscope.verbs.report.events import event_report, write_events
+from tests.lab.joined import JoinedTrace
 from tests.lab.small_trace import small
 from tests.lab.traces import STARTED_NS, MadeTrace, columns, write
 
@@ -67,6 +68,20 @@ def test_number_of_a_flow_is_a_string_in_json_and_a_number_in_a_report(trace: Tr
     written = [json.loads(line)["flow"] for line in lines(trace, "json")]
     assert {each for each in written if each is not None} == set(map(str, numbers))
     assert set(event_report(trace, Selection()).column("flow")) == {None, *numbers}
+
+
+def test_order_of_events_of_two_hosts_within_the_bound_is_marked(tmp_path: Path) -> None:
+    joined = JoinedTrace(bound_ns=2_000)
+    for number, (host, at) in enumerate([(0, 10_000), (1, 10_002), (0, 11_999), (0, 50_000), (1, 52_001)]):
+        joined.packet(host, "tx.queue", at, skb=8 * number)
+    with Trace(joined.write(tmp_path / "trace")) as trace:
+        assert [line[:1] for line in lines(trace, "text")] == ["~", "~", "~", " ", " "]
+        bounds = [json.loads(line)["order_bound_ns"] for line in lines(trace, "json")]
+        assert bounds == [2_000, 2_000, 2_000, None, None]
+        assert event_report(trace, Selection()).column("order_bound_ns") == bounds
+        assert [line.rpartition(",")[2] for line in lines(trace, "csv")[1:]] == ["2000"] * 3 + [""] * 2
+        notes = event_report(trace, Selection()).notes
+    assert notes == ["~: the order relative to events of other hosts within 2.00µs is not certain"]
 
 
 @pytest.mark.parametrize(

@@ -120,6 +120,28 @@ def test_another_way_is_told_by_what_is_missing(tmp_path: Path) -> None:
     assert report.column("messages") == [3]
 
 
+@pytest.mark.parametrize("widely", [lambda chance: round(1_000 * 4 ** (4 * chance.random())), lambda _: 0])
+def test_single_message_that_took_far_longer_is_listed(widely: Callable[[Random], int], tmp_path: Path) -> None:
+    """However much the wait for a CPU varies: here from 1 µs to 256 µs."""
+    made = MadeTrace()
+    chance = Random(3)  # noqa: S311 # no secret
+    busy(made, 3_000, lambda number: {"sched.switch": 250_000_000 if number == 2_999 else widely(chance)}).write(made)
+    report = found(made, tmp_path)
+    assert (report.column("what"), report.column("where")) == (["time"], ["sched.wake → sched.switch"])
+    assert report.column("messages") == [1]
+    assert report.column("worst_ns")[0] == pytest.approx(250_000_000, rel=0.01)
+    assert report.column("worst_at_ns")[0] // EVERY == 2_999
+
+
+def test_message_far_out_at_a_stage_with_two_usual_times_is_listed(tmp_path: Path) -> None:
+    made = MadeTrace()
+    late = {0: 400_000, 1: 0, 2: 0, 3: 0}
+    busy(made, 1_000, lambda number: {"sched.switch": 250_000_000 if number == 999 else late[number % 4]}).write(made)
+    report = found(made, tmp_path)
+    assert (report.column("messages"), report.column("worst_at_ns")[0] // EVERY) == ([1], 999)
+    assert any("has two usual durations: 25%" in note for note in report.notes)
+
+
 def test_two_usual_times_are_no_outliers(tmp_path: Path) -> None:
     made = MadeTrace()
     busy(made, 1_000, lambda number: {"sched.switch": 400_000} if number % 4 == 0 else {}).write(made)

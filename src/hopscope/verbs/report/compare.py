@@ -3,20 +3,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
-from hopscope.model.rank_test import bucket_of_part, holm, rank_difference, share_difference
+from hopscope.model.rank_test import benjamini_hochberg, bucket_of_part, rank_difference, share_difference
 from hopscope.model.report import Column, Report, of_rows
+from hopscope.term import format as fmt
 from hopscope.term.format import plural
 from hopscope.trace.gaps import lost_events
 from hopscope.trace.hop_slices import hop_slices
+from hopscope.verbs.report.compare_settings import changed_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from hopscope.model.histogram import I64
+    from hopscope.model.histogram import I64, Histogram
     from hopscope.model.rank_test import Difference
     from hopscope.model.report import Value
     from hopscope.store.trace import Trace
@@ -25,12 +25,16 @@ if TYPE_CHECKING:
 
 # Number of time slices of a run, to determine its own variation.
 SLICES: Final = 20
-# Significance level (after Holm's correction).
-SURE: Final = 0.01
+# False discovery rate: the fraction of the hops that are reported as different that may be due to chance.
+RATE: Final = 0.01
 # Smaller effects are not reported: a Cliff's delta below 0.147 is "negligible" (Romano et al., 2006), as is a change of
 # the share beyond the first run's 99th percentile by less than doubling or halving.
 LEAST_DELTA: Final = 0.147
 LEAST_TAIL: Final = 0.01
+# Nor are smaller changes of the duration: of the mean, which is exact, or of a percentile, which is known to a bucket
+# (9 %). Where all durations are in two neighbouring buckets, a change of 1 ns may have a delta of 1.
+LEAST_MEAN: Final = 0.05
+LEAST_PERCENTILE: Final = 0.2
 LEAST_COUNT: Final = 20
 _EVER_NS: Final = 1 << 62
 
@@ -42,20 +46,20 @@ COLUMNS: Final = (
         "slower, faster, longer tail, shorter tail or other shape; same: no relevant difference",
         "verdict",
     ),
+    Column("delta", "ratio", "effect size: Cliff's delta, from -1 (all faster) to 1 (all slower)", "effect"),
+    Column("mean_change_ns", "ns", "mean in the second trace minus mean in the first", "mean by", rank=1),
     Column("p50_before_ns", "ns", "median in the first trace", "p50 A"),
     Column("p50_after_ns", "ns", "in the second", "p50 B"),
     Column("p50_ratio", "ratio", "the second by the first", "B/A", rank=3),
     Column("p99_before_ns", "ns", "99th percentile in the first trace", "p99 A"),
     Column("p99_after_ns", "ns", "in the second", "p99 B"),
     Column("p99_ratio", "ratio", "the second by the first", "B/A", rank=4),
-    Column("mean_change_ns", "ns", "mean in the second trace minus mean in the first", "mean by", rank=2),
-    Column("delta", "ratio", "Cliff's delta, from -1 (all faster) to 1 (all slower)", "delta", rank=1),
     Column("tail", "part", "fraction of the second trace beyond the 99th percentile of the first", "tail", rank=5),
     Column(
-        "probability",
+        "false_discovery_rate",
         "ratio",
-        "probability of such a difference by chance (p), corrected for multiple tests",
-        "p",
+        "least false discovery rate at which the hop counts as different (Benjamini-Hochberg over the hops)",
+        "FDR",
         rank=6,
     ),
     Column("before", "count", "in the first", "A", rank=7),
@@ -64,7 +68,7 @@ COLUMNS: Final = (
 
 
 def compare(before: Trace, after: Trace, selection: Selection, *, limit: int | None = None) -> Report:
-    """Return a row per hop that both traces have, the greatest change first.
+    """Return a row per hop that both traces have, those that differ first, the largest effect first.
 
     Parameters
     ----------
@@ -78,66 +82,68 @@ def compare(before: Trace, after: Trace, selection: Selection, *, limit: int | N
     first, second = (_hops(trace, selection) for trace in (before, after))
     both = [name for name in first if name in second and _enough(first[name]) and _enough(second[name])]
     tests = [_tests(first[name].counts, second[name].counts) for name in both]
-    sure = holm([each.probability for hop in tests for each in hop])
-    rows = []
-    for place, name in enumerate(both):
-        own = sure[place * TESTS : (place + 1) * TESTS]
-        rows.append(_row(name, first[name], second[name], tests[place], own))
-    rows.sort(key=lambda row: (row[1] == SAME, -abs(_change(row))))
+    rates = benjamini_hochberg([min(map(_corrected, hop)) for hop in tests])
+    rows = [
+        _row(name, first[name], second[name], found, rate) for name, found, rate in zip(both, tests, rates, strict=True)
+    ]
+    rows.sort(key=lambda row: (row[1] == SAME, -abs(_number(row, "delta")), -abs(_number(row, "mean_change_ns"))))
     shown = rows if limit is None else rows[:limit]
-    changed = sum(row[1] != SAME for row in rows)
-    notes = [*_only(first, second), *_lost(before, after)]
-    heading = [_sentence(changed, len(rows)), ""] if rows else []
+    notes = [*_only(first, second), *changed_settings(before, after), *_lost(before, after)]
+    heading = [*_sentences(rows), ""] if rows else []
     if not rows:
         notes.insert(0, f"the traces have no hop in common with at least {LEAST_COUNT} packets or messages in each")
     return of_rows("compare", COLUMNS, shown, notes=notes, left_out=len(rows) - len(shown), heading=heading)
 
 
 SAME: Final = "same"
-TESTS: Final = 3
+Tests: TypeAlias = "tuple[Difference, Difference, Difference]"
+_TESTS: Final = 3
 
 
-def _tests(before: I64, after: I64) -> tuple[Difference, Difference, Difference]:
+def _tests(before: I64, after: I64) -> Tests:
     """Compare by ranks, by the share above the first's median, and by that above its 99th percentile."""
     return rank_difference(before, after), share_difference(before, after, 0.5), share_difference(before, after, 0.99)
 
 
-def _verdict(tests: tuple[Difference, Difference, Difference], sure: Sequence[float]) -> str:
-    rank, middle, tail = tests
-    if sure[0] < SURE and abs(rank.effect) >= LEAST_DELTA:
-        return "slower" if rank.effect > 0 else "faster"
-    if sure[2] < SURE and tail.effect >= LEAST_TAIL:
-        return "longer tail"
-    if sure[2] < SURE and tail.effect <= -LEAST_TAIL / 2:
-        return "shorter tail"
-    if sure[1] < SURE and abs(middle.effect) >= LEAST_DELTA:
-        return "other shape"
-    return SAME
+def _corrected(test: Difference) -> float:
+    """Return the probability of one of the tests of a hop, corrected for their number (Bonferroni)."""
+    return min(1.0, test.probability * _TESTS)
 
 
-def _row(
-    name: str, one: Hop, other: Hop, tests: tuple[Difference, Difference, Difference], sure: Sequence[float]
-) -> list[Value]:
+def _verdict(tests: Tests, rate: float, before: Histogram, after: Histogram) -> str:
+    rank, middle, tail = ((0.0 if _corrected(test) > RATE else test.effect) for test in tests)
+    if rate > RATE:
+        return SAME
+    moved = _moved(before.mean_ns, after.mean_ns, LEAST_MEAN) or _percentile_moved(before, after, 50.0)
+    if abs(rank) >= LEAST_DELTA and moved:
+        return "slower" if rank > 0 else "faster"
+    if not -LEAST_TAIL / 2 < tail < LEAST_TAIL and _percentile_moved(before, after, 99.0):
+        return "longer tail" if tail > 0 else "shorter tail"
+    return "other shape" if abs(middle) >= LEAST_DELTA and moved else SAME
+
+
+def _percentile_moved(before: Histogram, after: Histogram, q: float) -> bool:
+    return _moved(before.percentile(q), after.percentile(q), LEAST_PERCENTILE)
+
+
+def _moved(before_ns: float | None, after_ns: float | None, least: float) -> bool:
+    """Return whether a duration changed by at least a fraction."""
+    return abs((after_ns or 0.0) - (before_ns or 0.0)) >= least * (before_ns or 0.0)
+
+
+def _row(name: str, one: Hop, other: Hop, tests: Tests, rate: float) -> list[Value]:
     before, after = one.histogram, other.histogram
-    row: list[Value] = [name, _verdict(tests, sure)]
+    change = (after.mean_ns or 0.0) - (before.mean_ns or 0.0)
+    row: list[Value] = [name, _verdict(tests, rate, before, after), round(tests[0].effect, 3), round(change)]
     for q in (50.0, 99.0):
         times = [before.percentile(q) or 0.0, after.percentile(q) or 0.0]
         row += [*times, round(times[1] / times[0], 2) if times[0] else None]
     beyond = int(after.counts[bucket_of_part(one.counts, 0.99) + 1 :].sum()) / after.count
-    change = (after.mean_ns or 0.0) - (before.mean_ns or 0.0)
-    return [
-        *row,
-        round(change),
-        round(tests[0].effect, 3),
-        beyond,
-        float(f"{min(sure):.2g}"),
-        before.count,
-        after.count,
-    ]
+    return [*row, beyond, float(f"{rate:.2g}"), before.count, after.count]
 
 
-def _change(row: list[Value]) -> float:
-    value = row[[column.name for column in COLUMNS].index("mean_change_ns")]
+def _number(row: list[Value], column: str) -> float:
+    value = row[[each.name for each in COLUMNS].index(column)]
     return float(value) if isinstance(value, int | float) else 0.0
 
 
@@ -145,13 +151,22 @@ def _enough(hop: Hop) -> bool:
     return int(hop.counts.sum()) >= LEAST_COUNT
 
 
-def _sentence(changed: int, hops: int) -> str:
-    if not changed:
-        return f"no significant difference in {plural(hops, 'hop')}"
-    return (
-        f"{changed} of {plural(hops, 'hop')} {'differs' if changed == 1 else 'differ'} significantly; "
-        "sorted by the change of the mean"
-    )
+def _sentences(rows: list[list[Value]]) -> list[str]:
+    """Return what was found, the largest effect, and how certain that is; the rows are sorted."""
+    different = sum(row[1] != SAME for row in rows)
+    certain = f"false discovery rate {RATE:.0%}"
+    if not different:
+        return [f"no hop differs: {plural(len(rows), 'hop')} compared ({certain}; smaller effects are not reported)"]
+    hop, verdict, effect, change_ns = rows[0][:4]
+    return [
+        f"{different} of {plural(len(rows), 'hop')} {'differs' if different == 1 else 'differ'} ({certain})",
+        f"largest effect: {hop}, {verdict}, effect size {effect}, mean {_signed(change_ns)}",
+    ]
+
+
+def _signed(change_ns: Value) -> str:
+    change = float(change_ns or 0)
+    return f"{'-' if change < 0 else '+'}{fmt.time(abs(change))}"
 
 
 def _only(first: dict[str, Hop], second: dict[str, Hop]) -> list[str]:

@@ -48,9 +48,15 @@ COLUMNS: Final = (
         for name in _ALL
     ),
     Column(_FIELDS, "text", "of an event of `record -e`: name=value of each of its fields, texts as in JSON", _FIELDS),
+    Column(
+        "order_bound_ns",
+        "ns",
+        "maximum clock error between hosts, if another host has an event within it: their order is not certain",
+        "±",
+    ),
 )
 
-CSV_HEADING: Final = ",".join((*_ALL, _FIELDS))
+CSV_HEADING: Final = ",".join(column.name for column in COLUMNS)
 
 _CPU_CELL: Final = "lpad(name, CAST(greatest(length(name), 3) AS INTEGER), '0')"
 # Names are padded once each instead of once per event, which would take most of the time.
@@ -140,6 +146,24 @@ def line_of_fields(form: Form, table: Table, started_ns: int) -> str:
     return _json(known) if form == "json" else _csv(known)
 
 
+def finished(form: Form, bound_ns: int | None) -> str:
+    """Return the expression for a line with what :func:`line_of` leaves open: how certain its place in the order is.
+
+    Parameters
+    ----------
+    form
+        As for :func:`line_of`.
+    bound_ns
+        The error bound of the difference of times of two hosts; None in a trace of one host. Otherwise the line has a
+        column `uncertain`.
+    """
+    if form == "text":
+        return "line" if bound_ns is None else "concat(CASE WHEN uncertain THEN '~' ELSE ' ' END, line)"
+    known = {"json": ("null", ',"order_bound_ns":', "}"), "csv": ("", ",", "")}[form]
+    value = f"'{known[0]}'" if bound_ns is None else f"CASE WHEN uncertain THEN '{bound_ns}' ELSE '{known[0]}' END"
+    return f"concat(line, '{known[1]}', {value}, '{known[2]}')"
+
+
 def joins(table: str) -> str:
     """Return the joins that add the names of the objects of an event."""
     return " ".join(join for of, join in _JOINS.items() if of in {"cpus", "points", "threads", *TABLES[table]})
@@ -215,7 +239,7 @@ def _json(known: Mapping[str, str | None]) -> str:
             parts.append(f"',\"{name}\":\"', {value}, '\"'")
         else:
             parts.append(f"',\"{name}\":', {value}")
-    return f"concat({', '.join(parts)}, '}}')"
+    return f"concat({', '.join(parts)})"
 
 
 def _csv(known: Mapping[str, str | None]) -> str:

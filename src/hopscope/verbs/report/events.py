@@ -11,7 +11,9 @@ import numpy as np
 
 from hopscope.model.report import of_rows
 from hopscope.store.schema import BY_NAME
+from hopscope.term import format as fmt
 from hopscope.term.format import plural
+from hopscope.trace.host_numbers import host_of_cpu, hosts
 from hopscope.trace.packets.skb_lifetimes import addresses
 from hopscope.trace.relation import SELECTION, build, columns, relation
 from hopscope.verbs.report.event_lines import (
@@ -19,6 +21,7 @@ from hopscope.verbs.report.event_lines import (
     CSV_HEADING,
     NAMES,
     TABLES,
+    finished,
     joins,
     joins_of_fields,
     line_of,
@@ -70,16 +73,15 @@ def write_events(
     if form == "csv":
         out.write(f"{CSV_HEADING}\n".encode())
     left = limit
+    bound_ns = _order_bound_ns(trace)
     for first_ns, until_ns in _slices(trace, selection):
-        query = _query(
-            trace, selection, form, f"time_ns >= {first_ns} AND time_ns < {until_ns} AND {selection.window(trace)}"
-        )
+        query = _query(trace, selection, form, (first_ns, until_ns), bound_ns)
         written = trace.copy_lines(query if left is None else f"{query} LIMIT {left}", out)
         if left is not None:
             left -= written
             if left <= 0:
                 break
-    return _notes(trace, selection)
+    return [*_notes(trace, selection), *_order_notes(bound_ns)]
 
 
 def event_report(trace: Trace, selection: Selection, *, limit: int | None = None) -> Report:
@@ -162,8 +164,42 @@ def _slices(trace: Trace, selection: Selection) -> list[tuple[int, int]]:
     return list(zip(firsts.tolist(), ends.tolist(), strict=True))
 
 
-def _query(trace: Trace, selection: Selection, form: Form, window: str) -> str:
-    """Return the query for the lines of a slice; ties in time are resolved deterministically."""
+def _order_bound_ns(trace: Trace) -> int | None:
+    """Return the maximum error of the difference of times of two hosts; None in a trace of one host."""
+    build(trace, "clock_bounds")
+    most = trace.rows("SELECT max(bound_ns) FROM clock_bounds GROUP BY host ORDER BY 1 DESC LIMIT 2")
+    return sum(int(bound_ns) for (bound_ns,) in most) if hosts(trace) else None
+
+
+def _order_notes(bound_ns: int | None) -> list[str]:
+    if bound_ns is None:
+        return []
+    return [f"~: the order relative to events of other hosts within {fmt.time(bound_ns)} is not certain"]
+
+
+def _query(trace: Trace, selection: Selection, form: Form, slice_ns: tuple[int, int], bound_ns: int | None) -> str:
+    """Return the query for the lines of a slice; ties in time are resolved deterministically.
+
+    `bound_ns`: see :func:`_order_bound_ns`. Events that are as close to the slice decide whether the order is certain.
+    """
+    first_ns, until_ns = slice_ns
+    inside = f"time_ns >= {first_ns} AND time_ns < {until_ns}"
+    lines = _lines(
+        trace,
+        selection,
+        form,
+        f"time_ns >= {first_ns - (bound_ns or 0)} AND time_ns < {until_ns + (bound_ns or 0)}"
+        f" AND {selection.window(trace)}",
+    )
+    if bound_ns is not None:
+        host = host_of_cpu("cpu")
+        near = f"OVER (ORDER BY time_ns RANGE BETWEEN {bound_ns} PRECEDING AND {bound_ns} FOLLOWING)"
+        lines = f"SELECT *, min({host}) {near} <> max({host}) {near} AS uncertain FROM ({lines}) n"
+    return f"SELECT {finished(form, bound_ns)} AS line FROM ({lines}) l WHERE {inside} ORDER BY time_ns, cpu, point"
+
+
+def _lines(trace: Trace, selection: Selection, form: Form, window: str) -> str:
+    """Return the query for the lines of a period, with the columns by which they are sorted."""
     started_ns = trace.metadata.started_ns
     chosen = {"packets": "wanted_packets"} if _has_flows(selection) else {}
     lines = [
@@ -173,12 +209,12 @@ def _query(trace: Trace, selection: Selection, form: Form, window: str) -> str:
         for table in TABLES
     ]
     lines += [
-        f"SELECT e.time_ns, e.cpu, {_AFTER_POINTS + place}, {line_of_fields(form, table, started_ns)} AS line"
+        f"SELECT e.time_ns, e.cpu, {_AFTER_POINTS + place} AS point, {line_of_fields(form, table, started_ns)} AS line"
         f" FROM (SELECT * FROM {table.name} WHERE {window} AND {_wanted_of_threads(trace, selection)}) e"
         f" {joins_of_fields()}"
         for place, table in enumerate(_described(trace))
     ]
-    return f"SELECT line FROM ({' UNION ALL '.join(lines)}) l ORDER BY time_ns, cpu, point"
+    return " UNION ALL ".join(lines)
 
 
 def _wanted_of_threads(trace: Trace, selection: Selection) -> str:

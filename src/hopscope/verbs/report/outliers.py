@@ -2,7 +2,8 @@
 """The report ``outliers``: messages with an unusual path or an unusually slow stage, and possible causes.
 
 The usual duration is measured: for each stage, the median and the median absolute deviation of the logarithm of its
-duration. A message is an outlier at a stage that took far longer, and a substantial part of the message's time.
+duration. A message is an outlier at a stage that took far longer, and a substantial part of the message's time. So is a
+message that took far longer in total than nearly all others, however much its stages vary.
 """
 
 from __future__ import annotations
@@ -42,6 +43,13 @@ RARE: Final = 0.01
 # A stage at which a larger share of the messages is slow has two usual durations.
 OFTEN: Final = 0.1
 LEAST_MESSAGES: Final = 50
+# A message that took this many times as long as the 99th percentile of its protocol is an outlier, too: at stages with
+# widely varying durations, such as the wait for a CPU, the limit above may be hours. Of exponentially distributed
+# times, one in a thousand million is that long.
+FAR: Final = 5
+# Messages that may be that far out: this fraction, but at least so many.
+_FAR_PART: Final = 0.01
+_FAR_LEAST: Final = 3
 SHOWN_CAUSES: Final = 3
 
 COLUMNS: Final = (
@@ -73,11 +81,12 @@ def outliers(trace: Trace, selection: Selection, *, limit: int | None = None) ->
         note = f"{plural(count, 'message')}: too few to tell what is usual; at least {LEAST_MESSAGES} are needed"
         return of_rows("outliers", COLUMNS, [], notes=[note, *loss_notes(trace)])
     usual = {step.column: each for step in STEPS[1:] if (each := _usual(trace, step.column))}
-    build(trace, "slow_stages", selection=selection, usual=usual)
+    far = _far_limits(trace)
+    build(trace, "slow_stages", selection=selection, usual=usual, far=far)
     often = _often(trace, count)
     notes_on_often = [_sentence_on_often(trace, usual, *each, count) for each in often]
     places = [place for place, _ in often]
-    build(trace, *SAMPLES, "slow_messages", selection=selection, usual=usual, often=places)
+    build(trace, *SAMPLES, "slow_messages", selection=selection, usual=usual, far=far, often=places)
     rows = [*_long_stages(trace, usual, count), *_other_ways(trace, count)]
     rows.sort(key=lambda row: -row[-1])
     shown = [row[:-1] for row in (rows if limit is None else rows[:limit])]
@@ -132,58 +141,69 @@ def _usual(trace: Trace, column: str) -> _Usual | None:
     return _Usual(median_ns, round(median_ns * 2 ** (ODD * deviation / 8)))
 
 
+def _far_limits(trace: Trace) -> dict[int, int]:
+    """Return protocol → the total duration above which a message is an outlier, ns."""
+    rows = trace.rows(
+        "SELECT protocol, max(total_ns) FROM"
+        " (SELECT protocol, total_ns, count(*) OVER (PARTITION BY protocol) AS rows_,"
+        " row_number() OVER (PARTITION BY protocol ORDER BY total_ns DESC) AS place FROM numbered_messages) ranked"
+        f" WHERE rows_ >= {LEAST_MESSAGES} AND place > {_FAR_LEAST} AND place > {_FAR_PART} * rows_ GROUP BY protocol"
+    )
+    return {int(protocol): FAR * int(total_ns) for protocol, total_ns in rows}
+
+
+_SLOW: Final = columns(
+    "message place held_ns excess_ns begins_ns far worst",
+    message="number of the message (`numbered_messages`)",
+    place="column of the point at which the stage ends",
+    held_ns="length of the stage",
+    excess_ns="excess over the usual duration",
+    far="whether the message took far longer in total than nearly all others",
+    worst="1: the stage at which it lost most time",
+)
+
+
 @relation(
     "slow_stages",
-    "a message that took unusually long at a stage, with the stage at which it lost most time",
-    columns(
-        "message place held_ns excess_ns begins_ns worst",
-        message="number of the message (`numbered_messages`)",
-        place="column of the point at which the stage ends",
-        held_ns="length of the stage",
-        excess_ns="excess over the usual duration",
-        worst="1: the stage at which it lost most time",
-    ),
+    "a message that took unusually long at a stage or in total, with the stage at which it lost most time",
+    _SLOW,
     needs=("numbered_messages",),
-    parameters=("usual",),
+    parameters=("usual", "far"),
     report="outliers",
 )
 def _slow_stages(context: Context) -> str:
     usual: dict[str, _Usual] = context["usual"] or {}
-    parts = " UNION ALL ".join(
-        f"SELECT message, '{column}' AS place, held_ns, held_ns - {round(each.median_ns)} AS excess_ns, begins_ns"
-        f" FROM (SELECT *, {stage(column)} AS held_ns FROM numbered_messages) s"
-        f" WHERE held_ns > {each.limit_ns} AND held_ns - {round(each.median_ns)} > {LEAST_PART} * total_ns"
-        for column, each in usual.items()
-    )
-    parts = (
-        parts
-        or "SELECT message, '' AS place, 0 AS held_ns, 0 AS excess_ns, 0 AS begins_ns FROM numbered_messages"
-        " WHERE FALSE"
-    )
+    limits: dict[int, int] = context["far"] or {}
+    far = " OR ".join(f"(protocol = {protocol} AND total_ns > {limit})" for protocol, limit in limits.items())
+    parts = " UNION ALL ".join(_slow_at(step.column, usual.get(step.column), far or "FALSE") for step in STEPS[1:])
     return (
         "SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY message ORDER BY excess_ns DESC, place) AS worst"
         f" FROM ({parts}) p) ranked WHERE worst = 1"
     )
 
 
+def _slow_at(column: str, usual: _Usual | None, far: str) -> str:
+    """Return the query for the messages that are slow at the stage that ends at a point, or far out in total."""
+    median_ns = round(usual.median_ns) if usual else 0
+    slow = f"held_ns > {usual.limit_ns} AND held_ns - {median_ns} > {LEAST_PART} * total_ns" if usual else "FALSE"
+    return (
+        f"SELECT message, '{column}' AS place, held_ns, held_ns - {median_ns} AS excess_ns, begins_ns, {far} AS far"
+        f" FROM (SELECT *, {stage(column)} AS held_ns FROM numbered_messages) s"
+        f" WHERE held_ns > 0 AND (({slow}) OR {far})"
+    )
+
+
 @relation(
     "slow_messages",
-    "one of `slow_stages`, for stages at which few messages are slow",
-    columns(
-        "message place held_ns excess_ns begins_ns worst",
-        message="number of the message (`numbered_messages`)",
-        place="column of the point at which the stage ends",
-        held_ns="length of the stage",
-        excess_ns="excess over the usual duration",
-        worst="1: the stage at which it lost most time",
-    ),
+    "one of `slow_stages`: far out in total, or at a stage at which few messages are slow",
+    _SLOW,
     needs=("slow_stages",),
     parameters=("often",),
     report="outliers",
 )
 def _slow_messages(context: Context) -> str:
     listed = ", ".join(f"'{place}'" for place in context["often"] or ())
-    return f"SELECT * FROM slow_stages{f' WHERE place NOT IN ({listed})' if listed else ''}"
+    return f"SELECT * FROM slow_stages{f' WHERE far OR place NOT IN ({listed})' if listed else ''}"
 
 
 def _often(trace: Trace, count: int) -> list[tuple[str, int]]:
@@ -205,6 +225,7 @@ def _long_stages(trace: Trace, usual: dict[str, _Usual], count: int) -> Iterator
         " FROM slow_messages GROUP BY place"
     )
     for place, messages, worst_ns, worst_at_ns, excess_ns in rows:
+        known = usual.get(place)
         members = f"SELECT message FROM slow_messages WHERE place = '{place}'"
         median_ns = trace.rows(
             _MEDIAN.format(source=f"SELECT held_ns AS time_ns FROM slow_messages WHERE place = '{place}'")
@@ -215,7 +236,7 @@ def _long_stages(trace: Trace, usual: dict[str, _Usual], count: int) -> Iterator
             messages,
             messages / count,
             median_ns,
-            usual[place].median_ns,
+            known.median_ns if known else None,
             worst_ns,
             worst_at_ns - trace.metadata.started_ns,
             "; ".join(causes(trace, members, place)[:SHOWN_CAUSES]),
