@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 _CONTROLS: Final = "".join(map(chr, (*range(1, 32), 127)))
 CLEAN: Final = f"translate({{}}, '{_CONTROLS}', '{'?' * len(_CONTROLS)}')"
 
+# Name of a flow whose addresses are not in the trace, for its number.
+UNNAMED: Final = "concat('addresses not recorded (flow ', {}, ')')"
+
 # Suffix with the name of the host in a joined trace; otherwise empty.
 _AT_HOST: Final = "CASE WHEN h.name IS NULL THEN '' ELSE concat('@', h.name) END"
 _OWN: Final = "({number} - coalesce(h.host, 0) * {unit})"

@@ -95,12 +95,14 @@ def test_an_offset_and_a_drift_are_taken_off(original: Path, recording: Path, tm
     said = joined(recording, "-o", tmp_path / "out")
     assert "a: the time axis" in said
     assert "b: error bound " in said
+    assert "without probes" not in said
     assert_holds(tmp_path / "out", original / "b")
 
 
 def test_packets_of_applications_alone_are_enough(original: Path, recording: Path, tmp_path: Path) -> None:
     set_clock(recording, "b", drifting(recording))
-    joined(recording / "a", recording / "b", "-o", tmp_path / "out")
+    said = joined(recording / "a", recording / "b", "-o", tmp_path / "out")
+    assert "clocks of a and b: compared without probes; `hopscope record --host a --host b` records them" in said
     with Trace(tmp_path / "out") as trace:
         (pair,) = trace.metadata.joined["pairs"]
         # TCP both ways, and UDP.

@@ -35,3 +35,11 @@ def test_packet_that_passes_stacked_devices_counts_once(tmp_path: Path) -> None:
     with Trace(made.write(tmp_path / "trace")) as trace:
         report = flows(trace, Selection())
     assert (report.column("tx_packets"), report.column("tx_bytes")) == ([1], [60])
+
+
+def test_flow_without_a_name_is_said_to_have_none(tmp_path: Path) -> None:
+    made = MadeTrace()
+    made.packet("tx.queue", 100, skb=1, flow=-77, len_bytes=60)
+    with Trace(made.write(tmp_path / "trace")) as trace:
+        report = flows(trace, Selection())
+    assert (report.column("flow"), report.column("flow_name")) == ([-77], ["addresses not recorded (flow -77)"])

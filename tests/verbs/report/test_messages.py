@@ -10,7 +10,8 @@ from hopscope.trace.selection import Selection
 from hopscope.verbs.report.messages import messages, step_name
 from hopscope.verbs.report.messages_text import render_messages
 from tests.lab.message_worlds import Packet, Sent, Stream, add_simple, simple
-from tests.lab.traces import MadeTrace
+from tests.lab.traces import UDP, MadeTrace
+from tests.trace.messages.test_udp import receive, send
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -145,3 +146,17 @@ def test_the_table_has_a_line_a_message(tmp_path: Path) -> None:
     found = report(slow_and_fast(), tmp_path, limit=3)
     lines = render_messages(found, Terminal(120), waterfall=False).split("\n")
     assert [line.split()[1] for line in lines if line.startswith("0.0")] == ["5.03ms", "26.0µs", "26.0µs"]
+
+
+def test_dropped_datagram_is_said_to_be_dropped_with_the_reason(tmp_path: Path) -> None:
+    made = MadeTrace(reasons={2: "SOCKET_RCVBUFF"})
+    flow = made.flow("10.0.0.1:4000", "10.0.0.2:53", UDP)
+    for number in range(3):
+        at = 1_000 + number * 100_000
+        send(made, number, at, flow=flow, arrives=number != 1)
+        if number == 0:
+            receive(made, at + 20_000)
+    found = report(made, tmp_path)
+    assert found.column("until").count("dropped: SOCKET_RCVBUFF") == 1
+    assert found.notes[0].startswith("1 of 3 messages was not read on this host")
+    assert found.notes[1] == "dropped: 1 datagram (1 SOCKET_RCVBUFF)"

@@ -94,7 +94,7 @@ def join(folders: Sequence[Path], out: Path, *, without: Collection[str] = ()) -
         )
         by_nics = stamped_by_nics(given.probed)
         metadata, numbers = merged_metadata(given.hosts, found)
-        notes = [*given.notes, *_warnings(given.hosts, traces)]
+        notes = [*given.notes, *_warnings(given.hosts, traces), *_without_probes(given.hosts, compared)]
         metadata.joined = {
             "from": [str(folder) for folder in folders],
             "files": fingerprint(folders),
@@ -112,6 +112,16 @@ def join(folders: Sequence[Path], out: Path, *, without: Collection[str] = ()) -
         writer.close(ended_ns=metadata.ended_ns)
     bounds = [(int(np.median(axis.bound_ns)), int(axis.bound_ns.max())) for axis in found]
     return Joined([source.name for source in given.hosts], compared, bounds, rows, notes)
+
+
+def _without_probes(hosts: Sequence[Source], compared: Sequence[Compared]) -> list[str]:
+    """Return a sentence for each pair of clocks that were compared by packets alone."""
+    names = [(hosts[pair.first].name, hosts[pair.second].name) for pair in compared if not any(pair.probes)]
+    return [
+        f"clocks of {first} and {second}: compared without probes; `hopscope record --host {first} --host {second}` "
+        "records them, which makes the error bound smaller"
+        for first, second in names
+    ]
 
 
 def _warnings(hosts: Sequence[Source], traces: Sequence[Sequence[Trace]]) -> list[str]:

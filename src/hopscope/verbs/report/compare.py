@@ -31,6 +31,8 @@ RATE: Final = 0.01
 # the share beyond the first run's 99th percentile by less than doubling or halving.
 LEAST_DELTA: Final = 0.147
 LEAST_TAIL: Final = 0.01
+# From here on Cliff's delta is "large": what is not certain then is not called the same.
+LARGE_DELTA: Final = 0.474
 # Nor are smaller changes of the duration: of the mean, which is exact, or of a percentile, which is known to a bucket
 # (9 %). Where all durations are in two neighbouring buckets, a change of 1 ns may have a delta of 1.
 LEAST_MEAN: Final = 0.05
@@ -43,7 +45,8 @@ COLUMNS: Final = (
     Column(
         "verdict",
         "text",
-        "slower, faster, longer tail, shorter tail or other shape; same: no relevant difference",
+        "slower, faster, longer tail, shorter tail or other shape; unclear: a large effect, but too few independent"
+        " values to tell it from chance; same: no relevant difference",
         "verdict",
     ),
     Column("delta", "ratio", "effect size: Cliff's delta, from -1 (all faster) to 1 (all slower)", "effect"),
@@ -86,7 +89,9 @@ def compare(before: Trace, after: Trace, selection: Selection, *, limit: int | N
     rows = [
         _row(name, first[name], second[name], found, rate) for name, found, rate in zip(both, tests, rates, strict=True)
     ]
-    rows.sort(key=lambda row: (row[1] == SAME, -abs(_number(row, "delta")), -abs(_number(row, "mean_change_ns"))))
+    rows.sort(
+        key=lambda row: (_LAST.get(str(row[1]), 0), -abs(_number(row, "delta")), -abs(_number(row, "mean_change_ns")))
+    )
     shown = rows if limit is None else rows[:limit]
     notes = [*_only(first, second), *changed_settings(before, after), *_lost(before, after)]
     heading = [*_sentences(rows), ""] if rows else []
@@ -96,6 +101,8 @@ def compare(before: Trace, after: Trace, selection: Selection, *, limit: int | N
 
 
 SAME: Final = "same"
+UNCLEAR: Final = "unclear"
+_LAST: Final = {UNCLEAR: 1, SAME: 2}
 Tests: TypeAlias = "tuple[Difference, Difference, Difference]"
 _TESTS: Final = 3
 
@@ -112,9 +119,9 @@ def _corrected(test: Difference) -> float:
 
 def _verdict(tests: Tests, rate: float, before: Histogram, after: Histogram) -> str:
     rank, middle, tail = ((0.0 if _corrected(test) > RATE else test.effect) for test in tests)
-    if rate > RATE:
-        return SAME
     moved = _moved(before.mean_ns, after.mean_ns, LEAST_MEAN) or _percentile_moved(before, after, 50.0)
+    if rate > RATE:
+        return UNCLEAR if abs(tests[0].effect) >= LARGE_DELTA and moved else SAME
     if abs(rank) >= LEAST_DELTA and moved:
         return "slower" if rank > 0 else "faster"
     if not -LEAST_TAIL / 2 < tail < LEAST_TAIL and _percentile_moved(before, after, 99.0):
@@ -153,14 +160,18 @@ def _enough(hop: Hop) -> bool:
 
 def _sentences(rows: list[list[Value]]) -> list[str]:
     """Return what was found, the largest effect, and how certain that is; the rows are sorted."""
-    different = sum(row[1] != SAME for row in rows)
+    unclear = sum(row[1] == UNCLEAR for row in rows)
+    different = sum(row[1] != SAME for row in rows) - unclear
     certain = f"false discovery rate {RATE:.0%}"
+    more = [f"{plural(unclear, 'hop')} may differ by much: record longer to tell that from chance"] if unclear else []
     if not different:
-        return [f"no hop differs: {plural(len(rows), 'hop')} compared ({certain}; smaller effects are not reported)"]
+        compared = f"{plural(len(rows), 'hop')} compared ({certain}; smaller effects are not reported)"
+        return [f"no hop differs{' for certain' if unclear else ''}: {compared}", *more]
     hop, verdict, effect, change_ns = rows[0][:4]
     return [
         f"{different} of {plural(len(rows), 'hop')} {'differs' if different == 1 else 'differ'} ({certain})",
         f"largest effect: {hop}, {verdict}, effect size {effect}, mean {_signed(change_ns)}",
+        *more,
     ]
 
 

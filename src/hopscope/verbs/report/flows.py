@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from hopscope.model.report import Column, Report, of_rows
 from hopscope.trace.gaps import loss_notes
-from hopscope.trace.names import points
+from hopscope.trace.names import UNNAMED, points
 from hopscope.trace.relation import build
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ _QUERY: Final = """
                coalesce(max(CASE WHEN point = {drop} THEN events END), 0) AS drops,
                min(first_ns) AS first_ns, max(last_ns) AS last_ns
         FROM by_point GROUP BY flow)
-    SELECT f.flow, coalesce(n.name, CAST(f.flow AS STRING)), coalesce(n.protocol_name, ''), tx_packets, tx_bytes,
+    SELECT f.flow, coalesce(n.name, {unnamed}), coalesce(n.protocol_name, ''), tx_packets, tx_bytes,
            rx_packets, rx_bytes, retransmits, drops, first_ns - {started_ns}, last_ns - {started_ns},
            count(*) OVER () AS flows
     FROM by_flow f LEFT JOIN flow_names n ON n.flow = f.flow
@@ -71,6 +71,7 @@ def flows(trace: Trace, selection: Selection, *, limit: int | None = None) -> Re
         retransmit=number.get("tcp.retransmit", -1),
         drop=number.get("skb.drop", -1),
         started_ns=trace.metadata.started_ns,
+        unnamed=UNNAMED.format("f.flow"),
     )
     rows = trace.rows(query if limit is None else f"{query} LIMIT {limit}")
     left_out = rows[0][-1] - len(rows) if rows else 0

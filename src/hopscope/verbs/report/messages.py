@@ -14,6 +14,7 @@ from hopscope.trace.host_numbers import hosts
 from hopscope.trace.messages.blame import layer_totals, most_blamed
 from hopscope.trace.messages.missing import Circumstances, missing
 from hopscope.trace.messages.path import BY_COLUMN, PARTS, RECEIVED, STEPS, earliest
+from hopscope.trace.names import UNNAMED
 from hopscope.trace.relation import build
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ COLUMNS: Final = (
     Column("network_bound_ns", "ns", "maximum error of network_ns and total_ns (bound of the clocks)", "±", rank=1),
     Column("sender_host", "text", "host of the sender; null in a recording of one host", "from", rank=5),
     Column("receiver_host", "text", "host of the receiver, or of the intended receiver", "to", rank=5),
-    Column("until", "text", "last observed point", "until", rank=3),
+    Column("until", "text", "last observed point; of a dropped datagram, the reason", "until", rank=3),
     Column("flow_name", "text", "source > destination", "flow"),
     Column(
         "translated_to",
@@ -78,14 +79,20 @@ COLUMNS: Final = (
 )
 NAMES: Final = {column.name: column for column in COLUMNS}
 
-_QUERY: Final = """
-    SELECT m.*, coalesce(n.name, CAST(m.flow AS STRING)) AS flow_name, s.name AS sender, r.name AS reader,
+_REASONS: Final = (
+    "SELECT d.time_ns, max(coalesce(r.name, CAST(d.reason AS STRING))) AS reason"
+    " FROM drops d LEFT JOIN reasons r ON r.reason = d.reason GROUP BY d.time_ns"
+)
+_QUERY: Final = f"""
+    SELECT m.*, coalesce(n.name, {UNNAMED.format("m.flow")}) AS flow_name, d.reason AS drop_reason,
+           s.name AS sender, r.name AS reader,
            sh.name AS sender_name, rh.name AS receiver_name,
-           CASE WHEN t.flow IS NOT NULL THEN coalesce(a.name, CAST(t.flow AS STRING)) END AS translated_to
+           CASE WHEN t.flow IS NOT NULL THEN coalesce(a.name, {UNNAMED.format("t.flow")}) END AS translated_to
     FROM messages m LEFT JOIN flow_names n ON n.flow = m.flow
     LEFT JOIN final_translations t ON t.original = m.flow AND m.ends_ns >= t.from_ns AND m.ends_ns < t.until_ns
     LEFT JOIN flow_names a ON a.flow = t.flow
     LEFT JOIN thread_names s ON s.tid = m.sender_tid LEFT JOIN thread_names r ON r.tid = m.reader_tid
+    LEFT JOIN ({_REASONS}) d ON d.time_ns = m.dropped_ns
     LEFT JOIN hosts sh ON sh.host = m.sender_host LEFT JOIN hosts rh ON rh.host = m.receiver_host
     WHERE total_ns > 0 ORDER BY total_ns DESC, begins_ns, m.flow"""
 
@@ -96,14 +103,14 @@ def messages(trace: Trace, selection: Selection, *, limit: int | None = None) ->
     rows = trace.columns(_QUERY if limit is None else f"{_QUERY} LIMIT {limit}")
     count, single, unread, total_ns = trace.rows(_COUNTS)[0]
     values = _values(rows, missing(rows, Circumstances.of(trace)), trace.metadata.started_ns)
-    notes = [*_notes(trace, count, single, unread), *_across(trace), *loss_notes(trace)]
+    notes = [*_notes(trace, count, single, unread), *_dropped(trace), *_across(trace), *loss_notes(trace)]
     heading = _heading(count, total_ns, layer_totals(trace), between=bool(hosts(trace))) if count else []
     return Report("messages", COLUMNS, values, notes, count - single - len(rows["flow"]), heading)
 
 
 _COUNTS: Final = """
     SELECT count(*), coalesce(sum(CASE WHEN total_ns > 0 THEN 0 ELSE 1 END), 0),
-           coalesce(sum(CASE WHEN read_ns IS NULL AND received_ns IS NULL THEN 1 ELSE 0 END), 0),
+           coalesce(sum(CASE WHEN read_ns IS NULL AND received_ns IS NULL AND dropped_ns IS NULL THEN 1 ELSE 0 END), 0),
            coalesce(sum(total_ns), 0)
     FROM messages"""
 
@@ -146,6 +153,8 @@ def _until(rows: Columns) -> NDArray[Any]:
     names = np.full(len(rows["flow"]), "", dtype=object)
     for step in STEPS:
         names[~np.ma.getmaskarray(rows[step.column])] = step.title
+    known = ~np.ma.getmaskarray(rows["drop_reason"])
+    names[known] = [f"dropped: {reason}" for reason in np.asarray(rows["drop_reason"])[known].tolist()]
     return names
 
 
@@ -182,6 +191,18 @@ def _notes(trace: Trace, count: int, single: int, unread: int) -> list[str]:
     if single:
         notes.append(f"not listed: {plural(single, 'message')} observed at only one point, without a duration")
     return notes
+
+
+def _dropped(trace: Trace) -> list[str]:
+    """Return a sentence about datagrams that were dropped, with the reasons."""
+    counted = trace.rows(
+        f"SELECT coalesce(d.reason, 'unknown reason'), count(*) FROM messages m LEFT JOIN ({_REASONS}) d"
+        " ON d.time_ns = m.dropped_ns WHERE m.dropped_ns IS NOT NULL GROUP BY 1 ORDER BY 2 DESC, 1"
+    )
+    if not counted:
+        return []
+    reasons = ", ".join(f"{count:,} {reason}" for reason, count in counted)
+    return [f"dropped: {plural(sum(count for _, count in counted), 'datagram')} ({reasons})"]
 
 
 def _across(trace: Trace) -> list[str]:
