@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 WORDS = frozenset({
     "ALL", "AND", "AS", "BETWEEN", "BIGINT", "BY", "CASE", "CAST", "CURRENT", "DECIMAL", "DESC", "DISTINCT", "ELSE",
-    "END", "EXCEPT", "EXISTS", "FALSE", "FROM", "FULL", "GROUP", "HAVING", "IGNORE", "IN", "INTEGER", "IS", "JOIN",
-    "LAST", "LEFT", "LIKE", "LIMIT", "NOT", "NULL", "NULLS", "ON", "OR", "ORDER", "OVER", "PARTITION", "PRECEDING",
-    "ROW", "ROWS", "SELECT", "SMALLINT", "STRING", "THEN", "TRUE", "UNBOUNDED", "UNION", "VALUES", "WHEN", "WHERE",
-    "WINDOW", "WITH",
+    "END", "EXCEPT", "EXISTS", "FALSE", "FOLLOWING", "FROM", "FULL", "GROUP", "HAVING", "IGNORE", "IN", "INTEGER",
+    "IS", "JOIN", "LAST", "LEFT", "LIKE", "LIMIT", "NOT", "NULL", "NULLS", "ON", "OR", "ORDER", "OVER", "PARTITION",
+    "PRECEDING", "RANGE", "ROW", "ROWS", "SELECT", "SMALLINT", "STRING", "THEN", "TRUE", "UNBOUNDED", "UNION",
+    "VALUES", "WHEN", "WHERE", "WINDOW", "WITH",
 })  # fmt: skip
 FUNCTIONS = frozenset({
     "bool_or", "ceil", "coalesce", "concat", "count", "floor", "greatest", "hex", "lag", "last_value", "lead", "least",

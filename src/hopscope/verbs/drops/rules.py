@@ -72,7 +72,7 @@ def _read(namespaces: Collection[int] | None = None) -> Rules:
     for inode, each in netns.namespaces().items():
         if namespaces is None or inode in namespaces:
             try:
-                rules[inode] = netns.inside(each.path, drop_rules)
+                rules[inode] = netns.inside(each, drop_rules)
             except (OSError, FormatError):
                 rules[inode] = None
     return rules
