@@ -62,6 +62,7 @@ def test_closing_the_object_detaches(basic: Path) -> None:
 
 
 @pytest.mark.root
+@pytest.mark.alone  # who else asks for statistics has all programs counted
 def test_info_counts_runs_and_time_while_asked(loaded: BpfObject) -> None:
     watched = loaded.programs["on_getppid"]
     with watched.attach():

@@ -159,7 +159,8 @@ def test_reports_open_a_recording_of_several_hosts(recording: Path) -> None:
     assert len([json.loads(line) for line in first.stdout.splitlines()]) == 5
     made = (recording / JOINED / FILE).stat().st_mtime_ns
     again = hopscope("sql", recording, "--csv", "SELECT name FROM hosts ORDER BY host")
-    assert (again.stderr, again.stdout.splitlines()) == ("", ["name", "a", "b"])
+    assert again.stdout.splitlines() == ["name", "a", "b"]
+    assert "joining" not in again.stderr
     assert (recording / JOINED / FILE).stat().st_mtime_ns == made
     alone = hopscope("sql", recording / "b", "--csv", "SELECT count(*) AS n FROM hosts")
     assert alone.stdout.splitlines() == ["n", "0"]
