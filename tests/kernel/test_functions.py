@@ -170,7 +170,8 @@ def test_what_the_kernel_refuses_leaves_nothing_open() -> None:
     said = r"does not allow probes on its function udp_sendmsg \(errno 2 .*Record a caller or a callee"
     with pytest.raises(KernelError, match=said), Tracepoints(["sched:sched_switch", *SPECS]):
         pass
-    assert len(list(Path("/proc/self/fd").iterdir())) == files
+    # Fewer, where the garbage collector has closed what an earlier test left to it.
+    assert len(list(Path("/proc/self/fd").iterdir())) <= files
 
 
 @pytest.mark.root
