@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 _NS_GET_NSTYPE: Final = 0xB703
 _NAMED: Final = Path("/run/netns")
 _OWN: Final = Path("/proc/thread-self/ns/net")
-# A process whose file was just found may end, too.
-_TRIES: Final = 5
 
 T = TypeVar("T")
 
@@ -95,7 +93,7 @@ def inside(where: Namespace | Path, act: Callable[[], T]) -> T:
     def enter_and_act() -> None:
         try:
             if (where.inode if isinstance(where, Namespace) else where.stat().st_ino) != _OWN.stat().st_ino:
-                with _opened(where) as file:
+                with opened(where) if isinstance(where, Namespace) else where.open("rb") as file:
                     _enter(file.fileno(), Path(file.name))
             outcome.append(act())
         except BaseException as error:  # noqa: BLE001 # handed to the caller's thread
@@ -109,20 +107,25 @@ def inside(where: Namespace | Path, act: Callable[[], T]) -> T:
     return outcome[0]
 
 
-def _opened(where: Namespace | Path) -> BinaryIO:
-    if isinstance(where, Path):
-        return where.open("rb")
-    found: Namespace | None = where
-    for _ in range(_TRIES):
-        if found is None:
-            break
+def opened(namespace: Namespace) -> BinaryIO:
+    """Return an open file of a namespace, by way of another process in it where the one that it was found by has ended.
+
+    Raises
+    ------
+    OSError
+        It cannot be opened; FileNotFoundError: the namespace is gone.
+    """
+    found: Namespace | None = namespace
+    path = None
+    while found is not None and found.path != path:
+        path = found.path
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            file = found.path.open("rb")
-            if os.fstat(file.fileno()).st_ino == where.inode:
+            file = path.open("rb")
+            if os.fstat(file.fileno()).st_ino == namespace.inode:
                 return file
             file.close()
-        found = namespaces().get(where.inode)
-    raise FileNotFoundError(errno.ENOENT, "the network namespace is gone", str(where.path))
+        found = namespaces().get(namespace.inode)
+    raise FileNotFoundError(errno.ENOENT, "the network namespace is gone", str(namespace.path))
 
 
 def _enter(fd: int, path: Path) -> None:

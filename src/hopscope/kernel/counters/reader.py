@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import errno
-import os
 import threading
 import time
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from hopscope.errors import FormatError, UsageError
@@ -37,7 +37,6 @@ from hopscope.setns import setns_net
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
-    from pathlib import Path
     from types import TracebackType
     from typing import Self
 
@@ -91,7 +90,7 @@ IN_PARTS: Final = frozenset({
     "queue_stats", "ring",
 })  # fmt: skip
 
-_OWN: Final = "/proc/thread-self/ns/net"
+_OWN: Final = Path("/proc/thread-self/ns/net")
 
 
 class CounterReader:
@@ -201,7 +200,7 @@ class _Visit:
             self.failure = error
 
     def _read(self, wanted: Collection[int]) -> None:
-        own = os.stat(_OWN).st_ino  # noqa: PTH116 # as `os.open` below
+        own = _OWN.stat().st_ino
         # What takes no entering, and so no right, comes first.
         if own in wanted:
             self._take(own, self._per_namespace)
@@ -221,18 +220,11 @@ class _Visit:
         """Enter a namespace; return why not, if so."""
         if inode not in self._there:
             return "there is no such network namespace"
-        path = self._there[inode].path
         try:
-            while (fd := _opened(path, inode)) is None:
-                # The process that it was found by has ended; another may still be in it.
-                again = netns.namespaces().get(inode)
-                if again is None or again.path == path:
-                    return "its network namespace has ended"
-                path = again.path
-            try:
-                setns_net(fd)
-            finally:
-                os.close(fd)
+            with netns.opened(self._there[inode]) as file:
+                setns_net(file.fileno())
+        except FileNotFoundError:
+            return "its network namespace has ended"
         except OSError as error:
             return f"its network namespace cannot be entered: {_lower(error)}"
         return ""
@@ -272,20 +264,6 @@ class _Visit:
                 else:
                     self.numbers[key] = value
         return ""
-
-
-def _opened(path: Path, inode: int) -> int | None:
-    """Return a descriptor of a namespace; None if the process of that number has ended, or is in another one now."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError as error:
-        if error.errno in {errno.ENOENT, errno.ESRCH}:
-            return None
-        raise
-    if os.fstat(fd).st_ino == inode:
-        return fd
-    os.close(fd)
-    return None
 
 
 def _why(error: OSError) -> str:
