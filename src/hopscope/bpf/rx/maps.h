@@ -8,7 +8,7 @@
  *
  * A packet is known by the address of its data (skb->head), which clones share and which GRO, routing and the socket
  * leave as it is. It has the choice of two slots; if both are taken, the older packet goes. A slot that another packet took
- * since is told by the address. Every skb is stamped anew when it enters, so that an old stamp of the same address is never
+ * since is recognized by the address. Every skb is stamped anew when it enters, so that an old stamp of the same address is never
  * taken for its own.
  */
 struct stamp {
