@@ -52,6 +52,28 @@ class HopHist(IntEnum):
     HOP_HIST_SLOTS = 226
 
 
+class HopLimit(IntEnum):
+    """``enum hop_limit``."""
+
+    HOP_LIMIT_NONE = 0
+    HOP_LIMIT_HANDSHAKE = 1
+    HOP_LIMIT_PACING = 2
+    HOP_LIMIT_CONGESTION_WINDOW = 3
+    HOP_LIMIT_RECEIVER_WINDOW = 4
+    HOP_LIMIT_NAGLE = 5
+    HOP_LIMIT_CORK = 6
+    HOP_LIMIT_SMALL_QUEUE = 7
+    HOP_LIMIT_OTHER = 8
+
+
+class HopLimitValue(IntEnum):
+    """``enum hop_limit_value``."""
+
+    HOP_LIMIT_STATE_SHIFT = 8
+    HOP_LIMIT_DETAIL_SHIFT = 16
+    HOP_LIMIT_RATE_SET = 1
+
+
 class HopLimits(IntEnum):
     """``enum hop_limits``."""
 
@@ -89,6 +111,7 @@ class HopPoint(IntEnum):
     HOP_POINT_TX_START = 12
     HOP_POINT_TX_DRIVER = 13
     HOP_POINT_TCP_RETRANSMIT = 14
+    HOP_POINT_TX_NEIGHBOUR = 15
     HOP_POINT_CALL_ENTER = 32
     HOP_POINT_TX_SEND = 33
     HOP_POINT_TX_SENT = 34
@@ -97,6 +120,7 @@ class HopPoint(IntEnum):
     HOP_POINT_RX_RECEIVED = 37
     HOP_POINT_TCP_STATE = 38
     HOP_POINT_RX_FULL = 39
+    HOP_POINT_TX_LIMIT = 40
     HOP_POINT_IRQ_ENTER = 64
     HOP_POINT_IRQ_EXIT = 65
     HOP_POINT_SOFTIRQ_RAISE = 66
@@ -193,6 +217,13 @@ class HopRxStage(IntEnum):
     HOP_STAGE_IP = 4
     HOP_STAGE_L4 = 5
     HOP_STAGE_QUEUE = 6
+
+
+class HopSwitchExtra(IntEnum):
+    """``enum hop_switch_extra``."""
+
+    HOP_SWITCH_CALL = 65535
+    HOP_SWITCH_THROTTLED = 65536
 
 
 class HopTxCause(IntEnum):

@@ -56,6 +56,15 @@ static __always_inline u64 address(const void *pointer)
 	return (u64)high << 32 | low;
 }
 
+/* A pointer to one of the kernel's objects as a number with which arithmetic is allowed: what was read is one to the verifier. */
+static __always_inline u64 number_of(u64 pointer)
+{
+	u64 number = 0;
+
+	bpf_probe_read_kernel(&number, sizeof(number), &pointer);
+	return number;
+}
+
 /* ---- loops ----
  *
  * The verifier follows a plain loop step by step, with all ways through each step. A loop by the kernel's iterator over

@@ -353,6 +353,7 @@ enum hop_point {
 	HOP_POINT_TX_START = 12,    /* the driver's function is called */
 	HOP_POINT_TX_DRIVER = 13,   /* it has returned */
 	HOP_POINT_TCP_RETRANSMIT = 14,
+	HOP_POINT_TX_NEIGHBOUR = 15, /* waits for its neighbour's link-layer address */
 	/* struct hop_socket */
 	HOP_POINT_CALL_ENTER = 32,  /* a system call that may be a socket's is entered */
 	HOP_POINT_TX_SEND = 33,     /* a send call has the TCP socket to itself */
@@ -361,7 +362,8 @@ enum hop_point {
 	HOP_POINT_RX_READ = 36,     /* TCP: bytes were read */
 	HOP_POINT_RX_RECEIVED = 37, /* a receive call is done */
 	HOP_POINT_TCP_STATE = 38,
-	HOP_POINT_RX_FULL = 39, /* the receive buffer is full */
+	HOP_POINT_RX_FULL = 39,  /* the receive buffer is full */
+	HOP_POINT_TX_LIMIT = 40, /* what keeps TCP from sending the rest has changed: enum hop_limit, and a detail */
 	/* struct hop_work */
 	HOP_POINT_IRQ_ENTER = 64,
 	HOP_POINT_IRQ_EXIT = 65,
@@ -379,6 +381,32 @@ enum hop_point {
 	HOP_POINT_FLOW = 97,
 	HOP_POINT_THREAD = 98,
 	HOP_POINT_DEVICE = 99,
+};
+
+/* Why TCP stopped sending with bytes left, in the order in which tcp_write_xmit asks. */
+enum hop_limit {
+	HOP_LIMIT_NONE = 0, /* nothing is left, or nothing keeps it */
+	HOP_LIMIT_HANDSHAKE = 1,
+	HOP_LIMIT_PACING = 2,            /* detail: bytes a second; see HOP_LIMIT_RATE_SET */
+	HOP_LIMIT_CONGESTION_WINDOW = 3, /* detail: packets, and the state of congestion control */
+	HOP_LIMIT_RECEIVER_WINDOW = 4,   /* detail: bytes */
+	HOP_LIMIT_NAGLE = 5,             /* detail: packets in flight */
+	HOP_LIMIT_CORK = 6,
+	HOP_LIMIT_SMALL_QUEUE = 7, /* detail: bytes below TCP */
+	HOP_LIMIT_OTHER = 8,
+};
+
+/* The value of HOP_POINT_TX_LIMIT: the limit, a flag or the state of congestion control, and the detail. */
+enum hop_limit_value {
+	HOP_LIMIT_STATE_SHIFT = 8,
+	HOP_LIMIT_DETAIL_SHIFT = 16,
+	HOP_LIMIT_RATE_SET = 1, /* the application has set SO_MAX_PACING_RATE */
+};
+
+/* What a thread did when it left its CPU: `extra` of HOP_POINT_SCHED_SWITCH. */
+enum hop_switch_extra {
+	HOP_SWITCH_CALL = 0xffff,      /* the number of the system call that it sleeps in, and 1; 0: not known */
+	HOP_SWITCH_THROTTLED = 1 << 16, /* it may not run: its cgroup's quota is used up */
 };
 
 /* All records begin alike and have one size. Columns of the same names are in hopscope/store/schema.py. */

@@ -198,6 +198,8 @@ struct sock {
 	u32 sk_bpf_cb_flags;
 	u8 sk_kern_sock : 1;
 	u32 sk_pacing_status;
+	unsigned long sk_pacing_rate;
+	unsigned long sk_max_pacing_rate;
 	u64 sk_tsq_flags;
 	struct socket_lock sk_lock;
 	void *sk_socket;    /* struct socket */
@@ -235,6 +237,11 @@ struct inet_sock {
 	__be16 inet_sport;
 };
 
+struct inet_connection_sock {
+	struct inet_sock icsk_inet;
+	u8 icsk_ca_state : 5;
+};
+
 struct udp_sock {
 	struct inet_sock inet;
 	struct sk_buff_head reader_queue;
@@ -254,6 +261,10 @@ struct iov_iter {
 struct msghdr {
 	u32 msg_flags;
 	struct iov_iter msg_iter;
+};
+
+struct neighbour {
+	struct sk_buff_head arp_queue;
 };
 
 struct nf_hook_state {
@@ -279,8 +290,18 @@ struct sched_info {
 	unsigned long long run_delay;
 };
 
+struct cfs_rq {
+	int throttle_count;
+};
+
+struct sched_entity {
+	struct cfs_rq *cfs_rq;
+};
+
 struct task_struct {
 	struct thread_info thread_info;
+	struct sched_entity se;
+	bool throttled; /* since 6.18 (e1fad12dcb66) */
 	u32 flags;
 	u32 __state;
 	int pid;
@@ -304,6 +325,7 @@ enum socket_flags {
 };
 
 enum bpf_func_id {
+	BPF_FUNC_task_pt_regs = 175,
 	BPF_FUNC_loop = 181,
 };
 
@@ -352,7 +374,9 @@ struct pt_regs {
 	u64 si;
 	u64 dx;
 	u64 ax;
+	u64 orig_ax;
 } __attribute__((preserve_access_index));
+#define SYSTEM_CALL(regs) ((s32)BPF_CORE_READ(regs, orig_ax))
 /* arch/x86/entry/syscalls/syscall_64.tbl */
 enum {
 	NR_read = 0,
@@ -385,7 +409,9 @@ struct user_pt_regs {
 /* libbpf's macros look into the part above. */
 struct pt_regs {
 	struct user_pt_regs user_regs;
+	s32 syscallno;
 } __attribute__((preserve_access_index));
+#define SYSTEM_CALL(regs) BPF_CORE_READ(regs, syscallno)
 /* include/uapi/asm-generic/unistd.h */
 enum {
 	NR_epoll_pwait = 22,

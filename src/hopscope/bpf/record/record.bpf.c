@@ -2,9 +2,8 @@
 /* Recording: where the programs are attached, each of which makes a record. Bodies are in the headers
  * (hopscope.probes.catalogue.record has the table).
  */
-#include "record/passes.h"
+#include "record/limit.h"
 #include "record/transmit.h"
-#include "record/work.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -237,6 +236,38 @@ SEC("tp_btf/tcp_retransmit_skb")
 int BPF_PROG(record_retransmit, struct sock *sk, struct sk_buff *skb)
 {
 	return retransmitted(sk, skb, cfg_retransmit_arguments > 2 ? ctx[2] : 0);
+}
+
+/* ---- what keeps messages from leaving ---- */
+
+SEC("fexit/tcp_write_xmit")
+int BPF_PROG(record_limit_tried, struct sock *sk, u32 mss, s32 nagle)
+{
+	return limit_tried(sk, mss, nagle);
+}
+
+SEC("tp_btf/sock_send_length")
+int BPF_PROG(record_limit_sent, struct sock *sk)
+{
+	return limit_sent(sk);
+}
+
+SEC("tp_btf/tcp_probe")
+int BPF_PROG(record_limit_acked, struct sock *sk)
+{
+	return limit_acked(sk);
+}
+
+SEC("tp_btf/net_dev_queue")
+int BPF_PROG(record_limit_leaves, struct sk_buff *skb)
+{
+	return limit_leaves(skb);
+}
+
+SEC("tp_btf/neigh_event_send_done")
+int BPF_PROG(record_neighbour, struct neighbour *neighbour, s32 waits)
+{
+	return waits ? neighbour_keeps(neighbour) : 0;
 }
 
 /* ---- what CPUs do ---- */

@@ -102,6 +102,7 @@ struct socket_event {
 	u8 point;
 	bool receives;
 	bool in_call; /* the running thread uses the socket */
+	u64 since_ns; /* how long it has been so: the record is of that time */
 };
 
 static __noinline int record_socket(struct sock *sk, const struct socket_event *event)
@@ -128,7 +129,7 @@ static __noinline int record_socket(struct sock *sk, const struct socket_event *
 	record = reserve();
 	if (!record)
 		return 0;
-	record->time_ns = bpf_ktime_get_ns();
+	record->time_ns = bpf_ktime_get_ns() - event->since_ns;
 	record->point = event->point;
 	record->protocol = protocol;
 	record->pad = 0;

@@ -8,6 +8,9 @@
 #include "record/maps.h"
 
 EXPORT_ENUM(hop_point);
+EXPORT_ENUM(hop_limit);
+EXPORT_ENUM(hop_limit_value);
+EXPORT_ENUM(hop_switch_extra);
 EXPORT_ENUM(hop_record_limits);
 EXPORT_STRUCT(hop_packet);
 EXPORT_STRUCT(hop_socket);

@@ -33,7 +33,7 @@ static __always_inline int device_takes(struct sk_buff *skb)
 /* No static function: so the verifier looks at it once, rather than at each turn of the loop. It takes a number, for one
  * that takes a pointer to an object came with 6.8 only.
  */
-__noinline int record_dequeued(u64 number)
+__noinline int record_at(u64 number, u32 point, bool named)
 {
 	struct sk_buff *skb = (void *)number;
 	struct net_device *dev = BPF_CORE_READ(skb, dev);
@@ -43,12 +43,15 @@ __noinline int record_dequeued(u64 number)
 		.data = (u64)BPF_CORE_READ(skb, data),
 		.len_bytes = BPF_CORE_READ(skb, len),
 		.ifindex = BPF_CORE_READ(dev, ifindex),
-		.point = HOP_POINT_TX_DEQUEUE,
+		.point = point,
+		.named = named,
 	};
 	struct net *net = BPF_CORE_READ(dev, nd_net.net);
 
 	passing.netns = BPF_CORE_READ(net, ns.inum);
 	passing.network = passing.head + BPF_CORE_READ(skb, network_header);
+	passing.readable_end = passing.head + BPF_CORE_READ(skb, tail);
+	passing.end = passing.data + passing.len_bytes;
 	know_device(dev, passing.ifindex, passing.netns);
 	record_here(&passing);
 	return 0;
@@ -56,12 +59,10 @@ __noinline int record_dequeued(u64 number)
 
 static __always_inline int queue_gives(s32 packets, u64 skb)
 {
-	u64 number = 0;
+	u64 number = number_of(skb);
 
-	/* What was read is a number to the verifier. */
-	bpf_probe_read_kernel(&number, sizeof(number), &skb);
 	for (u32 i = 0; i < MOST_AT_ONCE && i < packets && number; i++) {
-		record_dequeued(number);
+		record_at(number, HOP_POINT_TX_DEQUEUE, false);
 		number = (u64)BPF_CORE_READ((struct sk_buff *)number, next);
 	}
 	return 0;
@@ -144,5 +145,15 @@ static __always_inline int driver_returns(u64 skb, s32 result, struct net_device
 		return 0;
 	passing.judged = true;
 	record_here(&passing);
+	return 0;
+}
+
+/* The packet that has just been put behind those that wait for their neighbour's address. */
+static __always_inline int neighbour_keeps(struct neighbour *neighbour)
+{
+	u64 queue = number_of((u64)&neighbour->arp_queue), last = (u64)BPF_CORE_READ(neighbour, arp_queue.prev);
+
+	if (last && last != queue)
+		record_at(last, HOP_POINT_TX_NEIGHBOUR, true);
 	return 0;
 }

@@ -64,7 +64,6 @@ static __always_inline int send_call(struct sock *sk, struct msghdr *msg)
 }
 
 /* Into these states calls bring it, connect(2) and listen(2); into others packets and timers, too. */
-#define TCP_SYN_SENT 2
 #define TCP_LISTEN 10
 
 static __always_inline int state_changes(struct sock *sk, u32 from, u32 to)
@@ -156,14 +155,46 @@ static __always_inline int polled(struct napi_struct *napi, s32 packets, s32 bud
 	return record_work(&event);
 }
 
+#define PF_KTHREAD 0x00200000
+
+/* The system call that a thread sleeps in, and 1. */
+static __always_inline u32 call_of(struct task_struct *task)
+{
+	struct pt_regs *regs;
+	s32 number;
+
+	if (!bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_task_pt_regs) || task->flags & PF_KTHREAD)
+		return 0;
+	regs = (void *)bpf_task_pt_regs(bpf_get_current_task_btf());
+	number = SYSTEM_CALL(regs);
+	return (u32)(number + 1) & HOP_SWITCH_CALL;
+}
+
+/* It would like to go on, but its cgroup has no time left. */
+static __always_inline bool is_throttled(struct task_struct *task)
+{
+	if (bpf_core_field_exists(task->throttled))
+		return BPF_CORE_READ(task, throttled);
+	if (bpf_core_field_exists(task->se.cfs_rq->throttle_count))
+		return BPF_CORE_READ(task, se.cfs_rq, throttle_count);
+	return false;
+}
+
 /* The state of the thread that leaves: 0 where it would like to go on. */
 static __always_inline int thread_switches(bool preempted, struct task_struct *from, struct task_struct *to)
 {
+	struct hop_work event = {.point = HOP_POINT_SCHED_SWITCH};
 	u32 from_tid = from->pid, to_tid = to->pid;
 
 	if (!thread_in(&socket_threads, from_tid) && !thread_in(&socket_threads, to_tid))
 		return 0;
-	return work(HOP_POINT_SCHED_SWITCH, to_tid, preempted ? 0 : task_state(from));
+	event.subject = to_tid;
+	event.value = preempted ? 0 : task_state(from);
+	if (event.value)
+		event.extra = call_of(from);
+	else if (is_throttled(from))
+		event.extra = HOP_SWITCH_THROTTLED;
+	return record_work(&event);
 }
 
 static __always_inline int thread_wakes(struct task_struct *task)

@@ -2,27 +2,13 @@
 /* Transmit latency: why a message waits in TCP, as the socket's state tells it. */
 #pragma once
 
+#include "common/tcp.h"
 #include "tx/state.h"
-
-static __always_inline bool before(u32 a, u32 b)
-{
-	return (s32)(a - b) < 0;
-}
 
 #define TCP_NAGLE_CORK 2
 #define SK_PACING_NEEDED 1
 #define TSQ_THROTTLED 1
 #define CHRONO_RWND 2
-
-/* The socket's fields: read in place where the kernel allows the cast (6.2), else copied. */
-#define as_type(sk, type) ((type *)bpf_rdonly_cast(sk, bpf_core_type_id_kernel(type)))
-#define tcp_field(sk, field)                                                                                           \
-	(bpf_rdonly_cast ? as_type(sk, struct tcp_sock)->field : BPF_CORE_READ((struct tcp_sock *)(sk), field))
-#define sock_field(sk, field)                                                                                          \
-	(bpf_rdonly_cast ? as_type(sk, struct sock)->field : BPF_CORE_READ((struct sock *)(sk), field))
-#define tcp_bits(sk, field)                                                                                            \
-	(bpf_rdonly_cast ? BPF_CORE_READ_BITFIELD(as_type(sk, struct tcp_sock), field)                                 \
-			 : BPF_CORE_READ_BITFIELD_PROBED((struct tcp_sock *)(sk), field))
 
 /* Would TCP hold back the end of what it has to send, and `more` bytes, now? In the order of tcp_write_xmit. */
 static __noinline u32 tcp_cause(struct sock *sk, u32 more_bytes, u64 now_ns)

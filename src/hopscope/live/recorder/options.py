@@ -27,7 +27,10 @@ _RX: Final = (
     "rx.received",
     "rx.full",
 )
-_TX: Final = ("tx.send", "tx.sent", "tx.queue", "tx.enqueue", "tx.dequeue", "tx.start", "tx.driver", "tcp.retransmit")
+_TX: Final = (
+    *("tx.send", "tx.sent", "tx.limit", "tx.neighbour"),
+    *("tx.queue", "tx.enqueue", "tx.dequeue", "tx.start", "tx.driver", "tcp.retransmit"),
+)
 _CPU: Final = ("irq.enter", "irq.exit", "softirq.raise", "softirq.enter", "softirq.exit", "napi.poll")
 _SCHED: Final = ("sched.switch", "sched.wake")
 # A profile is a set of points that answers a question.

@@ -116,6 +116,22 @@ RECORD: Final = (
         ),
     ),
     _point(
+        "tx.limit",
+        "what keeps TCP from sending the rest has changed (tcp_write_xmit)",
+        AttachMethod("fexit", ("tcp_write_xmit",), ("record_limit_tried",)),
+        AttachMethod(
+            "tp_btf",
+            ("sock_send_length", "tcp_probe", "net_dev_queue"),
+            ("record_limit_sent", "record_limit_acked", "record_limit_leaves"),
+            differs="the socket is asked at the ends of send calls, when segments come, and when packets leave",
+        ),
+    ),
+    _point(
+        "tx.neighbour",
+        "the packet waits for its neighbour's link-layer address (__neigh_event_send)",
+        _tracepoint("neigh_event_send_done", "neighbour"),
+    ),
+    _point(
         "rx.ready",
         "the socket tells its reader that there is something (sk_data_ready)",
         _tracepoint("sk_data_ready", "ready_tp"),
