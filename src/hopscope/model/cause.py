@@ -42,7 +42,7 @@ class Cause:
     @property
     def column(self) -> str:
         """Name of the column with its time."""
-        return f"{self.name.replace('-', '_')}_ns"
+        return f"held_{self.name.replace('-', '_')}_ns"
 
 
 # In the order in which a message can meet them.

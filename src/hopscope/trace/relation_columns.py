@@ -140,6 +140,7 @@ MEANINGS: Final[dict[str, str | tuple[str, str]]] = {
     "from_byte": "offset at which the receive call began to read; NULL: its return was not seen",
     "whole": "1: one packet contains all bytes of the call",
     "notified_ns": "NULL; `ready_ns` is matched through it",
+    "message": "number of the message, in the order in which messages begin",
     # Requests and answers.
     "forth": "flow of the request",
     "back": "flow of the answer",

@@ -263,6 +263,10 @@ struct msghdr {
 	struct iov_iter msg_iter;
 };
 
+struct Qdisc {
+	u32 flags;
+};
+
 struct neighbour {
 	struct sk_buff_head arp_queue;
 };

@@ -121,7 +121,6 @@ int BPF_PROG(record_queue, struct sk_buff *skb)
 	return device_takes(skb);
 }
 
-struct Qdisc; /* only passed by */
 
 SEC("tp_btf/qdisc_enqueue")
 int BPF_PROG(record_enqueue, struct Qdisc *qdisc, struct netdev_queue *queue, struct sk_buff *skb)
@@ -132,7 +131,7 @@ int BPF_PROG(record_enqueue, struct Qdisc *qdisc, struct netdev_queue *queue, st
 SEC("tp_btf/qdisc_dequeue")
 int BPF_PROG(record_dequeue, struct Qdisc *qdisc, struct netdev_queue *queue, s32 packets, u64 skb)
 {
-	return queue_gives(packets, skb);
+	return queue_gives(qdisc, packets, skb);
 }
 
 SEC("tp_btf/net_dev_start_xmit")

@@ -57,12 +57,18 @@ __noinline int record_at(u64 number, u32 point, bool named)
 	return 0;
 }
 
-static __always_inline int queue_gives(s32 packets, u64 skb)
+/* Queueing disciplines that empty queues go past (include/net/sch_generic.h). Of the others, those that shape cut packets for it:
+ * the pieces have not been seen before.
+ */
+#define TCQ_F_CAN_BYPASS 4
+
+static __always_inline int queue_gives(struct Qdisc *qdisc, s32 packets, u64 skb)
 {
+	bool named = !(qdisc->flags & TCQ_F_CAN_BYPASS);
 	u64 number = number_of(skb);
 
 	for (u32 i = 0; i < MOST_AT_ONCE && i < packets && number; i++) {
-		record_at(number, HOP_POINT_TX_DEQUEUE, false);
+		record_at(number, HOP_POINT_TX_DEQUEUE, named);
 		number = (u64)BPF_CORE_READ((struct sk_buff *)number, next);
 	}
 	return 0;

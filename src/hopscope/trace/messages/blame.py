@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The layers that delayed messages, and for how long: in total, and for single messages."""
+"""The causes that held messages, and for how long: in total, and for single messages."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import product
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from hopscope.trace.host_numbers import hosts
-from hopscope.trace.messages.path import LAYERS, NETWORK, STEPS, held_sql, layer_of
+from hopscope.model.cause import CAUSES
+from hopscope.trace.messages.path import GROUPS, NETWORK, QDISC, READER, SENDER, STEPS, cause_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -21,6 +20,26 @@ if TYPE_CHECKING:
 
 I64: TypeAlias = "NDArray[np.int64]"
 Columns: TypeAlias = "Mapping[str, NDArray[Any]]"
+
+NAMES: tuple[str, ...] = tuple(cause.name for cause in CAUSES)
+# Those that share the time of a group of causes.
+_OF_GROUPS = {
+    SENDER: (
+        "handshake", "receiver-window", "congestion-window", "pacing", "nagle", "cork", "small-queue", "send-buffer",
+        "send-copy", "unknown",
+    ),
+    QDISC: ("shaper", "pacing", "queue-others", "queue-own", "driver", "unknown"),
+    READER: ("reader-asleep", "reader-runnable", "reader-running", "earlier-data", "unknown"),
+}  # fmt: skip
+# Between the last of these points before the read, the reader was in one state.
+_AFTER = {
+    ("wake_ns", "switch_ns"): "reader-runnable",
+    ("switch_ns", "copy_ns"): "reader-running",
+    ("switch_ns", "read_ns"): "reader-running",
+    ("switch_ns", "received_ns"): "reader-running",
+}
+# Of the causes that share a stage, those with a smaller part are not named.
+_LEAST_PART = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +54,8 @@ class Stage:
         Its beginning, relative to the beginning of the message.
     duration_ns
         Its duration.
-    layer
-        The layer responsible for it.
+    causes
+        What held the message, longest first.
     told
         Whether its duration is known; otherwise it is at most the duration plus the bound of the clocks.
     """
@@ -44,23 +63,24 @@ class Stage:
     column: str
     after_ns: int
     duration_ns: int
-    layer: str
+    causes: tuple[str, ...]
     told: bool = True
 
 
-def layer_totals(trace: Trace, source: str = "messages") -> dict[str, int]:
-    """Return layer → total time for which it held the messages of a table or query, ns; longest first."""
-    joined = bool(hosts(trace))
-    parts = [part for step in STEPS[1:] for part in held_sql(step.column, joined=joined).items()]
-    totals = dict.fromkeys(LAYERS, 0)
-    (row,) = trace.rows(f"SELECT {', '.join(f'sum({held})' for _, held in parts)} FROM {source} m")
-    for (layer, _), held_ns in zip(parts, row, strict=True):
-        totals[layer] += int(held_ns or 0)
-    return {layer: totals[layer] for layer in sorted(totals, key=lambda layer: -totals[layer]) if totals[layer]}
+def cause_totals(trace: Trace, source: str = "message_causes") -> dict[str, int]:
+    """Return cause → total time for which it held the messages of a table or query, ns; longest first."""
+    (row,) = trace.rows(f"SELECT {', '.join(f'sum({cause.column})' for cause in CAUSES)} FROM {source} m")
+    totals = {name: int(held_ns or 0) for name, held_ns in zip(NAMES, row, strict=True)}
+    return {name: totals[name] for name in sorted(totals, key=lambda name: -totals[name]) if totals[name]}
 
 
 def stages(
-    times_ns: Mapping[str, int | None], resent_ns: int | None, *, across: bool = False, network_ns: int | None = None
+    times_ns: Mapping[str, int | None],
+    resent_ns: int | None,
+    held_ns: Mapping[str, int],
+    *,
+    across: bool = False,
+    network_ns: int | None = None,
 ) -> Iterator[Stage]:
     """Iterate over a message's stages.
 
@@ -70,6 +90,8 @@ def stages(
         Column → time at that point; None: not seen.
     resent_ns
         When bytes of it were last retransmitted, on the same clock; None: never.
+    held_ns
+        Cause → the time for which it held the message, ns.
     across, network_ns
         Whether it went to another host; the network time, None: unknown.
     """
@@ -84,21 +106,33 @@ def stages(
             last_ns = times_ns[previous]
             assert last_ns is not None  # noqa: S101 # it was seen
             resent = resent_ns is not None and last_ns < resent_ns < at_ns
-            layer = layer_of(step.column, previous, resent=resent, across=across)
-            told = layer != NETWORK or network_ns is not None
-            yield Stage(step.column, last_ns - begin_ns, at_ns - last_ns, layer, told)
+            cause = cause_of(step.column, previous, resent=resent, across=across)
+            told = cause != NETWORK or network_ns is not None
+            causes = _shared(cause, step.column, previous, held_ns) if cause in GROUPS else (cause,)
+            yield Stage(step.column, last_ns - begin_ns, at_ns - last_ns, causes, told)
         previous = step.column
 
 
+def _shared(group: str, column: str, previous: str, held_ns: Mapping[str, int]) -> tuple[str, ...]:
+    """Return the causes that held a message in a group's stages, longest first."""
+    own = _AFTER.get((previous, column))
+    if own and held_ns.get(own):
+        return (own,)
+    parts = {cause: held_ns.get(cause, 0) for cause in _OF_GROUPS[group]}
+    whole_ns = sum(parts.values())
+    named = [cause for cause, part_ns in parts.items() if part_ns and part_ns >= _LEAST_PART * whole_ns]
+    return tuple(sorted(named, key=lambda cause: -parts[cause])) or ("unknown",)
+
+
 def most_blamed(rows: Columns) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return the layer that held each message longest, and the time (ns); masked where no stage was seen.
+    """Return the cause that held each message longest, and the time (ns); masked where no stage was seen.
 
     Parameters
     ----------
     rows
-        Columns of the table ``messages``.
+        Columns of the table ``message_causes``.
     """
-    return longest(LAYERS, held_by(rows))
+    return longest(NAMES, held_by(rows))
 
 
 def longest(names: Sequence[str], held: I64) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -110,32 +144,5 @@ def longest(names: Sequence[str], held: I64) -> tuple[NDArray[Any], NDArray[Any]
 
 
 def held_by(rows: Columns) -> I64:
-    """Return the time for which each layer held each message, ns, shape (layers, messages); `rows` as above."""
-    count = len(rows["retransmits"])
-    held = np.zeros((len(LAYERS), count), np.int64)
-    everyone = np.arange(count)
-    for part_ns, layers in _parts(rows):
-        held[layers, everyone] += part_ns
-    return held
-
-
-def _parts(rows: Columns) -> Iterator[tuple[I64, I64]]:
-    """Iterate over points: for each message, duration of the stage ending there (0: none), and its layer's index."""
-    count = len(rows["retransmits"])
-    resent_ns = np.asarray(np.ma.filled(rows["resent_ns"], -1), np.int64)
-    last_ns, last = np.zeros(count, np.int64), np.full(count, -1)
-    across = ~np.ma.getmaskarray(rows["network_bound_ns"])
-    untold = across & np.ma.getmaskarray(rows["network_ns"])
-    for place, step in enumerate(STEPS):
-        seen = ~np.ma.getmaskarray(rows[step.column])
-        at_ns = np.asarray(np.ma.filled(rows[step.column], 0), np.int64)
-        ends = seen & (last >= 0)
-        again = (last_ns < resent_ns) & (resent_ns < at_ns)
-        layers = np.zeros(count, np.int64)
-        for before in np.unique(last[ends]).tolist():
-            for resent, far in product((False, True), repeat=2):
-                layer = layer_of(step.column, STEPS[before].column, resent=resent, across=far)
-                layers[ends & (last == before) & (again == resent) & (across == far)] = LAYERS.index(layer)
-        said = ends & ~(untold & (layers == LAYERS.index(NETWORK)))
-        yield np.where(said, at_ns - last_ns, 0), layers
-        last_ns, last = np.where(seen, at_ns, last_ns), np.where(seen, place, last)
+    """Return the time for which each cause held each message, ns, shape (causes, messages); `rows` as above."""
+    return np.stack([np.asarray(np.ma.filled(rows[cause.column], 0), np.int64) for cause in CAUSES])

@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from hopscope.trace.messages.segments import TCP
+from hopscope.trace.messages.table import MESSAGE
 from hopscope.trace.messages.udp import UDP
 from hopscope.trace.names import points
 from hopscope.trace.packets.reverse_flows import reverses
@@ -140,28 +141,14 @@ _STATED: Final = f"""
 fixed(
     "udp_ordered_messages",
     "a UDP message, with its position in the order of its flow",
-    columns(
-        "protocol flow connection start_byte end_byte len_bytes sender_tid reader_tid sent_ns retransmits",
-        "resent_ns dropped_ns sender_host receiver_host state call_ns send_ns first_ns queue_ns enqueue_ns",
-        "dequeue_ns start_ns driver_ns core_ns ip_ns l4_ns tcp_ns order_ns ready_ns wake_ns switch_ns copy_ns read_ns",
-        "received_ns network_ns network_bound_ns begins_ns ends_ns total_ns place",
-        len_bytes="length of the message",
-        place="its position in the order of the flow",
-    ),
+    MESSAGE | columns("place", place="its position in the order of the flow"),
     _DATAGRAMS,
     needs=("messages",),
 )
 fixed(
     "ordered_messages",
     "a message, with the byte by which an exchange refers to it",
-    columns(
-        "protocol flow connection start_byte end_byte len_bytes sender_tid reader_tid sent_ns retransmits",
-        "resent_ns dropped_ns sender_host receiver_host state call_ns send_ns first_ns queue_ns enqueue_ns",
-        "dequeue_ns start_ns driver_ns core_ns ip_ns l4_ns tcp_ns order_ns ready_ns wake_ns switch_ns copy_ns read_ns",
-        "received_ns network_ns network_bound_ns begins_ns ends_ns total_ns place",
-        len_bytes="length of the message",
-        place="TCP: `end_byte`; UDP: its position in the order of the flow",
-    ),
+    MESSAGE | columns("place", place="TCP: `end_byte`; UDP: its position in the order of the flow"),
     _ORDERED,
     kind="view",
     needs=("messages", "udp_ordered_messages"),

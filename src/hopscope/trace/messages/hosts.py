@@ -92,8 +92,8 @@ def tightened(checked: str, others: Sequence[str]) -> str:
 
 _MOST_ROUTERS: Final = 8
 # The points of a packet on the receiving host.
-_RECEIVED: Final = (*PACKET_COLUMNS[4:8], "copied_ns", "freed_ns", "freed_tid", "came_cpu")
-_SENT: Final = (*PACKET_COLUMNS[:4], "packet", "begins_ns", "tcp_ns", "flow", "seq", "tid", "len_bytes")
+_RECEIVED: Final = (*PACKET_COLUMNS[5:9], "copied_ns", "freed_ns", "freed_tid", "came_cpu")
+_SENT: Final = (*PACKET_COLUMNS[:5], "packet", "begins_ns", "tcp_ns", "flow", "seq", "tid", "len_bytes")
 
 # A departing packet was last queued at a device; an arriving one begins with the driver.
 _ENDS: Final = """

@@ -43,7 +43,7 @@ _UDP: Final = 17
 _OF_TCP_ONLY: Final = frozenset({"send_ns", "first_ns", "tcp_ns"})
 # For small datagrams, there is no event of the copy nor, if another CPU frees them, of its end.
 _UNTOLD: Final = frozenset({"copy_ns", "read_ns"})
-_OPTIONAL: Final = frozenset({"first_ns", "order_ns"})
+_OPTIONAL: Final = frozenset({"first_ns", "neighbour_ns", "order_ns"})
 _QUEUE: Final = frozenset({"enqueue_ns", "dequeue_ns"})
 _SLEEP: Final = frozenset({"wake_ns", "switch_ns"})
 _READING: Final = frozenset({"copy_ns", "read_ns", "received_ns"})

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The path of a message from the send call to the return of the receive call: its points in order, and their layers.
+"""The path of a message from the send call to the return of the receive call: its points in order, and what holds it.
 
-A stage is the time between two consecutive points that were seen. It is attributed to the layer that had to act for the
-message to reach the second point.
+A stage is the time between two consecutive points that were seen. Its cause is what had to happen for the message to
+reach the second point.
 """
 
 from __future__ import annotations
@@ -11,34 +11,13 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Final
 
-SEND_CALL: Final = "send call"
-SENDER: Final = "sender's stack"
+# Stages whose time is divided among several causes, from what else was recorded (hopscope.trace.causes).
+SENDER: Final = "sender"
 QDISC: Final = "qdisc"
-DRIVER: Final = "driver"
-NETWORK: Final = "network"
-SOFTIRQ: Final = "receiver's softirq"
-QUEUE: Final = "socket queue"
-WAKE_UP: Final = "wake-up"
 READER: Final = "reader"
+GROUPS: Final = (SENDER, QDISC, READER)
+NETWORK: Final = "network"
 RETRANSMISSION: Final = "retransmission"
-HOLE: Final = "stream hole"
-
-# In the order in which a message passes them.
-LAYERS: Final = (SEND_CALL, SENDER, QDISC, DRIVER, NETWORK, RETRANSMISSION, HOLE, SOFTIRQ, QUEUE, WAKE_UP, READER)
-# Layer → the part of the path between two hosts to which it belongs.
-PARTS: Final = {
-    SEND_CALL: "sender's application",
-    SENDER: "sender's stack",
-    QDISC: "sender's stack",
-    DRIVER: "sender's stack",
-    NETWORK: "network",
-    RETRANSMISSION: "retransmission",
-    HOLE: "retransmission",
-    SOFTIRQ: "receiver's stack",
-    QUEUE: "receiver's application",
-    WAKE_UP: "receiver's application",
-    READER: "receiver's application",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +30,15 @@ class Step:
         Its name in the trace.
     column
         Column of the table ``messages``: when the message passed it, CLOCK_MONOTONIC in ns, NULL: not seen.
-    layer
-        The layer responsible for the stage that ends here.
+    cause
+        What the stage that ends here waits for: a cause (:mod:`hopscope.model.cause`), or one of :data:`GROUPS`.
     meaning
         Meaning of the column.
     """
 
     point: str
     column: str
-    layer: str
+    cause: str
     meaning: str
 
     @property
@@ -69,38 +48,58 @@ class Step:
 
 
 STEPS: Final = (
-    Step("call.enter", "call_ns", SEND_CALL, "the send call began"),
-    Step("tx.send", "send_ns", SEND_CALL, "the send call acquired the socket lock"),
+    Step("call.enter", "call_ns", "send-lock", "the send call began"),
+    Step("tx.send", "send_ns", "send-lock", "the send call acquired the socket lock"),
     Step(
         "tx.queue",
         "first_ns",
         SENDER,
         "the packet with its first byte reached a device, if its last byte followed in a later packet",
     ),
+    Step(
+        "tx.neighbour",
+        "neighbour_ns",
+        SENDER,
+        "the packet with its last byte began to wait for the link-layer address of the next hop",
+    ),
     Step("tx.queue", "queue_ns", SENDER, "the packet with its last byte reached a device"),
-    Step("tx.enqueue", "enqueue_ns", SENDER, "that packet entered the queueing discipline"),
+    Step("tx.enqueue", "enqueue_ns", "stack", "that packet entered the queueing discipline"),
     Step("tx.dequeue", "dequeue_ns", QDISC, "that packet left the queueing discipline"),
     Step("tx.start", "start_ns", QDISC, "the driver's transmit function was called with that packet"),
-    Step("rx.driver", "driver_ns", DRIVER, "the receiving driver handed the packet with the last byte to the stack"),
-    Step("rx.core", "core_ns", SOFTIRQ, "the stack's core received that packet"),
-    Step("rx.ip", "ip_ns", SOFTIRQ, "IP received that packet"),
-    Step("rx.l4", "l4_ns", SOFTIRQ, "TCP or UDP received that packet"),
-    Step("rx.tcp_queue", "tcp_ns", SOFTIRQ, "the receiving TCP socket queued that packet"),
-    Step("rx.tcp_order", "order_ns", HOLE, "the last missing byte before it in the stream had arrived, if after it"),
-    Step("rx.ready", "ready_ns", SOFTIRQ, "the reader was notified"),
-    Step("sched.wake", "wake_ns", WAKE_UP, "the reader was woken up"),
-    Step("sched.switch", "switch_ns", WAKE_UP, "the reader was scheduled on a CPU"),
+    Step("rx.driver", "driver_ns", "driver", "the receiving driver handed the packet with the last byte to the stack"),
+    Step("rx.core", "core_ns", "backlog", "the stack's core received that packet"),
+    Step("rx.ip", "ip_ns", "stack", "IP received that packet"),
+    Step("rx.l4", "l4_ns", "stack", "TCP or UDP received that packet"),
+    Step("rx.tcp_queue", "tcp_ns", "stack", "the receiving TCP socket queued that packet"),
+    Step(
+        "rx.tcp_order",
+        "order_ns",
+        "stream-hole",
+        "the last missing byte before it in the stream had arrived, if after it",
+    ),
+    Step("rx.ready", "ready_ns", "stack", "the reader was notified"),
+    Step("sched.wake", "wake_ns", READER, "the reader was woken up"),
+    Step("sched.switch", "switch_ns", READER, "the reader was scheduled on a CPU"),
     Step("rx.copy", "copy_ns", READER, "the last byte was copied to the reader's buffer"),
     Step("rx.read", "read_ns", READER, "the reader had read the last byte (TCP)"),
     Step("rx.received", "received_ns", READER, "the receive call returned"),
 )
 BY_COLUMN: Final = {step.column: step for step in STEPS}
+_NAMES: Final = tuple(BY_COLUMN)
+
+
+def _between(first: str, last: str) -> tuple[str, ...]:
+    return _NAMES[_NAMES.index(first) : _NAMES.index(last) + 1]
+
+
 # Points of packets; their times are those of the packet with the last byte.
-PACKET_COLUMNS: Final = tuple(step.column for step in STEPS[3:12])
-_ARRIVED: Final = tuple(step.column for step in STEPS[7:14])
+PACKET_COLUMNS: Final = _between("neighbour_ns", "tcp_ns")
 # Points at the sender, and at the receiver.
-SENT: Final = tuple(step.column for step in STEPS[:7])
-RECEIVED: Final = tuple(step.column for step in STEPS[7:])
+SENT: Final = _between("call_ns", "start_ns")
+RECEIVED: Final = _between("driver_ns", "received_ns")
+# If bytes were retransmitted in a stage that ends at one of these, it was lost before.
+_AGAIN: Final = _between("enqueue_ns", "ready_ns")
+_READING: Final = ("copy_ns", "read_ns", "received_ns")
 
 
 def before(column: str) -> tuple[str, ...]:
@@ -109,19 +108,25 @@ def before(column: str) -> tuple[str, ...]:
     return tuple(names[: names.index(column)])
 
 
-def layer_of(column: str, previous: str, *, resent: bool, across: bool = False) -> str:
-    """Return the layer responsible for the stage between two consecutive points that were seen.
+def cause_of(column: str, previous: str, *, resent: bool, across: bool = False) -> str:
+    """Return the cause, or the group of causes, of the stage between two consecutive points that were seen.
 
     `resent`: bytes of the message were retransmitted during the stage. `across`: sender and receiver are different
     hosts.
     """
-    if resent and column in _ARRIVED:
+    if resent and column in _AGAIN:
         return RETRANSMISSION
     if across and column in RECEIVED and previous in SENT:
         return NETWORK
-    if column == "copy_ns" and previous != "switch_ns":
-        return QUEUE  # the reader was awake, but busy with other work
-    return BY_COLUMN[column].layer
+    if column == "queue_ns" and previous == "neighbour_ns":
+        return "neighbour"
+    if column in {"dequeue_ns", "start_ns"} and previous not in {"enqueue_ns", "dequeue_ns"}:
+        return "stack"  # the device has no queueing discipline
+    if column == "start_ns" and previous == "dequeue_ns":
+        return "driver"
+    if column in _READING and previous in _READING:
+        return "receive-copy"
+    return BY_COLUMN[column].cause
 
 
 def latest(columns: tuple[str, ...]) -> str:
@@ -143,30 +148,34 @@ def stage(column: str) -> str:
 
 
 def held_sql(column: str, *, joined: bool = False) -> dict[str, str]:
-    """Return layer → SQL for the time (ns) that it held a message in the stage that ends at a point; NULL: not held.
+    """Return cause or group of causes → SQL for the time (ns) of the stage that ends at a point; NULL: none.
 
-    This is :func:`layer_of` applied to rows. `joined`: the trace contains several hosts.
+    This is :func:`cause_of` applied to rows. `joined`: the trace contains several hosts.
     """
-    other = None
-    if column in _ARRIVED:
-        other = RETRANSMISSION, f"resent_ns > {latest(before(column))} AND resent_ns < {column}"
-    elif column == "copy_ns":
-        other = QUEUE, "switch_ns IS NULL"
-    layer, held = BY_COLUMN[column].layer, stage(column)
-    own = {layer: held}
-    if other is not None:
-        own = {
-            layer: f"CASE WHEN {other[1]} THEN NULL ELSE {held} END",
-            other[0]: f"CASE WHEN {other[1]} THEN {held} END",
-        }
-    if not joined or column not in RECEIVED:
-        return own
-    crosses = _crosses(column)
-    here = {name: f"CASE WHEN {crosses} THEN NULL ELSE {sql} END" for name, sql in own.items()}
-    if RETRANSMISSION in own:
-        here[RETRANSMISSION] = own[RETRANSMISSION]
-        crosses += f" AND NOT coalesce({other[1] if other else 'FALSE'}, FALSE)"
-    return here | {NETWORK: f"CASE WHEN {crosses} THEN network_ns END"}
+    kinds: dict[str, list[str]] = {}
+    for previous in before(column):
+        kinds.setdefault(cause_of(column, previous, resent=False), []).append(previous)
+    held = stage(column)
+    if len(kinds) == 1:
+        own = dict.fromkeys(kinds, held)
+    else:
+        own = {cause: f"CASE WHEN {_is_last(names, column)} THEN {held} END" for cause, names in kinds.items()}
+    others = []
+    if column in _AGAIN:
+        resent = f"resent_ns > {latest(before(column))} AND resent_ns < {column}"
+        others.append((RETRANSMISSION, resent, held))
+    if joined and column in RECEIVED:
+        others.append((NETWORK, _crosses(column), "network_ns"))
+    for cause, condition, sql in reversed(others):
+        own = {name: f"CASE WHEN {condition} THEN NULL ELSE {each} END" for name, each in own.items()}
+        own[cause] = f"CASE WHEN {condition} THEN {sql} END"
+    return own
+
+
+def _is_last(names: list[str], column: str) -> str:
+    """Return the condition that the last point seen before this one is one of these."""
+    last = latest(before(column))
+    return f"coalesce({' OR '.join(f'{last} = {name}' for name in names)}, FALSE)"
 
 
 def _crosses(column: str) -> str:

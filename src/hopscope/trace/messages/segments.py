@@ -29,7 +29,7 @@ WRAP: Final = 1 << 32
 TCP: Final = 6
 _SYN: Final = 2
 # Points at which headers are always parsed.
-_LOOKS: Final = ("queue_ns", "driver_ns", "tcp_ns")
+_LOOKS: Final = ("neighbour_ns", "queue_ns", "dequeue_ns", "driver_ns", "tcp_ns")
 _NEVER_NS: Final = (1 << 63) - 1
 
 
@@ -69,7 +69,7 @@ def _tcp_socket_events(context: Context) -> str:
     "tcp_packets",
     "the payload of a packet, with the time at each point",
     columns(
-        "flow connection slice time_ns seq payload queue_ns enqueue_ns dequeue_ns start_ns driver_ns core_ns",
+        "flow connection slice time_ns seq payload neighbour_ns queue_ns enqueue_ns dequeue_ns start_ns driver_ns core_ns",
         "ip_ns l4_ns tcp_ns",
         time_ns="when its headers were inspected",
     ),
@@ -176,13 +176,17 @@ def _after(column: str, known: dict[str, int]) -> str:
     """
     end = "h.sender_host" if column in SENT else "coalesce(h.receiver_host, h.sender_host)"
     at = f"coalesce({end} = e.host, TRUE)"
-    if column == "tcp_ns":
+    sent = [known["queue_ns"], known["dequeue_ns"]]
+    if column in {"tcp_ns", "neighbour_ns"}:
         told = [known[column]]
     elif column in {"driver_ns", "core_ns", "ip_ns", "l4_ns"}:
-        told = [known["driver_ns"], known["queue_ns"]]
+        told = [known["driver_ns"], *sent]
     elif column == "start_ns":
         cut = f"(e.point = {known['driver_ns']} AND e.start_ns < e.time_ns)"
-        return f"CASE WHEN {at} AND (e.point = {known['queue_ns']} OR {cut}) THEN e.start_ns END AS start_ns"
+        listed = ", ".join(map(str, sent))
+        return f"CASE WHEN {at} AND (e.point IN ({listed}) OR {cut}) THEN e.start_ns END AS start_ns"
+    elif column == "dequeue_ns":
+        told = sent
     else:
         told = [known["queue_ns"]]
     return f"CASE WHEN {at} AND e.point IN ({', '.join(map(str, told))}) THEN e.{column} END AS {column}"
@@ -235,7 +239,7 @@ fixed(
     "tcp_segments",
     "a range of bytes, with the time when it first passed each point",
     columns(
-        "flow connection start_byte end_byte queue_ns enqueue_ns dequeue_ns start_ns driver_ns core_ns ip_ns",
+        "flow connection start_byte end_byte neighbour_ns queue_ns enqueue_ns dequeue_ns start_ns driver_ns core_ns ip_ns",
         "l4_ns tcp_ns",
     ),
     _SEGMENTS,

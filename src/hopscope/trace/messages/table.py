@@ -56,6 +56,16 @@ def _final_translations(context: Context) -> str:
     return final_translations(known)
 
 
+# The columns of a message, in all relations that have one.
+MESSAGE: Final = columns(
+    "protocol flow connection start_byte end_byte len_bytes sender_tid reader_tid sent_ns retransmits resent_ns",
+    "dropped_ns sender_host receiver_host state",
+    *_ALL,
+    "network_ns network_bound_ns begins_ns ends_ns total_ns message",
+    len_bytes="length of the message",
+)
+
+
 def _is_joined(context: Context) -> bool:
     return bool(hosts(context.trace))
 
@@ -63,13 +73,7 @@ def _is_joined(context: Context) -> bool:
 @relation(
     "messages",
     "a message: the data of one send call on a TCP connection, or a UDP datagram",
-    columns(
-        "protocol flow connection start_byte end_byte len_bytes sender_tid reader_tid sent_ns retransmits",
-        "resent_ns dropped_ns sender_host receiver_host state call_ns send_ns first_ns queue_ns enqueue_ns",
-        "dequeue_ns start_ns driver_ns core_ns ip_ns l4_ns tcp_ns order_ns ready_ns wake_ns switch_ns copy_ns read_ns",
-        "received_ns network_ns network_bound_ns begins_ns ends_ns total_ns",
-        len_bytes="length of the message",
-    ),
+    MESSAGE,
     needs=("tcp_messages", "final_translations"),
     needs_if={"udp_messages": has_udp, "clock_bounds": _is_joined},
     parameters=(SELECTION,),
@@ -80,7 +84,8 @@ def _messages(context: Context) -> str:
     if has_udp(context):
         both += f" UNION ALL SELECT {UDP} AS protocol, * FROM ({_right(trace, 'udp_messages')}) udp"
     return (
-        f"SELECT *, ends_ns - begins_ns AS total_ns FROM"
+        "SELECT *, ends_ns - begins_ns AS total_ns, row_number() OVER (ORDER BY begins_ns, flow, connection,"
+        " start_byte NULLS LAST, ends_ns) AS message FROM"
         f" (SELECT *, {earliest(_ALL)} AS begins_ns, {latest(_ALL)} AS ends_ns FROM ({both}) b) m"
         f" WHERE {_wanted(trace, context.selection)}"
     )

@@ -41,7 +41,7 @@ def _is_of_one_host(context: Context) -> bool:
     "udp_lifetimes",
     "the lifetime of a datagram on a host of a joined trace, with the time when it first passed each point",
     columns(
-        "packet begins_ns queue_ns enqueue_ns dequeue_ns start_ns driver_ns core_ns ip_ns l4_ns copied_ns",
+        "packet begins_ns neighbour_ns queue_ns enqueue_ns dequeue_ns start_ns driver_ns core_ns ip_ns l4_ns copied_ns",
         "dropped_ns tcp_ns freed_tid freed_ns came_cpu flow seq tid len_bytes last_flow last_len host last_seq",
         "last_queue_ns last_start_ns leaves came_flow came_seq came_len",
         begins_ns="when its lifetime began",
@@ -58,7 +58,7 @@ def _udp_lifetimes(context: Context) -> str:
 
 
 _SEND: Final = columns(
-    "packet first_ns queue_ns enqueue_ns dequeue_ns start_ns driver_ns core_ns ip_ns l4_ns copied_ns",
+    "packet first_ns neighbour_ns queue_ns enqueue_ns dequeue_ns start_ns driver_ns core_ns ip_ns l4_ns copied_ns",
     "dropped_ns tcp_ns freed_tid freed_ns came_cpu flow tid len_bytes sender_host receiver_host state translated",
     packet="the last one, of a datagram in fragments",
     first_ns="when its first fragment came to a device; NULL: it has only one",
@@ -172,7 +172,7 @@ def lifetimes_of_datagrams(numbers: dict[str, int], among: str, more: str = "") 
     freed = number(numbers, "skb.free")
     listed = ", ".join(map(str, (*known.values(), freed)))
     times = ", ".join(f"min(CASE WHEN point = {each} THEN time_ns END) AS {name}" for name, each in known.items())
-    at = {name: f"CASE WHEN point = {known[f'{name}_ns']} THEN time_ns END" for name in ("queue", "l4", "core")}
+    at = {name: f"CASE WHEN point = {known[f'{name}_ns']} THEN time_ns END" for name in ("neighbour", "queue", "l4", "core")}
     payload = "len_bytes - header_bytes"
     return f"""
         SELECT packet, min(time_ns) AS begins_ns, {times}, CAST(NULL AS BIGINT) AS tcp_ns,
@@ -180,7 +180,7 @@ def lifetimes_of_datagrams(numbers: dict[str, int], among: str, more: str = "") 
                max(CASE WHEN point = {freed} THEN time_ns END) AS freed_ns,
                coalesce(min_by(cpu, {at["l4"]}), min_by(cpu, {at["core"]})) AS came_cpu,
                min_by(flow, {at["queue"]}) AS flow, min_by(seq, {at["queue"]}) AS seq,
-               min_by(tid, {at["queue"]}) AS tid,
+               coalesce(min_by(tid, {at["neighbour"]}), min_by(tid, {at["queue"]})) AS tid,
                min_by({payload}, {at["queue"]}) AS len_bytes,
                max_by(flow, {at["queue"]}) AS last_flow, max_by({payload}, {at["queue"]}) AS last_len,
                {more or _ONE_HOST}
@@ -191,13 +191,13 @@ def lifetimes_of_datagrams(numbers: dict[str, int], among: str, more: str = "") 
 _SENT: Final = f"""
     SELECT *, CASE WHEN last_flow <> flow AND last_len = len_bytes THEN last_flow END AS translated
     FROM ({{lifetimes}}) whole
-    WHERE queue_ns = begins_ns AND flow IN (SELECT flow FROM flows WHERE protocol = {UDP})"""
+    WHERE coalesce(neighbour_ns, queue_ns) = begins_ns AND flow IN (SELECT flow FROM flows WHERE protocol = {UDP})"""
 
 # A later fragment has no ports. What it is a fragment of has its addresses and IP identification, and came before it.
 _IN_FRAGMENTS: Final = f"protocol = {UDP} AND source_port = 0 AND destination_port = 0"
 _OF_FIRST: Final = ("flow", "tid", "translated", "sender_host")
 # IP hands on what has come of a datagram as the fragment that came last.
-_AT_SENDER: Final = ("packet", "queue_ns", "enqueue_ns", "dequeue_ns", "start_ns")
+_AT_SENDER: Final = ("packet", "neighbour_ns", "queue_ns", "enqueue_ns", "dequeue_ns", "start_ns")
 _OF_WHOLE: Final = tuple(
     name for name in _SEND if name not in {*_OF_FIRST, *_AT_SENDER, "first_ns", "len_bytes", "dropped_ns"}
 )
@@ -225,7 +225,7 @@ def _calls(numbers: dict[str, int]) -> str:
                CASE WHEN next_point = {sent} THEN next_ns END AS sent_ns
         FROM (SELECT packet, lag(point) {thread} AS before_point, lag(time_ns) {thread} AS before_ns,
                      lead(point) {thread} AS next_point, lead(time_ns) {thread} AS next_ns
-              FROM (SELECT packet, tid, queue_ns AS time_ns, 0 AS point FROM udp_sends
+              FROM (SELECT packet, tid, coalesce(neighbour_ns, queue_ns) AS time_ns, 0 AS point FROM udp_sends
                     UNION ALL SELECT NULL, tid, time_ns, point FROM sockets WHERE point IN ({enter}, {sent})) calls
              ) found WHERE packet IS NOT NULL"""
 
@@ -310,7 +310,8 @@ fixed(
     "a datagram that was sent on this host, with the time when it first passed each point; order not yet checked",
     columns(
         "flow translated connection start_byte end_byte len_bytes sender_tid call_ns send_ns sent_ns first_ns",
-        "queue_ns enqueue_ns dequeue_ns start_ns driver_ns core_ns ip_ns l4_ns tcp_ns order_ns ready_ns reader_tid",
+        "neighbour_ns queue_ns enqueue_ns dequeue_ns start_ns driver_ns core_ns ip_ns l4_ns tcp_ns order_ns ready_ns",
+        "reader_tid",
         "wake_ns switch_ns copy_ns read_ns received_ns retransmits resent_ns dropped_ns sender_host receiver_host",
         "state",
         len_bytes="length of the payload",

@@ -24,7 +24,7 @@ PLACE: Final = f"(netns * {PLACE_STEP} + ifindex)"
 BESIDE: Final = ("tx.driver", "tcp.retransmit")
 ENDS: Final = ("skb.free", "skb.drop")
 # Points at which a packet's lifetime begins on this host.
-BEGINNINGS: Final = ("rx.driver", "tx.queue")
+BEGINNINGS: Final = ("rx.driver", "tx.neighbour", "tx.queue")
 
 _ARRIVING: Final = ("rx.driver", "rx.core", "rx.ip")
 _RECEIVED: Final = (*_ARRIVING, "rx.l4", "rx.tcp_queue")
@@ -114,6 +114,9 @@ RULES: Final = (
     Rule("rx.tcp_queue", SENDING, HANDED_OVER),
     Rule("rx.tcp_queue", ("rx.tcp_queue",), SAME),
     Rule("rx.copy", (*_RECEIVED, *SENDING, "rx.copy"), SAME),
+    Rule("tx.neighbour", SENDING, STACKED),
+    Rule("tx.neighbour", ("rx.core", "rx.ip"), FORWARDED),
+    Rule("tx.queue", ("tx.neighbour",), SAME),
     Rule("tx.queue", SENDING, STACKED),
     Rule("tx.queue", ("rx.core", "rx.ip"), FORWARDED),
     Rule("tx.enqueue", _WAITING, ALWAYS),
@@ -122,8 +125,8 @@ RULES: Final = (
     Rule("tx.start", _WAITING, ALWAYS),
     Rule("tx.start", ("tx.start",), STACKED),
     Rule("tx.start", ("rx.core", "rx.ip"), FORWARDED),
-    Rule("skb.free", (*_RECEIVED, *SENDING, "rx.copy"), SAME),
-    Rule("skb.drop", (*_RECEIVED, *SENDING, "rx.copy"), SAME),
+    Rule("skb.free", (*_RECEIVED, "tx.neighbour", *SENDING, "rx.copy"), SAME),
+    Rule("skb.drop", (*_RECEIVED, "tx.neighbour", *SENDING, "rx.copy"), SAME),
 )
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report ``messages``: where messages spent their time, slowest first, and the share of each layer."""
+"""The report ``messages``: where messages spent their time, slowest first, and the share of each cause."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from hopscope.model.report import Column, Report
 from hopscope.term.format import plural
 from hopscope.trace.gaps import loss_notes
 from hopscope.trace.host_numbers import hosts
-from hopscope.trace.messages.blame import layer_totals, most_blamed
+from hopscope.model.cause import BY_NAME as CAUSES
+from hopscope.trace.messages.blame import cause_totals, most_blamed
 from hopscope.trace.messages.missing import Circumstances, missing
-from hopscope.trace.messages.path import BY_COLUMN, PARTS, RECEIVED, STEPS, earliest
+from hopscope.trace.messages.path import BY_COLUMN, RECEIVED, STEPS, earliest
 from hopscope.trace.names import UNNAMED
 from hopscope.trace.relation import build
 
@@ -39,15 +40,15 @@ def step_name(column: str) -> str:
 COLUMNS: Final = (
     Column("begin_ns", "at_ns", "time of the first observed point", "begin"),
     Column("total_ns", "ns", "time from the first to the last observed point", "total"),
-    Column("blame", "text", "layer that held it longest", "held by"),
-    Column("blame_ns", "ns", "time that this layer held it", "for"),
+    Column("blame", "text", "cause that held it longest (docs/causes.md)", "held by"),
+    Column("blame_ns", "ns", "time for which this cause held it", "for"),
     Column("len_bytes", "bytes", "bytes that the call sent", "bytes"),
     Column("retransmits", "count", "retransmissions that contain bytes of it", "retr", rank=2),
     Column("resent_ns", "ns", "time of the last retransmission after the beginning", "resent", rank=9),
     Column(
         "part",
         "text",
-        "between hosts: the part to which this layer belongs (sender's or receiver's application or stack, network)",
+        "between hosts: the part to which this cause belongs (sender's or receiver's application or stack, network)",
         "of",
         rank=2,
     ),
@@ -74,6 +75,10 @@ COLUMNS: Final = (
     Column("reader", "text", "thread that read it", "reader", rank=1),
     Column("protocol", "text", "tcp or udp", "proto", rank=4),
     *(Column(step_name(step.column), "ns", _AFTER + step.meaning, step.title, rank=9) for step in STEPS),
+    *(
+        Column(cause.column, "ns", f"time for which it was held by {cause.name}: {cause.meaning}", cause.name, rank=9)
+        for cause in CAUSES.values()
+    ),
     Column("missing", "text", "points on its path that were not observed, and why", "missing", rank=9),
     Column("flow", "id", "number of the flow", "number", rank=9),
 )
@@ -83,12 +88,14 @@ _REASONS: Final = (
     "SELECT d.time_ns, max(coalesce(r.name, CAST(d.reason AS STRING))) AS reason"
     " FROM drops d LEFT JOIN reasons r ON r.reason = d.reason GROUP BY d.time_ns"
 )
+_HELD: Final = ", ".join(f"c.{cause.column}" for cause in CAUSES.values())
 _QUERY: Final = f"""
-    SELECT m.*, coalesce(n.name, {UNNAMED.format("m.flow")}) AS flow_name, d.reason AS drop_reason,
+    SELECT m.*, {_HELD}, coalesce(n.name, {UNNAMED.format("m.flow")}) AS flow_name, d.reason AS drop_reason,
            s.name AS sender, r.name AS reader,
            sh.name AS sender_name, rh.name AS receiver_name,
            CASE WHEN t.flow IS NOT NULL THEN coalesce(a.name, {UNNAMED.format("t.flow")}) END AS translated_to
-    FROM messages m LEFT JOIN flow_names n ON n.flow = m.flow
+    FROM messages m LEFT JOIN message_causes c ON c.message = m.message
+    LEFT JOIN flow_names n ON n.flow = m.flow
     LEFT JOIN final_translations t ON t.original = m.flow AND m.ends_ns >= t.from_ns AND m.ends_ns < t.until_ns
     LEFT JOIN flow_names a ON a.flow = t.flow
     LEFT JOIN thread_names s ON s.tid = m.sender_tid LEFT JOIN thread_names r ON r.tid = m.reader_tid
@@ -98,13 +105,13 @@ _QUERY: Final = f"""
 
 
 def messages(trace: Trace, selection: Selection, *, limit: int | None = None) -> Report:
-    """Return a row per message, slowest first, with the share of each layer in the heading."""
-    build(trace, "messages", "final_translations", "flow_names", "thread_names", selection=selection)
+    """Return a row per message, slowest first, with the share of each cause in the heading."""
+    build(trace, "messages", "message_causes", "final_translations", "flow_names", "thread_names", selection=selection)
     rows = trace.columns(_QUERY if limit is None else f"{_QUERY} LIMIT {limit}")
     count, single, unread, total_ns = trace.rows(_COUNTS)[0]
     values = _values(rows, missing(rows, Circumstances.of(trace)), trace.metadata.started_ns)
     notes = [*_notes(trace, count, single, unread), *_dropped(trace), *_across(trace), *loss_notes(trace)]
-    heading = _heading(count, total_ns, layer_totals(trace), between=bool(hosts(trace))) if count else []
+    heading = _heading(count, total_ns, cause_totals(trace), between=bool(hosts(trace))) if count else []
     return Report("messages", COLUMNS, values, notes, count - single - len(rows["flow"]), heading)
 
 
@@ -137,14 +144,15 @@ def _values(rows: Columns, reasons: NDArray[Any], started_ns: int) -> dict[str, 
         "protocol": np.where(np.asarray(rows["protocol"]) == 6, "tcp", "udp"),
         "missing": reasons,
         **{name: rows[name] for name in _AS_THEY_ARE},
+        **{cause.column: rows[cause.column] for cause in CAUSES.values()},
         **{step_name(step.column): np.ma.MaskedArray(rows[step.column]) - begins for step in STEPS},
     }
 
 
 def _part(blame: NDArray[Any], on_one_host: NDArray[Any]) -> NDArray[Any]:
-    """Return the part of the path to which each layer belongs, for messages between two hosts."""
+    """Return the part of the path to which each cause belongs, for messages between two hosts."""
     nobody = np.ma.getmaskarray(blame) | on_one_host
-    parts = [PARTS.get(layer, "") for layer in np.ma.filled(blame, "").tolist()]
+    parts = [CAUSES[cause].part if cause else "" for cause in np.ma.filled(blame, "").tolist()]
     return np.ma.MaskedArray(np.array(parts, dtype=object), nobody)
 
 
@@ -158,16 +166,16 @@ def _until(rows: Columns) -> NDArray[Any]:
     return names
 
 
-def _heading(count: int, total_ns: int, layers: Mapping[str, int], *, between: bool) -> list[str]:
-    shares = [_shares(layers, total_ns)]
+def _heading(count: int, total_ns: int, causes: Mapping[str, int], *, between: bool) -> list[str]:
+    shares = [_shares(causes, total_ns)]
     if between:
-        parts = dict.fromkeys(PARTS.values(), 0)
-        for layer, held_ns in layers.items():
-            parts[PARTS[layer]] += held_ns
+        parts = dict.fromkeys((cause.part for cause in CAUSES.values()), 0)
+        for cause, held_ns in causes.items():
+            parts[CAUSES[cause].part] += held_ns
         found = {part: held_ns for part, held_ns in parts.items() if held_ns}
         shares = [_shares(found, total_ns), f"in detail: {shares[0]}"]
     first, *more = shares
-    return [f"{plural(count, 'message')}; share of the time by layer: {first}", *more, ""]
+    return [f"{plural(count, 'message')}; share of the time by cause: {first}", *more, ""]
 
 
 def _shares(held: Mapping[str, int], total_ns: int) -> str:

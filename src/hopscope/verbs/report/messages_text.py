@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Final
 from hopscope.term import format as fmt
 from hopscope.term.report_table import NOTHING, footer, render_report
 from hopscope.term.terminal import pad
+from hopscope.model.cause import CAUSES
 from hopscope.trace.messages.blame import stages
-from hopscope.trace.messages.path import BY_COLUMN, NETWORK, STEPS
+from hopscope.trace.messages.path import BY_COLUMN, STEPS
 from hopscope.verbs.report.messages import NAMES, step_name
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ _TABLE: Final = (
 )  # fmt: skip
 _SELDOM: Final = ("translated_to", "network_ns", "network_bound_ns", "sender_host", "receiver_host")
 _POINT, _TIME, _LAYER = 14, 6, 18
-# Width of the network layer with a bound.
+# Width of the network time with a bound.
 _FAR: Final = 19
 _LEAST_BAR: Final = 8
 _GAPS: Final = 4
@@ -61,13 +62,14 @@ def _message(row: Mapping[str, Value], terminal: Terminal) -> Iterator[str]:
     first = next(column for column, at_ns in times.items() if at_ns is not None)
     yield f"{pad(BY_COLUMN[first].title, _POINT)} {'0'.rjust(_TIME)}"
     across, network_ns = row["network_bound_ns"] is not None, _whole(row["network_ns"])
-    parts = list(stages(times, _whole(row["resent_ns"]), across=across, network_ns=network_ns))
+    held = {cause.name: _whole(row[cause.column]) or 0 for cause in CAUSES}
+    parts = list(stages(times, _whole(row["resent_ns"]), held, across=across, network_ns=network_ns))
     longest = max((part.duration_ns for part in parts if part.told), default=0)
     width = max(terminal.width - _POINT - _TIME - (_FAR if across else _LAYER) - _GAPS, _LEAST_BAR)
     previous = first
     for part in parts:
         line = _stage(part, total_ns, width, terminal, spans=_spans(previous, part.column))
-        if part.layer == NETWORK:
+        if part.causes == ("network",):
             line = _between(line, part, width, _whole(row["network_bound_ns"]) or 0, unicode=unicode)
         yield terminal.paint(line, "bold") if part.duration_ns == longest else line
         previous = part.column
@@ -92,14 +94,14 @@ def _title(row: Mapping[str, Value], *, unicode: bool) -> str:
 
 
 def _stage(part: Stage, total_ns: int, width: int, terminal: Terminal, *, spans: bool) -> str:
-    """Return a line: the point at which the stage ends, its duration, its bar, the layer."""
+    """Return a line: the point at which the stage ends, its duration, its bar, its causes."""
     begin = round(part.after_ns / total_ns * width)
     end = max(round((part.after_ns + part.duration_ns) / total_ns * width), begin + 1)
     begin = min(begin, width - 1)
     mark = ("█" if not spans else "▒") if terminal.unicode else ("#" if not spans else "+")
     bar = " " * begin + mark * (min(end, width) - begin)
     duration = fmt.time(part.duration_ns, unicode=terminal.unicode).rjust(_TIME)
-    return f"{pad(BY_COLUMN[part.column].title, _POINT)} {duration} {pad(bar, width)} {part.layer}".rstrip()
+    return f"{pad(BY_COLUMN[part.column].title, _POINT)} {duration} {pad(bar, width)} {', '.join(part.causes)}".rstrip()
 
 
 def _between(line: str, part: Stage, width: int, bound_ns: int, *, unicode: bool) -> str:
@@ -108,7 +110,7 @@ def _between(line: str, part: Stage, width: int, bound_ns: int, *, unicode: bool
         return f"{line} {'±' if unicode else '+-'} {fmt.time(bound_ns, unicode=unicode)}"
     most = fmt.time(part.duration_ns + bound_ns, unicode=unicode)
     point = f"{pad(BY_COLUMN[part.column].title, _POINT)} {fmt.MISSING.rjust(_TIME)}"
-    return f"{point} {pad('', width)} {part.layer} < {most}"
+    return f"{point} {pad('', width)} {', '.join(part.causes)} < {most}"
 
 
 def _spans(previous: str, column: str) -> bool:

@@ -20,7 +20,7 @@ from hopscope.trace.gaps import loss_notes
 from hopscope.trace.histogram_sql import slot
 from hopscope.trace.messages.path import BY_COLUMN, STEPS, latest, stage
 from hopscope.trace.relation import build, columns, fixed, relation
-from hopscope.verbs.report.outliers_cause import SAMPLES, causes
+from hopscope.verbs.report.outliers_cause import NUMBERED, SAMPLES, causes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -97,7 +97,7 @@ def outliers(trace: Trace, selection: Selection, *, limit: int | None = None) ->
 
 
 # Whether the reader slept, and which packet had the first byte, are incidental: they do not change the path.
-_LUCK: Final = frozenset({"first_ns", "wake_ns", "switch_ns"})
+_LUCK: Final = frozenset({"first_ns", "neighbour_ns", "wake_ns", "switch_ns"})
 # The points of a message, as a text with their columns in order.
 _WAY: Final = ", ".join(
     f"CASE WHEN {column} IS NULL THEN '' ELSE '{column} ' END" for column in BY_COLUMN if column not in _LUCK
@@ -105,18 +105,8 @@ _WAY: Final = ", ".join(
 fixed(
     "numbered_messages",
     "a message with a duration, with its position in chronological order",
-    columns(
-        "protocol flow connection start_byte end_byte len_bytes sender_tid reader_tid sent_ns retransmits",
-        "resent_ns dropped_ns sender_host receiver_host state call_ns send_ns first_ns queue_ns enqueue_ns",
-        "dequeue_ns start_ns driver_ns core_ns ip_ns l4_ns tcp_ns order_ns ready_ns wake_ns switch_ns copy_ns read_ns",
-        "received_ns network_ns network_bound_ns begins_ns ends_ns total_ns message way",
-        len_bytes="length of the message",
-        total_ns="time from its first point to its last",
-        message="number of the message",
-        way="columns of the points that it passed, in order",
-    ),
-    "SELECT *, row_number() OVER (ORDER BY begins_ns, flow, sender_tid NULLS LAST) AS message,"
-    f" concat({_WAY}) AS way FROM messages WHERE total_ns > 0",
+    NUMBERED,
+    f"SELECT *, concat({_WAY}) AS way FROM messages WHERE total_ns > 0",
     needs=("messages",),
     report="outliers",
 )

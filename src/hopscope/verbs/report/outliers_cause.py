@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 
 from hopscope.trace.messages.path import BY_COLUMN, before, latest
+from hopscope.trace.messages.table import MESSAGE
 from hopscope.trace.messages.segments import number
 from hopscope.trace.names import points
 from hopscope.trace.relation import columns, relation
@@ -38,22 +39,16 @@ SLICE_NS: Final = 1 << 16
 _SOFTIRQS: Final = ("HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU")
 
 
+NUMBERED: Final = MESSAGE | columns(
+    "total_ns way", total_ns="time from its first point to its last", way="columns of the points that it passed, in order"
+)
 SAMPLES: Final = ("compared_messages", "message_attributes", "activity_counts")
 
 
 @relation(
     "compared_messages",
     "a message that is compared: the outliers, and a sample of the others",
-    columns(
-        "protocol flow connection start_byte end_byte len_bytes sender_tid reader_tid sent_ns retransmits",
-        "resent_ns dropped_ns sender_host receiver_host state call_ns send_ns first_ns queue_ns enqueue_ns",
-        "dequeue_ns start_ns driver_ns core_ns ip_ns l4_ns tcp_ns order_ns ready_ns wake_ns switch_ns copy_ns read_ns",
-        "received_ns network_ns network_bound_ns begins_ns ends_ns total_ns message way",
-        len_bytes="length of the message",
-        total_ns="time from its first point to its last",
-        message="number of the message",
-        way="columns of the points that it passed, in order",
-    ),
+    NUMBERED,
     needs=("numbered_messages", "slow_messages"),
     report="outliers",
 )

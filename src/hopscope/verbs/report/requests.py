@@ -11,8 +11,7 @@ import numpy as np
 from hopscope.model.report import Column, Report
 from hopscope.term.format import plural
 from hopscope.trace.gaps import loss_notes
-from hopscope.trace.messages.blame import held_by, layer_totals, longest
-from hopscope.trace.messages.path import LAYERS
+from hopscope.trace.messages.blame import NAMES, cause_totals, held_by, longest
 from hopscope.trace.relation import build, columns, relation
 from hopscope.trace.selection import Selection
 from hopscope.verbs.report.messages import share
@@ -26,8 +25,8 @@ if TYPE_CHECKING:
     from hopscope.trace.relation import Context
 
 CLIENT: Final = "client"
-SERVER: Final = "server"
-_REQUEST, _ANSWER = (tuple(f"{which}: {layer}" for layer in LAYERS) for which in ("request", "answer"))
+SERVER: Final = "application"
+_REQUEST, _ANSWER = (tuple(f"{which}: {cause}" for cause in NAMES) for which in ("request", "answer"))
 _HOLDERS: Final = (CLIENT, *_REQUEST, SERVER, *_ANSWER)
 
 # Holders with a smaller share of the time are not named.
@@ -41,7 +40,7 @@ COLUMNS: Final = (
         "begin",
     ),
     Column("total_ns", "ns", "time from that send call to the client's read of the last byte of the answer", "total"),
-    Column("blame", "text", "layer or end that held it longest", "held by"),
+    Column("blame", "text", "what held it longest: a cause (docs/causes.md) on the way of the request or of the answer, the client between its send calls, or the server's `application`", "held by"),
     Column("blame_ns", "ns", "time that it was held there", "for"),
     Column(
         "request_ns",
@@ -79,7 +78,7 @@ _OWN: Final = {"request": ("forth", "asked_byte"), "answer": ("back", "answered_
 
 
 _RELATIONS: Final = (
-    "ordered_messages", "wanted_exchanges", "shown_requests", "flow_names", "thread_names",
+    "ordered_messages", "message_causes", "wanted_exchanges", "shown_requests", "flow_names", "thread_names",
 )  # fmt: skip
 
 
@@ -198,8 +197,8 @@ def _held(trace: Trace, client_ns: NDArray[Any], server_ns: NDArray[Any]) -> NDA
         ways.append(
             held_by(
                 trace.columns(
-                    f"SELECT m.* FROM shown_requests e LEFT JOIN ordered_messages m"
-                    f" ON {own} ORDER BY coalesce(e.total_ns, e.answers_ns - e.asked_ns) DESC, e.number"
+                    f"SELECT c.* FROM shown_requests e LEFT JOIN ordered_messages m ON {own}"
+                    f" LEFT JOIN message_causes c ON c.message = m.message ORDER BY coalesce(e.total_ns, e.answers_ns - e.asked_ns) DESC, e.number"
                 )
             )
         )
@@ -216,10 +215,11 @@ def _heading(trace: Trace, answered: str, count: int) -> list[str]:
     totals[CLIENT], totals[SERVER] = map(int, sums)
     for which, (flow, place) in _OWN.items():
         messages = (
-            f"(SELECT m.* FROM ordered_messages m JOIN ({answered}) e ON {_MESSAGE.format(flow=flow, place=place)})"
+            f"(SELECT c.* FROM ordered_messages m JOIN ({answered}) e ON {_MESSAGE.format(flow=flow, place=place)}"
+            " JOIN message_causes c ON c.message = m.message)"
         )
-        for layer, held_ns in layer_totals(trace, messages).items():
-            totals[f"{which}: {layer}"] = held_ns
+        for cause, held_ns in cause_totals(trace, messages).items():
+            totals[f"{which}: {cause}"] = held_ns
     whole_ns = sum(totals.values()) or 1
     told = (item for item in totals.items() if item[1] >= _LEAST_SHARE * whole_ns)
     held = sorted(told, key=lambda item: -item[1])

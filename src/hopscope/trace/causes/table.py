@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``message_causes``: for how long each cause held a message.
+
+Most stages of a message's path have one cause (:mod:`hopscope.trace.messages.path`). Three are divided: what TCP and the
+send call did until the message left, by what the socket waited for; the time in a queueing discipline, by whose packets
+left meanwhile; and the time until the read, by what the reading thread did. What is left over is unknown.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from hopscope.model.cause import BY_NAME, CAUSES, UNKNOWN
+from hopscope.trace.causes.clocks import elapsed
+from hopscope.trace.causes.limits import STATES as LIMITS
+from hopscope.trace.causes.queues import PACED, SHAPERS
+from hopscope.trace.causes.threads import STATES as THREADS
+from hopscope.trace.host_numbers import hosts
+from hopscope.trace.messages.path import GROUPS, QDISC, READER, SENDER, STEPS, before, earliest, held_sql, latest
+from hopscope.trace.relation import columns, fixed, relation
+
+if TYPE_CHECKING:
+    from hopscope.trace.relation import Context
+
+_CALL: Final = latest(("call_ns", "send_ns"))
+_LEFT: Final = "coalesce(neighbour_ns, queue_ns, first_ns)"
+_ARRIVED: Final = latest(before("wake_ns"))
+_READ: Final = f"coalesce({earliest(('copy_ns', 'read_ns', 'received_ns'))}, switch_ns, wake_ns)"
+
+# While the send call was still running, and after it.
+_SPAN: Final = columns("message part subject from_ns until_ns", part="part of the message's path", subject="whose states count")
+_OF_TCP: Final = f"""
+    SELECT message, flow AS subject, coalesce({_CALL}, first_ns) AS from_ns, {_LEFT} AS until_ns,
+           least({_LEFT}, greatest(coalesce(sent_ns, 0), coalesce({_CALL}, first_ns))) AS call_until_ns
+    FROM messages WHERE protocol = 6 AND {_LEFT} > coalesce({_CALL}, first_ns)"""
+fixed(
+    "sender_spans",
+    "a message in TCP, while its send call runs (`call`) and after that (`rest`)",
+    _SPAN,
+    f"""
+    SELECT message, 'call' AS part, subject, from_ns, call_until_ns AS until_ns FROM ({_OF_TCP}) s
+    WHERE call_until_ns > from_ns
+    UNION ALL
+    SELECT message, 'rest', subject, call_until_ns, until_ns FROM ({_OF_TCP}) s WHERE until_ns > call_until_ns""",
+    needs=("messages",),
+    temporary=True,
+)
+fixed(
+    "thread_spans",
+    "a message while its send call runs (`call`), and from its arrival to its read (`reader`)",
+    _SPAN,
+    f"""
+    SELECT s.message, s.part, CAST(m.sender_tid AS BIGINT) AS subject, s.from_ns, s.until_ns
+    FROM sender_spans s JOIN messages m ON m.message = s.message WHERE s.part = 'call' AND m.sender_tid IS NOT NULL
+    UNION ALL
+    SELECT message, 'reader', CAST(reader_tid AS BIGINT), {_ARRIVED}, {_READ} FROM messages
+    WHERE reader_tid IS NOT NULL AND {_READ} > {_ARRIVED}""",
+    needs=("messages", "sender_spans"),
+    temporary=True,
+)
+elapsed("sender", "sender_spans", tuple(LIMITS.values()), of="tcp_limit")
+elapsed("thread", "thread_spans", THREADS, of="thread")
+
+_LIMITED: Final = " + ".join(f"coalesce({{0}}.{state}_ns, 0)" for state in LIMITS.values())
+
+
+def _listed(kinds: tuple[str, ...]) -> str:
+    return ", ".join(f"'{kind}'" for kind in kinds)
+
+
+def _held(context: Context) -> dict[str, str]:
+    """Return cause, or group of causes → SQL for its time in a row of ``messages``."""
+    joined = bool(hosts(context.trace))
+    parts: dict[str, list[str]] = {}
+    for step in STEPS[1:]:
+        for cause, sql in held_sql(step.column, joined=joined).items():
+            parts.setdefault(cause, []).append(f"coalesce({sql}, 0)")
+    return {cause: " + ".join(each) for cause, each in parts.items()}
+
+
+_COLUMNS: Final[dict[str, Any]] = {cause.column: ("ns", cause.meaning) for cause in CAUSES}
+
+
+@relation(
+    "message_causes",
+    "a message, with the time for which each cause held it; their sum is the message's time",
+    columns("message", " ".join(_COLUMNS), **_COLUMNS),
+    needs=("messages", "sender_spans", "sender_elapsed", "thread_elapsed", "queue_shares", "device_queues"),
+)
+def _message_causes(context: Context) -> str:
+    held = _held(context)
+    groups = ", ".join(f"{held.pop(group)} AS {group}_held_ns" for group in GROUPS)
+    direct = ", ".join(f"{sql} AS {_alias(cause)}" for cause, sql in held.items())
+    in_call, rest = (_LIMITED.format(each) for each in ("c", "r"))
+    of_threads = ", ".join(
+        f"coalesce({alias}.{state}_ns, 0) AS {alias}_{state}_ns" for alias in ("s", "t") for state in THREADS
+    )
+    of_limits = ", ".join(f"coalesce(c.{state}_ns, 0) + coalesce(r.{state}_ns, 0) AS l_{state}_ns" for state in LIMITS.values())
+    found = f"""
+        SELECT m.*, k.until_ns - k.from_ns AS call_held_ns, {in_call} AS in_call_ns, {rest} AS in_rest_ns,
+               {of_limits}, {of_threads}, coalesce(q.last_ns, 0) AS q_last_ns, coalesce(q.own_ns, 0) AS q_own_ns,
+               coalesce(q.others_ns, 0) AS q_others_ns, d.kind
+        FROM (SELECT message, protocol, {groups}, {direct} FROM messages) m
+        LEFT JOIN (SELECT * FROM sender_spans WHERE part = 'call') k ON k.message = m.message
+        LEFT JOIN (SELECT * FROM sender_elapsed WHERE part = 'call') c ON c.message = m.message
+        LEFT JOIN (SELECT * FROM sender_elapsed WHERE part = 'rest') r ON r.message = m.message
+        LEFT JOIN (SELECT * FROM thread_elapsed WHERE part = 'call') s ON s.message = m.message
+        LEFT JOIN (SELECT * FROM thread_elapsed WHERE part = 'reader') t ON t.message = m.message
+        LEFT JOIN queue_shares q ON q.message = m.message
+        LEFT JOIN device_queues d ON d.place = q.place"""
+    asleep = "s_asleep_ns + s_stopped_ns"
+    # What is left of the call: asleep for room in the send buffer, or at work.
+    free = "greatest(0, coalesce(call_held_ns, 0) - in_call_ns)"
+    buffer = f"least({free}, greatest(0, {asleep} - in_call_ns))"
+    parts = {
+        SENDER: {
+            **{state.replace("_", "-"): f"l_{state}_ns" for state in LIMITS.values()},
+            "send-buffer": buffer,
+            "send-copy": f"{free} - {buffer} + CASE WHEN protocol = 6 THEN 0 ELSE sender_held_ns END",
+        },
+        QDISC: _queue_parts(),
+        READER: {
+            "reader-asleep": "t_asleep_ns + t_stopped_ns",
+            "reader-runnable": "t_runnable_ns + t_throttled_ns",
+            "reader-running": "t_running_ns",
+        },
+    }
+    sums: dict[str, list[str]] = {cause: [_alias(cause)] for cause in held}
+    for group, each in parts.items():
+        whole = " + ".join(each.values())
+        for cause, sql in each.items():
+            # Spans are the stages' own, unless bytes were sent again in between.
+            scaled = (
+                f"CASE WHEN {whole} > {group}_held_ns THEN"
+                f" CAST(floor(CAST({sql} AS DOUBLE) * {group}_held_ns / greatest(1, {whole})) AS BIGINT) ELSE {sql} END"
+            )
+            sums.setdefault(cause, []).append(scaled)
+    total = " + ".join((*(_alias(cause) for cause in held), *(f"{group}_held_ns" for group in GROUPS)))
+    named = [cause for cause in CAUSES if cause.name != UNKNOWN]
+    listed = ", ".join(
+        f"CAST({' + '.join(sums.get(cause.name, ['0']))} AS BIGINT) AS {cause.column}" for cause in named
+    )
+    columns_ = ", ".join(cause.column for cause in named)
+    known = " + ".join(cause.column for cause in named)
+    return (
+        f"SELECT message, {columns_}, CAST(whole_ns - ({known}) AS BIGINT) AS {BY_NAME[UNKNOWN].column}"
+        f" FROM (SELECT message, {total} AS whole_ns, {listed} FROM ({found}) f) g"
+    )
+
+
+def _alias(cause: str) -> str:
+    """Return the column with the time of the stages that have one cause."""
+    return f"{cause.replace('-', '_')}_d_ns"
+
+
+def _queue_parts() -> dict[str, str]:
+    """Return cause → SQL for its part of the time in a queueing discipline."""
+    shaped, paced = f"kind IN ({_listed(SHAPERS)})", f"kind IN ({_listed(PACED)})"
+    return {
+        "queue-others": f"CASE WHEN {paced} THEN 0 ELSE q_others_ns END",
+        "queue-own": f"CASE WHEN {shaped} OR {paced} THEN 0 ELSE q_own_ns END",
+        "shaper": f"CASE WHEN {shaped} THEN q_own_ns + q_last_ns ELSE 0 END",
+        "pacing": f"CASE WHEN {paced} THEN q_own_ns + q_others_ns + q_last_ns ELSE 0 END",
+        "driver": f"CASE WHEN kind IS NULL OR {shaped} OR {paced} THEN 0 ELSE q_last_ns END",
+    }

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What threads did: running, wanting a CPU, or sleeping, from the scheduler's events.
+
+The scheduler's events are recorded of threads that use sockets, from their first use on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from hopscope.bpf.layout import HopSwitchExtra
+from hopscope.store.engine import last_known
+from hopscope.trace.causes.clocks import clock
+from hopscope.trace.messages.segments import number
+from hopscope.trace.names import points
+from hopscope.trace.relation import columns, relation
+
+if TYPE_CHECKING:
+    from hopscope.trace.relation import Context
+
+ASLEEP: Final = "asleep"
+STOPPED: Final = "stopped"
+RUNNABLE: Final = "runnable"
+THROTTLED: Final = "throttled"
+RUNNING: Final = "running"
+STATES: Final = (ASLEEP, STOPPED, RUNNABLE, THROTTLED, RUNNING)
+
+# TASK_STOPPED and TASK_TRACED (include/linux/sched.h).
+_STOPPED: Final = 4 + 8
+_THROTTLED: Final = int(HopSwitchExtra.HOP_SWITCH_THROTTLED)
+_CALL: Final = int(HopSwitchExtra.HOP_SWITCH_CALL) + 1
+# Two of the same time: what happens to a thread comes before what it does.
+_WOKEN, _IN, _OUT, _CALLS = range(4)
+
+
+@relation(
+    "thread_events",
+    "a thread is woken, gets a CPU, leaves it, or is in a call on a socket for the first time",
+    columns(
+        "subject time_ns place other value extra cpu",
+        subject="number of the thread",
+        place="0: woken, 1: gets a CPU, 2: leaves it, 3: in a call",
+        other="the thread that has the CPU before (1) or after (2); NULL: another event",
+        value="2: its state, 0: it would like to go on",
+        extra="2: bits of `hop_switch_extra`",
+        cpu="CPU",
+    ),
+    temporary=True,
+)
+def _thread_events(context: Context) -> str:
+    numbers = points(context.trace)
+    wake, switch = (number(numbers, name) for name in ("sched.wake", "sched.switch"))
+    calls = ", ".join(
+        str(number(numbers, name)) for name in ("tx.send", "tx.sent", "rx.read", "rx.received", "call.enter")
+    )
+    return f"""
+        SELECT subject, time_ns, {_WOKEN} AS place, CAST(NULL AS BIGINT) AS other, CAST(0 AS BIGINT) AS value,
+               CAST(0 AS INTEGER) AS extra, cpu FROM cpu WHERE point = {wake} AND subject <> 0
+        UNION ALL SELECT subject, time_ns, {_IN}, CAST(tid AS BIGINT), 0, 0, cpu
+                  FROM cpu WHERE point = {switch} AND subject <> 0
+        UNION ALL SELECT CAST(tid AS BIGINT), time_ns, {_OUT}, subject, value, extra, cpu
+                  FROM cpu WHERE point = {switch} AND tid <> 0
+        UNION ALL SELECT CAST(tid AS BIGINT), min(time_ns), {_CALLS}, NULL, 0, 0, min(cpu)
+                  FROM sockets WHERE point IN ({calls}) AND tid <> 0 GROUP BY tid"""
+
+
+@relation(
+    "thread_states",
+    "a change of what a thread does",
+    columns(
+        "subject time_ns place state other call cpu",
+        subject="number of the thread",
+        place="order of what has the same time",
+        state="`asleep`, `stopped` (by a signal, or a debugger), `runnable` (it wants a CPU), `throttled` (its cgroup's "
+        "quota of CPU time is used up), `running`",
+        other="`running`: the thread that had the CPU before; otherwise the one that got it; NULL: not seen",
+        call="`asleep`: number of the system call in which it sleeps; NULL: unknown",
+        cpu="CPU",
+    ),
+    needs=("thread_events",),
+)
+def _thread_states(context: Context) -> str:  # noqa: ARG001 # a relation's query has it
+    own = "(PARTITION BY subject ORDER BY time_ns, place ROWS UNBOUNDED PRECEDING)"
+    out = (
+        f"CASE WHEN value % 256 = 0 THEN CASE WHEN extra >= {_THROTTLED} THEN '{THROTTLED}' ELSE '{RUNNABLE}' END"
+        f" WHEN value % {_STOPPED + 4} >= 4 THEN '{STOPPED}' ELSE '{ASLEEP}' END"
+    )
+    # A thread that is woken before it has left its CPU goes on running.
+    state = (
+        f"CASE place WHEN {_OUT} THEN {out} WHEN {_WOKEN} THEN CASE WHEN coalesce(last_place, {_OUT}) = {_OUT} THEN"
+        f" CASE WHEN last_state IN ('{RUNNABLE}', '{THROTTLED}') THEN last_state ELSE '{RUNNABLE}' END"
+        f" ELSE '{RUNNING}' END ELSE '{RUNNING}' END"
+    )
+    return f"""
+        SELECT subject, time_ns, place, {state} AS state, other,
+               CASE WHEN place = {_OUT} AND extra % {_CALL} > 0 THEN extra % {_CALL} - 1 END AS call, cpu
+        FROM (SELECT *, {last_known(f"CASE WHEN place <> {_WOKEN} THEN place END")} OVER {own} AS last_place,
+                     {last_known(f"CASE WHEN place = {_OUT} THEN {out} END")} OVER {own} AS last_state
+              FROM thread_events) e"""
+
+
+clock("thread", "thread_states", STATES, "number of the thread")
