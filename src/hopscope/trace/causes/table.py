@@ -22,17 +22,17 @@ from hopscope.trace.relation import columns, fixed, relation
 if TYPE_CHECKING:
     from hopscope.trace.relation import Context
 
-_CALL: Final = latest(("call_ns", "send_ns"))
-_LEFT: Final = "coalesce(neighbour_ns, queue_ns, first_ns)"
-_ARRIVED: Final = latest(before("wake_ns"))
-_READ: Final = f"coalesce({earliest(('copy_ns', 'read_ns', 'received_ns'))}, switch_ns, wake_ns)"
+CALLED: Final = latest(("call_ns", "send_ns"))
+LEFT: Final = "coalesce(neighbour_ns, queue_ns, first_ns)"
+ARRIVED: Final = latest(before("wake_ns"))
+READ: Final = f"coalesce({earliest(('copy_ns', 'read_ns', 'received_ns'))}, switch_ns, wake_ns)"
 
 # While the send call was still running, and after it.
 _SPAN: Final = columns("message part subject from_ns until_ns", part="part of the message's path", subject="whose states count")
 _OF_TCP: Final = f"""
-    SELECT message, flow AS subject, coalesce({_CALL}, first_ns) AS from_ns, {_LEFT} AS until_ns,
-           least({_LEFT}, greatest(coalesce(sent_ns, 0), coalesce({_CALL}, first_ns))) AS call_until_ns
-    FROM messages WHERE protocol = 6 AND {_LEFT} > coalesce({_CALL}, first_ns)"""
+    SELECT message, flow AS subject, coalesce({CALLED}, first_ns) AS from_ns, {LEFT} AS until_ns,
+           least({LEFT}, greatest(coalesce(sent_ns, 0), coalesce({CALLED}, first_ns))) AS call_until_ns
+    FROM messages WHERE protocol = 6 AND {LEFT} > coalesce({CALLED}, first_ns)"""
 fixed(
     "sender_spans",
     "a message in TCP, while its send call runs (`call`) and after that (`rest`)",
@@ -53,8 +53,8 @@ fixed(
     SELECT s.message, s.part, CAST(m.sender_tid AS BIGINT) AS subject, s.from_ns, s.until_ns
     FROM sender_spans s JOIN messages m ON m.message = s.message WHERE s.part = 'call' AND m.sender_tid IS NOT NULL
     UNION ALL
-    SELECT message, 'reader', CAST(reader_tid AS BIGINT), {_ARRIVED}, {_READ} FROM messages
-    WHERE reader_tid IS NOT NULL AND {_READ} > {_ARRIVED}""",
+    SELECT message, 'reader', CAST(reader_tid AS BIGINT), {ARRIVED}, {READ} FROM messages
+    WHERE reader_tid IS NOT NULL AND {READ} > {ARRIVED}""",
     needs=("messages", "sender_spans"),
     temporary=True,
 )

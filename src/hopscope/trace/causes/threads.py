@@ -25,8 +25,10 @@ THROTTLED: Final = "throttled"
 RUNNING: Final = "running"
 STATES: Final = (ASLEEP, STOPPED, RUNNABLE, THROTTLED, RUNNING)
 
-# TASK_STOPPED and TASK_TRACED (include/linux/sched.h).
-_STOPPED: Final = 4 + 8
+ENDED: Final = "ended"
+# Of a thread that leaves its CPU for good, the least; and TASK_STOPPED, the lesser of two (include/linux/sched.h).
+_ENDED: Final = 16
+_STOPPED: Final = 4
 _THROTTLED: Final = int(HopSwitchExtra.HOP_SWITCH_THROTTLED)
 _CALL: Final = int(HopSwitchExtra.HOP_SWITCH_CALL) + 1
 # Two of the same time: what happens to a thread comes before what it does.
@@ -72,7 +74,7 @@ def _thread_events(context: Context) -> str:
         subject="number of the thread",
         place="order of what has the same time",
         state="`asleep`, `stopped` (by a signal, or a debugger), `runnable` (it wants a CPU), `throttled` (its cgroup's "
-        "quota of CPU time is used up), `running`",
+        "quota of CPU time is used up), `running`, `ended`",
         other="`running`: the thread that had the CPU before; otherwise the one that got it; NULL: not seen",
         call="`asleep`: number of the system call in which it sleeps; NULL: unknown",
         cpu="CPU",
@@ -83,7 +85,8 @@ def _thread_states(context: Context) -> str:  # noqa: ARG001 # a relation's quer
     own = "(PARTITION BY subject ORDER BY time_ns, place ROWS UNBOUNDED PRECEDING)"
     out = (
         f"CASE WHEN value % 256 = 0 THEN CASE WHEN extra >= {_THROTTLED} THEN '{THROTTLED}' ELSE '{RUNNABLE}' END"
-        f" WHEN value % {_STOPPED + 4} >= 4 THEN '{STOPPED}' ELSE '{ASLEEP}' END"
+        f" WHEN value % 256 >= {_ENDED} THEN '{ENDED}' WHEN value % {_ENDED} >= {_STOPPED} THEN '{STOPPED}'"
+        f" ELSE '{ASLEEP}' END"
     )
     # A thread that is woken before it has left its CPU goes on running.
     state = (

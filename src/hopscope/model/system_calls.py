@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names of the system calls in which threads sleep, by machine type: numbers of the kernel's ABI."""
+
+from __future__ import annotations
+
+from typing import Final
+
+# arch/x86/entry/syscalls/syscall_64.tbl
+_X86_64: Final = {
+    0: "read",
+    1: "write",
+    7: "poll",
+    17: "pread64",
+    19: "readv",
+    20: "writev",
+    23: "select",
+    24: "sched_yield",
+    26: "msync",
+    34: "pause",
+    35: "nanosleep",
+    42: "connect",
+    43: "accept",
+    44: "sendto",
+    45: "recvfrom",
+    46: "sendmsg",
+    47: "recvmsg",
+    61: "wait4",
+    73: "flock",
+    74: "fsync",
+    75: "fdatasync",
+    128: "rt_sigtimedwait",
+    130: "rt_sigsuspend",
+    202: "futex",
+    208: "io_getevents",
+    230: "clock_nanosleep",
+    232: "epoll_wait",
+    247: "waitid",
+    257: "openat",
+    270: "pselect6",
+    271: "ppoll",
+    275: "splice",
+    281: "epoll_pwait",
+    288: "accept4",
+    299: "recvmmsg",
+    307: "sendmmsg",
+    426: "io_uring_enter",
+    441: "epoll_pwait2",
+    449: "futex_waitv",
+}
+# include/uapi/asm-generic/unistd.h
+_AARCH64: Final = {
+    4: "io_getevents",
+    22: "epoll_pwait",
+    32: "flock",
+    56: "openat",
+    63: "read",
+    64: "write",
+    65: "readv",
+    66: "writev",
+    67: "pread64",
+    72: "pselect6",
+    73: "ppoll",
+    76: "splice",
+    82: "fsync",
+    83: "fdatasync",
+    95: "waitid",
+    98: "futex",
+    101: "nanosleep",
+    115: "clock_nanosleep",
+    124: "sched_yield",
+    133: "rt_sigsuspend",
+    137: "rt_sigtimedwait",
+    202: "accept",
+    203: "connect",
+    206: "sendto",
+    207: "recvfrom",
+    211: "sendmsg",
+    212: "recvmsg",
+    242: "accept4",
+    243: "recvmmsg",
+    260: "wait4",
+    269: "sendmmsg",
+    426: "io_uring_enter",
+    441: "epoll_pwait2",
+    449: "futex_waitv",
+}
+_NAMES: Final = {"x86_64": _X86_64, "aarch64": _AARCH64}
+
+# Those that wait until one of several descriptors is ready, or for data of a socket.
+WAITS: Final = frozenset(
+    {
+        *("read", "readv", "recvfrom", "recvmsg", "recvmmsg", "splice", "poll", "ppoll", "select", "pselect6"),
+        *("epoll_wait", "epoll_pwait", "epoll_pwait2", "io_uring_enter", "accept", "accept4"),
+    }
+)
+
+
+def call_name(number: int, machine: str) -> str:
+    """Return the name of a system call on a machine of this type; unknown ones as ``system call 7``."""
+    return _NAMES.get(machine, {}).get(number, f"system call {number}")

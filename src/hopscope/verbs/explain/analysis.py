@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The analysis behind ``explain``: sums of the causes of messages, and what is to be said of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from hopscope.model.cause import BY_NAME, CAUSES, UNKNOWN
+from hopscope.term.format import part, plural
+from hopscope.trace.gaps import lost_events, unattached
+from hopscope.trace.relation import build
+from hopscope.trace.selection import Selection
+from hopscope.verbs.explain.culprits import found
+from hopscope.verbs.explain.explanation import SLOW_NS, Explanation, Held
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hopscope.store.trace import Trace
+    from hopscope.verbs.explain.explanation import Confidence
+
+_RELATIONS: Final = (
+    *("messages", "message_causes", "thread_states", "tcp_limits", "queue_shares", "queue_departures", "device_queues"),
+    *("pending_spans", "pending_causes", "flow_names", "thread_names", "exchanges"),
+)
+APPLICATION: Final = "application"
+# What is said of a cause needs this share of the time.
+LEAST_SHARE: Final = 0.05
+# Of all messages, or of their time: fewer slow ones are no finding.
+_FEW_MESSAGES: Final = 0.01
+_LITTLE_TIME: Final = 0.25
+_MUCH_UNKNOWN: Final = 0.25
+# Points without which a cause cannot be told from others.
+_EVIDENCE: Final = ("tx.send", "tx.sent", "tx.limit", "tx.neighbour", "tx.queue", "rx.ready", "sched.switch", "sched.wake")
+
+
+def explain(
+    trace: Trace,
+    selection: Selection,
+    *,
+    slowest: int | None = None,
+    begins_ns: int | None = None,
+    request_ns: int | None = None,
+) -> Explanation:
+    """Return why messages took as long as they did.
+
+    Parameters
+    ----------
+    trace, selection
+        The trace, and the part of it.
+    slowest
+        Only so many messages, the slowest; None: all.
+    begins_ns, request_ns
+        Only the messages, or those of the requests, that begin within the microsecond from this time on (since the
+        start of the recording, ns).
+    """
+    build(trace, *_RELATIONS, selection=selection)
+    started_ns = trace.metadata.started_ns
+    _choose_exchanges(trace, None if request_ns is None else started_ns + request_ns)
+    trace.make_table("explained", _chosen(started_ns, slowest, begins_ns, request_ns))
+    if slowest is not None or begins_ns is not None:
+        trace.make_table("explained_exchanges", "SELECT * FROM explained_exchanges WHERE FALSE")
+    count, pending, slow, slow_ns, worst_ns, median_ns = _counts(trace)
+    sums, messages = _sums(trace)
+    total_ns = sum(sums.values())
+    serious = slow and (slow >= _FEW_MESSAGES * count or slow_ns >= _LITTLE_TIME * total_ns)
+    chosen = slowest is not None or begins_ns is not None or request_ns is not None
+    limits = _limits(trace)
+    trust = _trust(trace, sums, total_ns)
+    causes = [
+        _held(trace, name, held_ns, held_ns / max(1, total_ns), messages.get(name, 0), trust)
+        for name, held_ns in sorted(sums.items(), key=lambda each: -each[1])
+        if held_ns
+    ]
+    main = next((each.cause for each in causes if not BY_NAME[each.cause].usual), None) if serious or chosen else None
+    return Explanation(count, slow, pending, total_ns, median_ns, worst_ns, causes, main, limits)
+
+
+def _chosen(started_ns: int, slowest: int | None, begins_ns: int | None, request_ns: int | None) -> str:
+    """Return the query for the numbers of the messages to explain."""
+    if request_ns is not None:
+        return (
+            "SELECT DISTINCT m.message FROM messages m JOIN explained_exchanges e ON m.connection = e.connection"
+            " AND ((m.flow = e.forth AND m.begins_ns >= e.begins_ns AND m.begins_ns <= e.asked_ns)"
+            " OR (m.flow = e.back AND m.begins_ns >= e.asked_ns AND m.begins_ns <= e.ends_ns))"
+        )
+    if begins_ns is not None:
+        first_ns = started_ns + begins_ns
+        return f"SELECT message FROM messages WHERE begins_ns >= {first_ns} AND begins_ns < {first_ns + 1_000}"
+    if slowest is not None:
+        return f"SELECT message FROM messages ORDER BY total_ns DESC, message LIMIT {slowest}"
+    return "SELECT message FROM messages"
+
+
+def _choose_exchanges(trace: Trace, first_ns: int | None) -> None:
+    only = "" if first_ns is None else f" AND begins_ns >= {first_ns} AND begins_ns < {first_ns + 1_000}"
+    trace.make_table(
+        "explained_exchanges",
+        f"SELECT * FROM exchanges WHERE state = 'answered' AND answers_ns > asked_ns{only}",
+    )
+
+
+_ALL: Final = """
+    SELECT m.message, m.total_ns + coalesce(p.pending_ns, 0) AS total_ns, p.message IS NOT NULL AS pending
+    FROM explained e JOIN messages m ON m.message = e.message LEFT JOIN pending_causes p ON p.message = m.message"""
+
+
+def _counts(trace: Trace) -> tuple[int, int, int, int, int, int]:
+    """Return the number of messages, those pending, the slow ones and their time, and the worst and median time."""
+    slow = f"total_ns >= {SLOW_NS}"
+    (row,) = trace.rows(
+        f"SELECT count(*), coalesce(sum(CASE WHEN pending AND {slow} THEN 1 ELSE 0 END), 0),"
+        f" coalesce(sum(CASE WHEN {slow} THEN 1 ELSE 0 END), 0),"
+        f" coalesce(sum(CASE WHEN {slow} THEN total_ns ELSE 0 END), 0), coalesce(max(total_ns), 0) FROM ({_ALL}) a"
+    )
+    served = trace.rows(
+        f"SELECT count(*), coalesce(sum(answers_ns - asked_ns), 0), coalesce(max(answers_ns - asked_ns), 0)"
+        f" FROM explained_exchanges WHERE answers_ns - asked_ns >= {SLOW_NS}"
+    )[0]
+    middle = trace.rows(
+        f"SELECT total_ns FROM (SELECT total_ns, row_number() OVER (ORDER BY total_ns) AS place FROM ({_ALL}) a) r"
+        f" WHERE place = {int(row[0]) // 2 + 1}"
+    )
+    count, pending, slow_count, slow_ns, worst_ns = map(int, row)
+    return (
+        count, pending, slow_count + int(served[0]), slow_ns + int(served[1]), max(worst_ns, int(served[2])),
+        int(middle[0][0]) if middle else 0,
+    )  # fmt: skip
+
+
+def _sums(trace: Trace) -> tuple[dict[str, int], dict[str, int]]:
+    """Return cause → its time, and cause → the number of messages that it held longest."""
+    columns = ", ".join(cause.column for cause in CAUSES)
+    pending = {BY_NAME[name].column for name in _PENDING}
+    also = ", ".join(cause.column if cause.column in pending else "0" for cause in CAUSES)
+    both = (
+        f"SELECT c.message, {columns} FROM explained e JOIN message_causes c ON c.message = e.message"
+        f" UNION ALL SELECT p.message, {also} FROM explained e JOIN pending_causes p ON p.message = e.message"
+    )
+    (row,) = trace.rows(f"SELECT {', '.join(f'coalesce(sum({cause.column}), 0)' for cause in CAUSES)} FROM ({both}) b")
+    sums = {cause.name: int(each) for cause, each in zip(CAUSES, row, strict=True)}
+    sums[APPLICATION] += int(
+        trace.rows("SELECT coalesce(sum(answers_ns - asked_ns), 0) FROM explained_exchanges")[0][0]
+    )
+    most = f"SELECT {', '.join(f'sum({cause.column}) AS {cause.column}' for cause in CAUSES)} FROM ({both}) b GROUP BY message"
+    greatest = " ".join(
+        f"WHEN {cause.column} >= greatest({', '.join(other.column for other in CAUSES)}) THEN '{cause.name}'"
+        for cause in CAUSES
+    )
+    counted = dict(trace.rows(f"SELECT CASE {greatest} END AS cause, count(*) FROM ({most}) m GROUP BY 1"))
+    counted[APPLICATION] = int(trace.rows("SELECT count(*) FROM explained_exchanges")[0][0])
+    return sums, {name: int(each) for name, each in counted.items() if name}
+
+
+_PENDING: Final = (
+    "handshake", "receiver-window", "congestion-window", "pacing", "nagle", "cork", "small-queue", "reader-asleep",
+    "reader-runnable", "reader-running", "unknown",
+)  # fmt: skip
+
+
+def _trust(trace: Trace, sums: dict[str, int], total_ns: int) -> Confidence:
+    """Return how sure anything is that is said of this trace."""
+    if sums[UNKNOWN] > _MUCH_UNKNOWN * total_ns:
+        return "low"
+    return "medium" if lost_events(trace) else "high"
+
+
+_ORDER: Final[tuple[Confidence, ...]] = ("low", "medium", "high")
+
+
+def _held(  # noqa: PLR0913 # one parameter an attribute
+    trace: Trace, name: str, held_ns: int, share: float, messages: int, trust: Confidence
+) -> Held:
+    if share < LEAST_SHARE or BY_NAME[name].usual:
+        return Held(name, held_ns, share, messages, BY_NAME[name].meaning, confidence=trust)
+    each = found(trace, name)
+    sure = min(trust, each.confidence, key=_ORDER.index)
+    return Held(name, held_ns, share, messages, each.sentence, each.culprit, each.evidence, sure, each.advice)
+
+
+def _limits(trace: Trace) -> Sequence[str]:
+    """Return what could not be seen."""
+    notes = []
+    lost = lost_events(trace)
+    if lost:
+        notes.append(f"{plural(lost, 'event')} lost: messages of that time are incomplete")
+    reasons = unattached(trace)
+    attached = {row.get("point", "") for row in trace.metadata.plan if row.get("status") == "attached"}
+    absent = [name for name in _EVIDENCE if name not in attached]
+    refused = [name for name in absent if name in reasons]
+    if attached and absent:
+        why = f" (not granted: {', '.join(refused)})" if refused else ""
+        notes.append(f"not recorded: {', '.join(absent)}{why}; what only these can show is unknown")
+    return notes
+
+
+def shares(explanation: Explanation) -> str:
+    """Return the causes with their shares, in words."""
+    return ", ".join(f"{each.cause} {part(each.share)}" for each in explanation.causes if each.share >= LEAST_SHARE)

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``hopscope explain``."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from hopscope.errors import UsageError
+from hopscope.live.help import MEASURE, OUTPUT, TRAFFIC, Command, option, section
+from hopscope.live.options import json_option
+from hopscope.live.seconds import Seconds
+from hopscope.recorded.options import Common, opened, print_blocks, report_options, terminal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hopscope.store.trace import Trace
+
+_HOUR_S = 3600
+
+
+@click.command(
+    "explain",
+    cls=Command,
+    short_help="Why messages are slow: what held them, who, and what to do.",
+    examples=(
+        ("Why is the service on port 6379 slow? Watch it for ten seconds", "sudo hopscope explain --port 6379 -d 10"),
+        ("What held the ten slowest messages of a recording?", "hopscope explain trace --slowest 10"),
+    ),
+)
+@section(
+    MEASURE,
+    option(
+        "-d",
+        "--duration",
+        type=Seconds(0.1, _HOUR_S),
+        default=5.0,
+        show_default=True,
+        help="Without a TRACE: watch for this time.",
+    ),
+)
+@section(
+    TRAFFIC,
+    option("--slowest", type=click.IntRange(1), metavar="N", help="Only the N slowest messages."),
+    option("--message", type=float, metavar="SECONDS", help="Only the message that begins then, as reports show it."),
+    option("--request", type=float, metavar="SECONDS", help="Only the request that begins then, as reports show it."),
+)
+@section(
+    OUTPUT,
+    option("--baseline", type=click.Path(path_type=Path), metavar="TRACE", help="What is different from this recording?"),
+)
+@report_options(optional=True, table=False)
+@click.pass_context
+def command(  # noqa: PLR0913 # one parameter an option
+    context: click.Context,
+    *,
+    common: Common,
+    duration: float,
+    slowest: int | None,
+    message: float | None,
+    request: float | None,
+    baseline: Path | None,
+) -> int:
+    """Explain why messages are slow.
+
+    Follows messages from the send call to the read, and attributes every nanosecond to one cause: what held them, who
+    is responsible, on which evidence, and what to try next. Watches this host (as root), or reads a TRACE of
+    `hopscope record`. The causes are the same as in `report messages` and `report requests`; docs/causes.md has them.
+    """
+    from hopscope.verbs.explain.analysis import explain  # noqa: PLC0415 # numpy and DuckDB when they are needed
+    from hopscope.verbs.explain.counters import with_counters  # noqa: PLC0415
+    from hopscope.verbs.explain.json import explanation_line  # noqa: PLC0415
+    from hopscope.verbs.explain.text import render_explanation  # noqa: PLC0415
+
+    if sum(each is not None for each in (slowest, message, request)) > 1:
+        raise UsageError("--slowest, --message and --request cannot be combined", "Choose one")
+    if common.folder is not None and context.get_parameter_source("duration") is not ParameterSource.DEFAULT:
+        raise UsageError("-d cannot be combined with a TRACE, which covers what was recorded", "Omit it")
+    with _trace(common, duration) as trace:
+        explanation = with_counters(
+            trace,
+            explain(
+                trace,
+                common.selection,
+                slowest=slowest,
+                begins_ns=None if message is None else round(message * 1e6) * 1000,
+                request_ns=None if request is None else round(request * 1e6) * 1000,
+            ),
+        )
+        if common.form == "json":
+            click.echo(explanation_line(explanation))
+            return 0
+        print_blocks([render_explanation(explanation, terminal())])
+        if message is not None:
+            _waterfall(trace, common, message)
+        if baseline is not None:
+            _compared(trace, common, baseline)
+    return 0
+
+
+@contextmanager
+def _trace(common: Common, duration_s: float) -> Iterator[Trace]:
+    """Open the trace, or record one for so long."""
+    if common.folder is not None:
+        with opened(common.folder) as trace:
+            yield trace
+        return
+    from hopscope.verbs.explain.watch import watched  # noqa: PLC0415 # as above
+
+    with watched(common.chosen, duration_s) as folder, opened(folder) as trace:
+        yield trace
+
+
+def _waterfall(trace: Trace, common: Common, begins_s: float) -> None:
+    """Print the stages of the message."""
+    from dataclasses import replace  # noqa: PLC0415
+
+    from hopscope.verbs.report.messages import messages  # noqa: PLC0415
+    from hopscope.verbs.report.messages_text import render_messages  # noqa: PLC0415
+
+    micro = round(begins_s * 1e6) / 1e6
+    selection = replace(common.selection, from_s=micro, until_s=micro + 1e-6)
+    print_blocks(["", render_messages(messages(trace, selection), terminal(), waterfall=True)])
+
+
+def _compared(trace: Trace, common: Common, baseline: Path) -> None:
+    """Print what is different from another recording."""
+    from hopscope.term.report_table import render_report  # noqa: PLC0415
+    from hopscope.verbs.report.compare import compare  # noqa: PLC0415
+
+    with opened(baseline) as before:
+        report = compare(before, trace, common.selection)
+    print_blocks(["", f"Compared with {baseline}:", render_report(report, terminal())])
+
+
+_ANY = Any

@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the kernel's counters of the same time say, as far as they were recorded: the findings of ``check``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from hopscope.errors import HopscopeError
+from hopscope.trace.each_host import each_host
+from hopscope.trace.recorded_counters import first_and_last
+from hopscope.verbs.check.findings import evaluate
+
+if TYPE_CHECKING:
+    from hopscope.store.trace import Trace
+    from hopscope.verbs.explain.explanation import Explanation
+
+
+def with_counters(trace: Trace, explanation: Explanation) -> Explanation:
+    """Return the explanation with a sentence for each problem that the counters of its trace show."""
+    told = []
+    for host in each_host(trace):
+        try:
+            check = evaluate(*first_and_last(trace))
+        except HopscopeError:
+            continue  # none were recorded
+        for finding in check.findings:
+            if finding.severity in {"critical", "warning"}:
+                told.append(f"counters{f' of {host}' if host else ''}: {finding.title}")
+    return replace(explanation, counters=tuple(told))

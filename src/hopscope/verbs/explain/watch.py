@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Record this host for as long as ``explain`` watches it, into a folder that is removed afterwards."""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from hopscope.errors import UsageError
+from hopscope.kernel.capabilities import require_rights
+from hopscope.live.lookup import record_options
+from hopscope.live.recorder.collector import Recorder
+from hopscope.verbs.record.pipeline import Limits
+from hopscope.verbs.record.run import record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+# Everything that tells causes apart; the CPUs' own events are many, and of little use for it.
+_PROFILES: Final = ("messages",)
+_POINTS: Final = ("call.enter", "nf.verdict")
+_COUNTERS_S: Final = 1.0
+# What a recording can be asked for in the same words.
+_SELECTS: Final = {"protocol": "protocol", "ports": "ports", "addresses": "addresses", "interfaces": "interfaces"}
+_OF_TRACES: Final = {"flows": "--flow", "from_s": "--from", "until_s": "--until"}
+
+
+@contextmanager
+def watched(chosen: Mapping[str, Any], duration_s: float) -> Iterator[Path]:
+    """Record for so long what is chosen; give the folder.
+
+    Raises
+    ------
+    UsageError
+        Something was chosen that only a recording can be searched for.
+    """
+    require_rights()
+    for name, word in _OF_TRACES.items():
+        if chosen[name]:
+            raise UsageError(f"{word} needs a TRACE", "Record one with `hopscope record -o TRACE`")
+    processes = chosen["processes"]
+    options = record_options(
+        profiles=_PROFILES,
+        points=(),
+        **{name: chosen[key] for name, key in _SELECTS.items()},
+        pids=tuple(int(each) for each in processes if each.isdigit()),
+        comms=tuple(each for each in processes if not each.isdigit()),
+    )
+    with tempfile.TemporaryDirectory(prefix="hopscope-explain-") as temporary:
+        folder = Path(temporary) / "trace"
+        click.echo(f"hopscope: watching for {duration_s:g} s", err=True)
+        record(Recorder(options), folder, Limits(duration_s, None), counters_s=_COUNTERS_S, flight=None, command=())
+        yield folder
