@@ -13,6 +13,7 @@ from tests import leftovers, shared
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 pytest_plugins = [
     "tests.lab.command_fixtures",
@@ -57,6 +58,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if reason:
         for item in marked:
             item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _recordings_of_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep what tests record out of this machine's state directory."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("HOPSCOPE_RECORDINGS", str(tmp_path_factory.mktemp("state") / "recordings"))
+        yield
+
+
+@pytest.fixture
+def state_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a state directory of the test's own, which is not made yet."""
+    monkeypatch.setenv("HOPSCOPE_RECORDINGS", str(tmp_path / "state"))
+    return tmp_path / "state"
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -181,7 +181,7 @@ def test_the_installed_command_is_the_same() -> None:
     ("args", "said"),
     [
         (["nope"], "No such command 'nope'"),
-        (["recrod"], "No such command 'recrod'. Did you mean 'record'?"),
+        (["recrod"], "No such command 'recrod'. Did you mean one of: 'record', 'recordings'?"),
         (["report", "sumary"], "No such command 'sumary'. Did you mean 'summary'?"),
         (["rx", "--durations"], "No such option '--durations'. Did you mean '--duration'?"),
         (["--nope"], "No such option '--nope'"),

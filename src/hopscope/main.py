@@ -16,8 +16,8 @@ from hopscope import __version__
 from hopscope.errors import HopscopeError, HostsError
 
 VERBS: Final = (
-    "rx", "tx", "cpu", "drops", "check", "counters", "sockets", "clock", "record", "join", "report", "sql", "cdf",
-    "script", "probes", "demo", "agent",
+    "rx", "tx", "cpu", "drops", "check", "counters", "sockets", "clock", "record", "recordings", "join", "report",
+    "sql", "cdf", "script", "probes", "demo", "agent",
 )  # fmt: skip
 
 # What writing to a full or broken output says; anything else that goes wrong with a file is a bug here.

@@ -15,6 +15,7 @@ from hopscope.api.relation import Relation
 from hopscope.errors import UsageError
 from hopscope.live.handover import handed_over
 from hopscope.recorded.joined import one_trace
+from hopscope.recorded.which import which_recording
 from hopscope.store.trace import Trace
 from hopscope.trace.catalogue import catalogue
 from hopscope.trace.gaps import lost_events
@@ -32,14 +33,15 @@ _LOG: Final = logging.getLogger("hopscope")
 _NS_PER_US: Final = 1000
 
 
-def open(path: str | os.PathLike[str], *, spark: SparkSession | None = None) -> Recording:  # noqa: A001 # as tarfile.open
+def open(path: str | os.PathLike[str] | None = None, *, spark: SparkSession | None = None) -> Recording:  # noqa: A001 # as tarfile.open
     """Open a recording.
 
     Parameters
     ----------
     path
         A folder that `hopscope record` wrote, of one host or several, or that `hopscope join` made. Hosts that were
-        recorded together are joined first, into the folder if it can be written; that takes time once.
+        recorded together are joined first, into the folder if it can be written; that takes time once. Or the name of
+        a recording that `hopscope recordings` lists; None: the last of them.
     spark
         Run queries there instead of in this process; its executors must find the folder under the same path.
 
@@ -52,6 +54,8 @@ def open(path: str | os.PathLike[str], *, spark: SparkSession | None = None) -> 
     ------
     FormatError
         The path is not a recording, or of a version that cannot be read.
+    UsageError
+        There is no last recording.
 
     Examples
     --------
@@ -103,8 +107,8 @@ class Recording:
         Sentences on what is missing from the recording, such as files that are cut off.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, spark: SparkSession | None = None) -> None:
-        self.path = Path(path)
+    def __init__(self, path: str | os.PathLike[str] | None = None, *, spark: SparkSession | None = None) -> None:
+        self.path = which_recording(None if path is None else Path(path), _LOG.info)
         with contextlib.ExitStack() as stack:
             folder = stack.enter_context(one_trace(self.path, _LOG.info))
             self._trace: Trace = stack.enter_context(Trace(folder, _engine(spark)))

@@ -20,6 +20,7 @@ Decorated = TypeVar("Decorated", bound="Callable[..., Any]")
 MEASURE: Final = "What to measure"
 RECORD: Final = "What to record"
 FLIGHT: Final = "Flight recorder"
+RECORDINGS: Final = "Which to delete"
 TRAFFIC: Final = "Which traffic"
 SOCKETS: Final = "Which sockets"
 OUTPUT: Final = "Output"
@@ -27,7 +28,7 @@ HOSTS: Final = "Several hosts"
 CLIENTS: Final = "Which clients"
 OTHER: Final = "Other options"
 # In this order they are shown.
-SECTIONS: Final = (MEASURE, RECORD, FLIGHT, TRAFFIC, SOCKETS, CLIENTS, OUTPUT, HOSTS, OTHER)
+SECTIONS: Final = (MEASURE, RECORD, FLIGHT, RECORDINGS, TRAFFIC, SOCKETS, CLIENTS, OUTPUT, HOSTS, OTHER)
 
 # Words of tcpdump's filters that a value follows, and the option that selects the same.
 _LIKE_PCAP: Final = {

@@ -18,12 +18,13 @@ if TYPE_CHECKING:
     from hopscope.trace.join.traces import Joined
 
 
-def _complain(sentence: str) -> None:
+def complain(sentence: str) -> None:
+    """Write a sentence to the standard error."""
     click.echo(f"hopscope: {sentence}", err=True)
 
 
 @contextmanager
-def one_trace(folder: Path, say: Callable[[str], object] = _complain) -> Iterator[Path]:
+def one_trace(folder: Path, say: Callable[[str], object] = complain) -> Iterator[Path]:
     """Give the folder of one trace; `say` what takes time.
 
     Of a recording of several hosts it is ``joined`` in it, which is made if it is not there, or is not of what is

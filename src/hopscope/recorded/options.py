@@ -24,6 +24,7 @@ from hopscope.live.options import (
     protocol_option,
 )
 from hopscope.recorded.joined import one_trace
+from hopscope.recorded.which import which_recording
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -45,7 +46,7 @@ class Common:
     Attributes
     ----------
     folder
-        The trace.
+        The trace; None: the last one.
     form
         What to print.
     given_limit
@@ -54,7 +55,7 @@ class Common:
         The arguments of :class:`~hopscope.trace.selection.Selection`.
     """
 
-    folder: Path
+    folder: Path | None
     form: Form
     given_limit: int | None
     chosen: dict[str, Any]
@@ -79,14 +80,17 @@ class Common:
 
 
 @contextmanager
-def opened(folder: Path) -> Iterator[Trace]:
-    """Open a trace, or those of several hosts as one, and say on stderr what is missing from it."""
+def opened(folder: Path | None) -> Iterator[Trace]:
+    """Open a trace, or those of several hosts as one, and say on stderr what is missing from it.
+
+    `folder` is as of :func:`~hopscope.recorded.which.which_recording`.
+    """
     from hopscope.store.trace import Trace  # noqa: PLC0415 # as above
 
-    if (taken := handover()) and folder in taken.traces:
+    if (taken := handover()) and folder and folder in taken.traces:
         yield taken.traces[folder]
         return
-    with one_trace(folder) as one, Trace(one) as trace:
+    with one_trace(which_recording(folder)) as one, Trace(one) as trace:
         for warning in trace.warnings:
             click.echo(f"hopscope: {warning}", err=True)
         yield trace
@@ -101,10 +105,16 @@ def form_options() -> Callable[[Decorated], Decorated]:
     )
 
 
-def report_options() -> Callable[[Decorated], Decorated]:
+def trace_argument(name: str = "folder", *, metavar: str = "TRACE", required: bool = False) -> Callable[[Any], Any]:
+    """Add which recording; None: the last one, unless it is required."""
+    shown = metavar if required else f"[{metavar}]"
+    return click.argument(name, required=required, type=click.Path(path_type=Path), metavar=shown)
+
+
+def report_options(*, trace_required: bool = False) -> Callable[[Decorated], Decorated]:
     """Add the shared options; the command's function takes them as one argument, `common`."""
     options = together(
-        click.argument("folder", type=click.Path(path_type=Path), metavar="TRACE"),
+        trace_argument(required=trace_required),
         section(
             TRAFFIC,
             option(
@@ -133,7 +143,7 @@ def report_options() -> Callable[[Decorated], Decorated]:
     def decorate(function: Decorated) -> Decorated:
         def gathered(  # noqa: PLR0913 # one parameter an option
             *,
-            folder: Path,
+            folder: Path | None,
             as_json: bool,
             as_csv: bool,
             limit: int | None,

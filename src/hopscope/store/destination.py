@@ -19,6 +19,7 @@ import duckdb
 
 from hopscope.errors import DiskFullError, UsageError
 from hopscope.store.capture import FILE as CAPTURE_FILE
+from hopscope.store.lock import FolderLock
 from hopscope.store.meta import FILE
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ class TableFolder(Files):
 
 
 class Folder(TableFolder, Destination):
-    """A folder for a trace.
+    """A folder for a trace, locked from its beginning to its end.
 
     Parameters
     ----------
@@ -127,11 +128,17 @@ class Folder(TableFolder, Destination):
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         self._reserve = path / ".reserve"
+        self._lock: FolderLock | None = None
 
     def begin(self, metadata: Metadata) -> None:
         """Make the folder, and write its metadata."""
         make_folder(self.path)
-        self._write_metadata(metadata, _RESERVE_BYTES)
+        self._lock = FolderLock(self.path)
+        try:
+            self._write_metadata(metadata, _RESERVE_BYTES)
+        except DiskFullError:
+            self._lock.release()
+            raise
 
     def capture(self) -> BinaryIO:
         """Open the file for them."""
@@ -143,7 +150,11 @@ class Folder(TableFolder, Destination):
 
     def end(self, metadata: Metadata) -> None:
         """Write its metadata once more."""
-        self._write_metadata(metadata)
+        try:
+            self._write_metadata(metadata)
+        finally:
+            if self._lock:
+                self._lock.release()
 
     def _write_metadata(self, metadata: Metadata, reserve_bytes: int = 0) -> None:
         try:

@@ -79,6 +79,15 @@ def read_document(path: Path, kind: str, version: int, *, none: FormatError) -> 
     return document
 
 
+def has_format(path: Path, kind: str) -> bool:
+    """Tell whether a file says that it is of a kind, in whichever version."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, OSError, RecursionError):
+        return False
+    return isinstance(document, dict) and document.get("format") == kind
+
+
 def _type_name(dtype: DTypeLike) -> str:
     """Return what a column's type is called in the file."""
     return np.dtype(dtype).name

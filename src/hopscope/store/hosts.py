@@ -23,6 +23,7 @@ from hopscope import __version__
 from hopscope.errors import DiskFullError, FormatError, UsageError
 from hopscope.store.destination import make_folder, unwritable
 from hopscope.store.document import read_document, write_document
+from hopscope.store.lock import FolderLock
 from hopscope.store.schema import Column, Table
 from hopscope.store.tables import TableFiles
 
@@ -66,7 +67,7 @@ UNKNOWN_RATE: Final = (1 << 63) - 1
 THERE: Final = 0
 BACK: Final = 1
 
-_FORMAT: Final = "hopscope recording of several hosts"
+FORMAT: Final = "hopscope recording of several hosts"
 _VERSION: Final = 1
 _TAKEN: Final = frozenset({JOINED, PROBES.name, CHANGES.name})
 _NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
@@ -140,7 +141,7 @@ class Hosts:
 
     def write(self, folder: Path) -> None:
         """Write the file, in one step."""
-        document = {"format": _FORMAT, "version": _VERSION, **asdict(self)}
+        document = {"format": FORMAT, "version": _VERSION, **asdict(self)}
         for host in document["hosts"]:
             host["parts"] = [{"folder": part} for part in host["parts"]]
         try:
@@ -160,7 +161,7 @@ class Hosts:
         none = FormatError(
             f"{folder} is not a recording of several hosts: it has no {FILE}", "`hopscope record --host` makes one"
         )
-        document = read_document(folder / FILE, _FORMAT, _VERSION, none=none)
+        document = read_document(folder / FILE, FORMAT, _VERSION, none=none)
         try:
             hosts = [_host(each) for each in document["hosts"]]
             pairs = [_pair(each, hosts) for each in document["pairs"]]
@@ -200,6 +201,8 @@ def check_names(names: Iterable[str]) -> None:
 class HostsWriter:
     """Writes what is beside the hosts' own traces; from any thread. A context manager that completes it.
 
+    The folder is locked until then.
+
     Parameters
     ----------
     folder
@@ -222,7 +225,12 @@ class HostsWriter:
         make_folder(folder)
         self.folder = folder
         self._lock = threading.Lock()
-        self._hosts.write(folder)
+        self._folder_lock = FolderLock(folder)
+        try:
+            self._hosts.write(folder)
+        except DiskFullError:
+            self._folder_lock.release()
+            raise
         self._files = TableFiles(folder, (PROBES, CHANGES))
 
     def part(self, name: str) -> Path:
@@ -295,7 +303,7 @@ class HostsWriter:
                 raise
             finally:
                 self._hosts.state = state
-                self._hosts.write(self.folder)
+                self._end()
 
     def __enter__(self) -> Self:
         return self
@@ -304,6 +312,12 @@ class HostsWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close("stopped: the disk is full" if isinstance(error, DiskFullError) else "complete")
+
+    def _end(self) -> None:
+        try:
+            self._hosts.write(self.folder)
+        finally:
+            self._folder_lock.release()
 
 
 def _host(document: Mapping[str, Any]) -> RecordedHost:

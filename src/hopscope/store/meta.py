@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FILE: Final = "hopscope.json"
-_FORMAT: Final = "hopscope trace"
+FORMAT: Final = "hopscope trace"
 
 State: TypeAlias = Literal["recording", "complete", "stopped: the disk is full"]
 
@@ -83,7 +83,7 @@ class Metadata:
             There is none, or it is not a trace's, or of a version that this hopscope cannot read.
         """
         none = FormatError(f"{folder} is not a trace: it has no {FILE}", "`hopscope record -o DIR` makes one")
-        document = read_document(folder / FILE, _FORMAT, VERSION, none=none)
+        document = read_document(folder / FILE, FORMAT, VERSION, none=none)
         try:
             return cls._of(document)
         except (TypeError, ValueError, AttributeError, KeyError) as error:
@@ -118,7 +118,7 @@ class Metadata:
         return found
 
     def _document(self) -> dict[str, Any]:
-        return {"format": _FORMAT, "version": VERSION, **asdict(self)}
+        return {"format": FORMAT, "version": VERSION, **asdict(self)}
 
     @classmethod
     def _of(cls, document: Mapping[str, Any]) -> Metadata:

@@ -15,7 +15,8 @@ from hopscope.lab.veth import SERVER_IPV4
 from hopscope.live.recorder.options import PROFILES
 from hopscope.store.trace import Trace
 from tests import disks
-from tests.lab.command import complaint, ended, eventually, hopscope, links, only, programs, start, wait_gone
+from tests.lab.command import complaint, ended, eventually, hopscope, links, objects, only, programs, start, wait_gone
+from tests.lab.small_trace import small
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -166,14 +167,46 @@ with open({str(stamps)!r}, "w") as file:
     assert all(before <= time_ns <= after for time_ns, (before, after) in zip(times, within, strict=True))
 
 
-def test_without_a_name_the_trace_has_the_time_for_one(
-    kept_lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    done = hopscope("record", "-d", "0.1", *only(kept_lab))
+def test_without_a_folder_it_is_the_last_recording_that_others_read(kept_lab: Lab, state_directory: Path) -> None:
+    assert hopscope("record", "--host", "nowhere", "--ssh", "false").returncode == 1
+    assert list(state_directory.iterdir()) == []
+    done = hopscope("record", *only(kept_lab), "--", *sending(kept_lab, 101))
     assert done.returncode == 0, done.stderr
-    (folder,) = tmp_path.iterdir()
-    assert re.fullmatch(r"hopscope-trace-\d{8}-\d{6}", folder.name)
+    (folder,) = state_directory.iterdir()
+    assert re.fullmatch(r"\d{8}-\d{6}", folder.name)
+    said, shown = done.stderr.splitlines()[-2:]
+    assert shown == f"hopscope report summary {folder}"
+    read = hopscope("report", "summary", "--csv")
+    assert read.stderr.splitlines()[0] == f"hopscope: reading {folder}"
+    assert ",rx.core,101," in read.stdout
+    (listed,) = objects(hopscope("recordings", "--json").stdout)
+    assert (listed["name"], listed["state"], listed["lost"]) == (folder.name, "complete", 0)
+    assert said.startswith(f"{listed['events']:,} events in ")
+
+
+def test_while_it_is_recorded_it_is_neither_the_last_one_nor_deleted(kept_lab: Lab, state_directory: Path) -> None:
+    older = small().write(state_directory / "older")
+    child = start("record", *only(kept_lab))
+    try:
+        eventually(lambda: len(list(state_directory.glob("*/hopscope.json"))) == 2, "never began")
+        held = links(child), programs(child)
+        (folder,) = set(state_directory.iterdir()) - {older}
+        states = {each["name"]: each["state"] for each in objects(hopscope("recordings", "--json").stdout)}
+        assert states == {"older": "complete", folder.name: "being recorded"}
+        read = hopscope("report", "summary")
+        assert read.stderr.splitlines()[0] == f"hopscope: reading {older}; {folder.name} is being recorded"
+        refused = hopscope("recordings", "--delete", folder)
+        assert complaint(refused, 2) == f"{folder.name} is not deleted: it is being recorded. Nothing was deleted"
+        assert hopscope("recordings", "--delete", "--keep-size", "0M").stdout.startswith("deleted older, ")
+    finally:
+        child.kill()
+        child.wait()
+    wait_gone(*held)
+    assert [path.name for path in state_directory.iterdir()] == [folder.name]
+    (listed,) = objects(hopscope("recordings", "--json").stdout)
+    assert (listed["state"], listed["duration_s"]) == ("cut off", None)
+    assert hopscope("recordings", "--delete", folder.name).returncode == 0
+    assert list(state_directory.iterdir()) == []
 
 
 def test_folders_that_cannot_be_used(kept_lab: Lab, tmp_path: Path) -> None:

@@ -41,10 +41,12 @@ def command(traces: tuple[Path, ...], output: Path | None, without: tuple[str, .
     """
     from hopscope.errors import UsageError  # noqa: PLC0415
     from hopscope.recorded.joined import make_joined  # noqa: PLC0415
+    from hopscope.recorded.which import which_recording  # noqa: PLC0415
     from hopscope.store.hosts import JOINED, is_of_hosts  # noqa: PLC0415
     from hopscope.trace.join.traces import join  # noqa: PLC0415 # DuckDB and NumPy when they are needed
     from hopscope.verbs.join.table import render_joined  # noqa: PLC0415
 
+    traces = tuple(map(which_recording, traces))
     if output is not None:
         made = join(traces, output, without=without)
     elif len(traces) == 1 and is_of_hosts(traces[0]):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,7 +53,7 @@ _MIB = 1 << 20
         type=click.Path(path_type=Path),
         metavar="DIR",
         help="Trace folder, new or empty.",
-        default_text="by date",
+        default_text="by date; see `recordings`",
     ),
     duration_option(),
     option("--max-size", type=click.IntRange(1), metavar="MIB", help="Stop when the trace has this size."),
@@ -150,7 +151,8 @@ def command(  # noqa: PLR0913 # one parameter an option
 
     Without options, all network namespaces are recorded until Ctrl-C. With a COMMAND, the recording lasts as long as
     the command runs; the exit code is the command's. `hopscope report` and `hopscope sql` read the trace on any
-    machine. With --host, other hosts are recorded, on one time axis. Options that select traffic can be repeated.
+    machine, and by default the last one that was recorded without -o. With --host, other hosts are recorded, on one
+    time axis. Options that select traffic can be repeated.
 
     \b
     messages  from the send call to the read: packets, sockets, wake-ups
@@ -163,13 +165,10 @@ def command(  # noqa: PLR0913 # one parameter an option
     With --flight, a trigger, Ctrl-\\ or any other end writes what is kept. EVENT is
     SUBSYSTEM:EVENT[:FILTER], where patterns such as 'tcp:*' are allowed, function:NAME or return:NAME.
     """  # noqa: D301 # the backspace tells click to leave the lines as they are
-    import time  # noqa: PLC0415 # numpy and libbpf only when they are needed
-
+    from hopscope.store.recordings import dated_folder  # noqa: PLC0415 # numpy and libbpf only when they are needed
     from hopscope.verbs.record.pipeline import Limits  # noqa: PLC0415
 
     limits = Limits(duration, max_size * _MIB if max_size else None)
-    kind = "recording" if hosts else "trace"
-    folder = output or Path(time.strftime(f"hopscope-{kind}-%Y%m%d-%H%M%S"))
     if hosts:
         from hopscope.agent.ssh import Ssh  # noqa: PLC0415
         from hopscope.agent.target import parse_all  # noqa: PLC0415
@@ -179,7 +178,9 @@ def command(  # noqa: PLR0913 # one parameter an option
 
         words = words_of(click.get_current_context().command, what)
         transports = Transports(Ssh.of(ssh, remote_command), tls)
-        return record_hosts(parse_all(hosts), transports, words, folder, limits, command=command)
+        targets = parse_all(hosts)
+        with contextlib.nullcontext(output) if output else dated_folder() as folder:
+            return record_hosts(targets, transports, words, folder, limits, command=command)
     from hopscope.kernel.capabilities import require_rights  # noqa: PLC0415
     from hopscope.live.recorder.collector import Recorder  # noqa: PLC0415
     from hopscope.verbs.record.asked import asked  # noqa: PLC0415
@@ -187,4 +188,5 @@ def command(  # noqa: PLR0913 # one parameter an option
 
     require_rights()
     options, flight, counters_s = asked(what)
-    return record(Recorder(options), folder, limits, counters_s=counters_s, flight=flight, command=command)
+    with contextlib.nullcontext(output) if output else dated_folder() as folder:
+        return record(Recorder(options), folder, limits, counters_s=counters_s, flight=flight, command=command)

@@ -5,17 +5,19 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from hopscope.errors import UsageError
 from hopscope.live.handover import handover
 from hopscope.live.help import OUTPUT, TRAFFIC, Command, option, section
 from hopscope.live.options import SHOWN, group_option
-from hopscope.recorded.options import report_options, show
+from hopscope.recorded.options import report_options, show, trace_argument
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from hopscope.recorded.options import Common
 
 
@@ -26,7 +28,8 @@ _BY = ("flow", "interface", "cpu", "process", "netns", "host")
 def command() -> None:
     """Analyse what `hopscope record` recorded.
 
-    No privileges and no kernel support are needed: a trace can be copied and analysed on another machine.
+    No privileges and no kernel support are needed: a trace can be copied and analysed on another machine. TRACE is a
+    folder, or the name of a recording that `hopscope recordings` lists; without it, the last of these is read.
     docs/report.md describes each report and its columns.
     """
 
@@ -328,16 +331,20 @@ def network(*, common: Common) -> None:
         ("Only for the traffic of one port", "hopscope report compare --port 443 before after"),
     ),
 )
-@report_options()
-@click.argument("other", type=click.Path(path_type=Path), metavar="TRACE2")
-def compare(*, common: Common, other: Path) -> None:
+@report_options(trace_required=True)
+@trace_argument("other", metavar="TRACE2")
+def compare(*, common: Common, other: Path | None) -> None:
     """Compare two recordings hop by hop: what became slower or faster, by how much, and how certain that is.
+
+    Without TRACE2, TRACE is compared with the last recording.
 
     Differences that may be due to chance, or that are too small to matter, are not reported.
     """
     from hopscope.verbs.report import compare as analysis  # noqa: PLC0415
 
     with common.trace() as before, replace(common, folder=other).trace() as after:
+        if other is None and before.folder.samefile(after.folder):
+            raise UsageError("TRACE is the last recording itself", "Name what to compare it with, as TRACE2")
         show(analysis.compare(before, after, common.selection, limit=common.limit), common.form)
 
 

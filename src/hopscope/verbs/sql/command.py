@@ -20,7 +20,10 @@ from hopscope.recorded.options import chosen_form, form_options, show
     short_help="Query a recording in SQL.",
     examples=(
         ("List tables and relations, and what a row of each is", "hopscope sql trace --tables"),
-        ("Count the events of each point", 'hopscope sql trace "SELECT point, count(*) FROM packets GROUP BY point"'),
+        (
+            "Count the events of each point of the last recording",
+            'hopscope sql "SELECT point, count(*) FROM packets GROUP BY point"',
+        ),
     ),
 )
 @section(
@@ -29,12 +32,16 @@ from hopscope.recorded.options import chosen_form, form_options, show
     limit_option(),
 )
 @form_options()
-@click.argument("folder", type=click.Path(path_type=Path), metavar="TRACE")
-@click.argument("query", required=False)
+@click.argument("trace", required=False, metavar="[TRACE]")
+@click.argument("query", required=False, metavar="[QUERY]")
 def command(  # noqa: PLR0913 # one parameter an option
-    *, as_json: bool, as_csv: bool, limit: int | None, tables: bool, folder: Path, query: str | None
+    *, as_json: bool, as_csv: bool, limit: int | None, tables: bool, trace: str | None, query: str | None
 ) -> None:
     """Query a recording in SQL. Without a QUERY, it is read from standard input.
+
+    TRACE is a folder, or the name of a recording that `hopscope recordings` lists; without it, the last of these is
+    read. A single argument is the TRACE if that exists, or if it has no blanks; otherwise it is the QUERY. With
+    --tables, it is the QUERY unless there is such a TRACE.
 
     docs/trace.md describes the recorded tables, docs/relations.md what can be derived from them: names, lifetimes of
     packets, messages, requests and more. A relation that the query names is built first.
@@ -43,13 +50,22 @@ def command(  # noqa: PLR0913 # one parameter an option
     from hopscope.verbs.sql.reports import described, listed, query_report  # noqa: PLC0415 # with DuckDB and NumPy
 
     form = chosen_form(as_json=as_json, as_csv=as_csv)
+    if query is None and trace is not None and not _is_trace(trace, tables=tables):
+        trace, query = None, trace
+    common = Common(Path(trace) if trace is not None else None, form, limit, {})
     if tables:
-        with Common(folder, form, limit, {}).trace() as trace:
-            show(listed(trace) if query is None else described(trace, query), form)
+        with common.trace() as opened:
+            show(listed(opened) if query is None else described(opened, query), form)
         return
     text = sys.stdin.read() if query is None else query
     if not text.strip():
         raise UsageError("No query was given", "Give it as the last argument, or on standard input")
-    common = Common(folder, form, limit, {})
-    with common.trace() as trace:
-        show(query_report(trace, text, limit=common.limit), form)
+    with common.trace() as opened:
+        show(query_report(opened, text, limit=common.limit), form)
+
+
+def _is_trace(word: str, *, tables: bool) -> bool:
+    """Tell whether the only argument is the recording, rather than the query."""
+    from hopscope.recorded.which import names_recording  # noqa: PLC0415 # NumPy
+
+    return names_recording(word) or (not tables and len(word.split()) == 1)

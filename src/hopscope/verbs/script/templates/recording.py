@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An analysis of a recording of `hopscope record`. Run: python THIS_FILE TRACE."""
+"""An analysis of a recording of `hopscope record`. Run: python THIS_FILE [TRACE]."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy as np
 import hopscope
 
 
-def main(path: str) -> None:
+def main(path: str | None = None) -> None:
     """Print what a recording has, a histogram, the result of a query, and the slowest messages."""
     with hopscope.open(path) as recording:
         hosts = ", ".join(f"{host.name} (Linux {host.kernel})" for host in recording.hosts)
-        print(f"{path}: {hosts}, {recording.started:%Y-%m-%d %H:%M:%S} UTC, {recording.lost:,} events lost")
+        print(f"{recording.path}: {hosts}, {recording.started:%Y-%m-%d %H:%M:%S} UTC, {recording.lost:,} events lost")
 
         print("\nRelations, and what a row is:")
         for name, row in recording.relations().items():
@@ -59,9 +59,9 @@ def histogram(recording: hopscope.Recording, begin: str, end: str) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
-        sys.exit(f"usage: python {sys.argv[0]} TRACE")
+    if len(sys.argv) > 2:
+        sys.exit(f"usage: python {sys.argv[0]} [TRACE]")
     try:
-        main(sys.argv[1])
+        main(*sys.argv[1:])  # without a path, the last recording that `hopscope record` made without -o
     except hopscope.HopscopeError as error:  # one sentence on what is wrong, and what to do
         sys.exit(str(error))

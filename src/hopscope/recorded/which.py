@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which recording is meant: a folder, the name of one in the state directory, or the last one there."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hopscope.recorded.joined import complain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def which_recording(given: Path | None, say: Callable[[str], object] = complain) -> Path:
+    """Return the folder of a recording; `say` which one where it is in the state directory.
+
+    Parameters
+    ----------
+    given
+        A path; or, where nothing has that path, the name of a recording in the state directory; None: the last one
+        there that can be opened.
+
+    Raises
+    ------
+    UsageError
+        There is no last one.
+    """
+    from hopscope.store.recordings import because, last_recording, recording_named  # noqa: PLC0415 # with NumPy
+
+    if given is None:
+        last, later = last_recording()
+        say(f"reading {last.folder}" + (f"; {because(later)}" if later else ""))
+        return last.folder
+    if not _exists(given) and (found := recording_named(str(given))):
+        say(f"reading {found}")
+        return found
+    return given
+
+
+def names_recording(word: str) -> bool:
+    """Tell whether a word is the path of something, or the name of a recording in the state directory."""
+    from hopscope.store.recordings import recording_named  # noqa: PLC0415 # as above
+
+    return _exists(Path(word)) or recording_named(word) is not None
+
+
+def _exists(path: Path) -> bool:
+    with contextlib.suppress(OSError, ValueError):  # it is no path at all
+        return path.exists()
+    return False
