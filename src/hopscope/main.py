@@ -16,7 +16,7 @@ from hopscope import __version__
 from hopscope.errors import HopscopeError, HostsError
 
 VERBS: Final = (
-    "rx", "tx", "cpu", "drops", "check", "counters", "sockets", "clock", "record", "recordings", "join", "report",
+    "explain", "rx", "tx", "cpu", "drops", "check", "counters", "sockets", "clock", "record", "recordings", "join", "report",
     "sql", "cdf", "script", "probes", "demo", "agent",
 )  # fmt: skip
 

@@ -111,8 +111,12 @@ def trace_argument(name: str = "folder", *, metavar: str = "TRACE", required: bo
     return click.argument(name, required=required, type=click.Path(path_type=Path), metavar=shown)
 
 
-def report_options(*, trace_required: bool = False) -> Callable[[Decorated], Decorated]:
-    """Add the shared options; the command's function takes them as one argument, `common`."""
+def report_options(*, trace_required: bool = False, table: bool = True) -> Callable[[Decorated], Decorated]:
+    """Add the shared options; the command's function takes them as one argument, `common`.
+
+    `table`: the result is a table, with rows that can be limited and printed as CSV.
+    """
+    output = (section(OUTPUT, limit_option()), form_options()) if table else (json_option("object", "docs/explain.md"),)
     options = together(
         trace_argument(required=trace_required),
         section(
@@ -136,8 +140,7 @@ def report_options(*, trace_required: bool = False) -> Callable[[Decorated], Dec
             option("--from", "from_s", type=float, metavar="SECONDS", help="Only from this time after the start."),
             option("--until", "until_s", type=float, metavar="SECONDS", help="Only until this time after the start."),
         ),
-        section(OUTPUT, limit_option()),
-        form_options(),
+        *output,
     )
 
     def decorate(function: Decorated) -> Decorated:
@@ -145,8 +148,8 @@ def report_options(*, trace_required: bool = False) -> Callable[[Decorated], Dec
             *,
             folder: Path | None,
             as_json: bool,
-            as_csv: bool,
-            limit: int | None,
+            as_csv: bool = False,
+            limit: int | None = None,
             flows: tuple[str, ...],
             protocol: str | None,
             ports: tuple[int, ...],

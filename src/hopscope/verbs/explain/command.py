@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
@@ -54,7 +54,7 @@ _HOUR_S = 3600
     OUTPUT,
     option("--baseline", type=click.Path(path_type=Path), metavar="TRACE", help="What is different from this recording?"),
 )
-@report_options(optional=True, table=False)
+@report_options(table=False)
 @click.pass_context
 def command(  # noqa: PLR0913 # one parameter an option
     context: click.Context,
@@ -137,5 +137,3 @@ def _compared(trace: Trace, common: Common, baseline: Path) -> None:
         report = compare(before, trace, common.selection)
     print_blocks(["", f"Compared with {baseline}:", render_report(report, terminal())])
 
-
-_ANY = Any

@@ -26,5 +26,5 @@ def with_counters(trace: Trace, explanation: Explanation) -> Explanation:
             continue  # none were recorded
         for finding in check.findings:
             if finding.severity in {"critical", "warning"}:
-                told.append(f"counters{f' of {host}' if host else ''}: {finding.title}")
+                told.append(f"counters{f' of {host}' if host else ''}: {finding.sentence}")
     return replace(explanation, counters=tuple(told))

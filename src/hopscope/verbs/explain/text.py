@@ -61,8 +61,8 @@ def _paragraphs(explanation: Explanation, terminal: Terminal) -> Iterator[str]:
 
 def _sentence(held: Held, *, unicode: bool) -> str:
     told = f"{part(held.share)} of the time ({time(held.time_ns, unicode=unicode)}): {held.sentence}."
-    if held.evidence:
-        told += f" {'; '.join(held.evidence)}.".replace(". i", ". I")
+    for each in held.evidence:
+        told += f" {each[:1].upper()}{each[1:]}."
     if held.confidence != "high":
         told += f" Confidence: {held.confidence}."
     if held.advice:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # Everything that tells causes apart; the CPUs' own events are many, and of little use for it.
 _PROFILES: Final = ("messages",)
-_POINTS: Final = ("call.enter", "nf.verdict")
+_POINTS: Final = ("call.enter",)
 _COUNTERS_S: Final = 1.0
 # What a recording can be asked for in the same words.
 _SELECTS: Final = {"protocol": "protocol", "ports": "ports", "addresses": "addresses", "interfaces": "interfaces"}
@@ -45,10 +45,13 @@ def watched(chosen: Mapping[str, Any], duration_s: float) -> Iterator[Path]:
     processes = chosen["processes"]
     options = record_options(
         profiles=_PROFILES,
-        points=(),
+        points=_POINTS,
         **{name: chosen[key] for name, key in _SELECTS.items()},
         pids=tuple(int(each) for each in processes if each.isdigit()),
         comms=tuple(each for each in processes if not each.isdigit()),
+        cgroups=(),
+        namespaces=(),
+        ways=(),
     )
     with tempfile.TemporaryDirectory(prefix="hopscope-explain-") as temporary:
         folder = Path(temporary) / "trace"
