@@ -132,7 +132,7 @@ def _message_causes(context: Context) -> str:
             # Spans are the stages' own, unless bytes were sent again in between.
             scaled = (
                 f"CASE WHEN {whole} > {group}_held_ns THEN"
-                f" CAST(floor(CAST({sql} AS DOUBLE) * {group}_held_ns / greatest(1, {whole})) AS BIGINT) ELSE {sql} END"
+                f" CAST(floor(({sql}) * ({group}_held_ns / greatest(1, {whole}))) AS BIGINT) ELSE {sql} END"
             )
             sums.setdefault(cause, []).append(scaled)
     total = " + ".join((*(_alias(cause) for cause in held), *(f"{group}_held_ns" for group in GROUPS)))

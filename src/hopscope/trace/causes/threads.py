@@ -26,6 +26,7 @@ RUNNING: Final = "running"
 STATES: Final = (ASLEEP, STOPPED, RUNNABLE, THROTTLED, RUNNING)
 
 ENDED: Final = "ended"
+UNCLEAR: Final = "unclear"
 # Of a thread that leaves its CPU for good, the least; and TASK_STOPPED, the lesser of two (include/linux/sched.h).
 _ENDED: Final = 16
 _STOPPED: Final = 4
@@ -74,7 +75,7 @@ def _thread_events(context: Context) -> str:
         subject="number of the thread",
         place="order of what has the same time",
         state="`asleep`, `stopped` (by a signal, or a debugger), `runnable` (it wants a CPU), `throttled` (its cgroup's "
-        "quota of CPU time is used up), `running`, `ended`",
+        "quota of CPU time is used up), `running`, `ended`, or `unclear` (events are missing)",
         other="`running`: the thread that had the CPU before; otherwise the one that got it; NULL: not seen",
         call="`asleep`: number of the system call in which it sleeps; NULL: unknown",
         cpu="CPU",
@@ -82,23 +83,35 @@ def _thread_events(context: Context) -> str:
     needs=("thread_events",),
 )
 def _thread_states(context: Context) -> str:  # noqa: ARG001 # a relation's query has it
-    own = "(PARTITION BY subject ORDER BY time_ns, place ROWS UNBOUNDED PRECEDING)"
+    before = "(PARTITION BY subject ORDER BY time_ns, place ROWS UNBOUNDED PRECEDING)"
+    after = (
+        "(PARTITION BY subject ORDER BY time_ns DESC, place DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
+    )
+    moves = f"CASE WHEN place <> {_WOKEN} THEN place END"
     out = (
         f"CASE WHEN value % 256 = 0 THEN CASE WHEN extra >= {_THROTTLED} THEN '{THROTTLED}' ELSE '{RUNNABLE}' END"
         f" WHEN value % 256 >= {_ENDED} THEN '{ENDED}' WHEN value % {_ENDED} >= {_STOPPED} THEN '{STOPPED}'"
         f" ELSE '{ASLEEP}' END"
     )
-    # A thread that is woken before it has left its CPU goes on running.
+    # A thread that is woken before it has left its CPU goes on running. What happens twice in a row has an event
+    # missing in between.
+    woken = (
+        f"CASE WHEN coalesce(next_place, CASE WHEN last_place = {_OUT} THEN {_IN} ELSE {_OUT} END) <> {_IN}"
+        f" THEN CASE WHEN last_place = {_OUT} THEN '{UNCLEAR}' ELSE '{RUNNING}' END"
+        f" WHEN last_place = {_OUT} AND last_state IN ('{RUNNABLE}', '{THROTTLED}') THEN last_state"
+        f" ELSE '{RUNNABLE}' END"
+    )
     state = (
-        f"CASE place WHEN {_OUT} THEN {out} WHEN {_WOKEN} THEN CASE WHEN coalesce(last_place, {_OUT}) = {_OUT} THEN"
-        f" CASE WHEN last_state IN ('{RUNNABLE}', '{THROTTLED}') THEN last_state ELSE '{RUNNABLE}' END"
-        f" ELSE '{RUNNING}' END ELSE '{RUNNING}' END"
+        f"CASE WHEN place = {_WOKEN} THEN {woken}"
+        f" WHEN place = {_OUT} THEN CASE WHEN next_place = {_OUT} THEN '{UNCLEAR}' ELSE {out} END"
+        f" WHEN next_place = {_IN} THEN '{UNCLEAR}' ELSE '{RUNNING}' END"
     )
     return f"""
         SELECT subject, time_ns, place, {state} AS state, other,
                CASE WHEN place = {_OUT} AND extra % {_CALL} > 0 THEN extra % {_CALL} - 1 END AS call, cpu
-        FROM (SELECT *, {last_known(f"CASE WHEN place <> {_WOKEN} THEN place END")} OVER {own} AS last_place,
-                     {last_known(f"CASE WHEN place = {_OUT} THEN {out} END")} OVER {own} AS last_state
+        FROM (SELECT *, {last_known(moves)} OVER {before} AS last_place,
+                     {last_known(f"CASE WHEN place = {_OUT} THEN {out} END")} OVER {before} AS last_state,
+                     {last_known(moves)} OVER {after} AS next_place
               FROM thread_events) e"""
 
 
