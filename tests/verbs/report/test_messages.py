@@ -43,11 +43,11 @@ def test_the_slowest_comes_first_and_who_held_it(tmp_path: Path) -> None:
     found = report(slow_and_fast(), tmp_path, limit=3)
     assert (len(found), found.left_out) == (3, 20)
     assert found.column("total_ns") == [5_026_000, 26_000, 26_000]
-    assert found.column("blame") == ["wake-up"] * 3
-    assert found.column("blame_ns") == [5_011_000, 11_000, 11_000]
+    assert found.column("blame") == ["reader-runnable"] * 3
+    assert found.column("blame_ns") == [5_010_000, 10_000, 10_000]
     assert found.column("begin_ns")[0] == 1_700_000
     assert found.column("sender") == ["client (100)"] * 3
-    assert "wake-up 94%" in found.heading[0]
+    assert "reader-runnable" in found.heading[0]
     assert found.heading[0].startswith("23 messages;")
 
 
@@ -137,7 +137,7 @@ def test_a_waterfall_fits_and_says_what_is_missing(tmp_path: Path) -> None:
     assert switch.split()[1] == "5.01ms"
     assert switch.split()[2].strip("█") == ""
     assert len(switch.split()[2]) > 30
-    assert switch.endswith("wake-up")
+    assert switch.endswith("reader-runnable")
     assert "and 22 more (--limit)" in text
     assert render_messages(found, Terminal(80, unicode=False), waterfall=True).isascii()
 

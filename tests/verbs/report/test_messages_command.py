@@ -27,8 +27,8 @@ def test_messages_are_a_table_or_waterfalls(few: Path) -> None:
     done = hopscope("report", "messages", few)
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
-    assert lines[0].startswith("23 messages; share of the time by layer: wake-up 94%")
-    assert len([line for line in lines if "wake-up" in line and "26.0µs" in line]) == 19
+    assert lines[0].startswith("23 messages; share of the time by cause: reader-runnable")
+    assert len([line for line in lines if "reader-runnable" in line and "26.0µs" in line]) == 19
     for options in (("--waterfall",), ("--limit", "10")):
         done = hopscope("report", "messages", few, *options)
         assert done.stdout.count("\nsched.switch ") == 10

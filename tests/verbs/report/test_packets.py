@@ -49,9 +49,9 @@ def test_packet_has_all_its_events_in_order(way: str, tmp_path: Path) -> None:
     looked_at = {step.flow for step in WAYS[way] if step.point in {"tx.queue", "rx.driver"}}
     assert len(tree.flow) == len(looked_at)
     ended = WAYS[way][-1].point in {"skb.free", "skb.drop"}
-    assert [remark.split()[1] for remark in tree.remarks] == [
+    assert [remark.split()[0] for remark in tree.remarks] == [
         *(["beginning"] if way == "segment" else []),
-        *([] if ended else ["data" if WAYS[way][-1].point == "rx.tcp_queue" else "end"]),
+        *([] if ended else ["read" if WAYS[way][-1].point == "rx.tcp_queue" else "end"]),
     ]
 
 

@@ -75,7 +75,7 @@ def test_each_request_has_its_answer(tmp_path: Path) -> None:
         connection.ask(1_000_000 + number * 100_000_000, server_ns=20_000_000 if number == 7 else 50 * US)
     found = report(made, tmp_path)
     assert found.column("total_ns")[0] == 20_050_000
-    assert (found.column("blame")[0], found.column("blame_ns")[0]) == ("server", 20_000_000)
+    assert (found.column("blame")[0], found.column("blame_ns")[0]) == ("application", 20_000_000)
     every = rows(found)
     assert len(every) == 23
     assert {(row["request_ns"], row["answer_ns"]) for row in every} == {(20_000, 30_000)}

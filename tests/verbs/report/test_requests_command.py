@@ -96,20 +96,20 @@ def test_who_sleeps_is_to_blame(recorded: tuple[Path, Said]) -> None:
     assert all(rows[number]["total_ns"] >= slept_ns for number, slept_ns in said.client_slept.items())
     # Whom the machine held up for long, that is to blame for; of the others there are some.
     by_server = {number for number, ns in said.server_slept.items() if said.took[number] - ns < ns / 2}
-    # What the client slept may be in three layers of the answer, the largest of which is longer than all else.
+    # What the client slept may be in three causes of the answer, the largest of which is longer than all else.
     by_client = {number for number, ns in said.client_slept.items() if said.took[number] - ns < ns / 10}
     by_client -= said.server_slept.keys()
     assert by_server
     assert by_client
     for number in by_server:
-        assert rows[number]["blame"] == "server"
+        assert rows[number]["blame"] == "application"
         assert rows[number]["blame_ns"] >= said.server_slept[number]
     for number in by_client:
         # It was awake, with something else to do, or asleep for another reason.
-        assert rows[number]["blame"] in {"answer: socket queue", "answer: wake-up", "answer: reader"}
+        assert rows[number]["blame"] in {"answer: reader-asleep", "answer: reader-runnable", "answer: reader-running"}
     assert "not paired" not in done.stderr
     shown = hopscope("report", "requests", "--port", said.port, folder).stdout
-    assert shown.startswith(f"{REQUESTS} answered requests; of their time held by: ")
+    assert shown.startswith(f"{REQUESTS} answered requests; share of the time: ")
 
 
 # Before each answer the server fills the queue of its device: the answer is sent behind that, wherever the machine is
@@ -178,5 +178,5 @@ def test_a_slow_device_of_the_server_is_to_blame(tmp_path: Path) -> None:
     slow = [number for number, least in enumerate(waited_ns) if took[number] < 2 * least]
     assert slow
     for number in slow:
-        assert rows[number]["blame"] == "answer: qdisc"
+        assert rows[number]["blame"] == "answer: queue-others"
         assert waited_ns[number] < rows[number]["blame_ns"] < rows[number]["answer_ns"]

@@ -11,7 +11,7 @@ from hopscope.term.report_table import NOTHING, footer, render_report
 from hopscope.term.terminal import pad
 from hopscope.model.cause import CAUSES
 from hopscope.trace.messages.blame import stages
-from hopscope.trace.messages.path import BY_COLUMN, STEPS
+from hopscope.trace.messages.path import BY_COLUMN, NETWORK, STEPS
 from hopscope.verbs.report.messages import NAMES, step_name
 
 if TYPE_CHECKING:
@@ -30,9 +30,10 @@ _TABLE: Final = (
     "sender", "reader", "sender_host", "receiver_host",
 )  # fmt: skip
 _SELDOM: Final = ("translated_to", "network_ns", "network_bound_ns", "sender_host", "receiver_host")
-_POINT, _TIME, _LAYER = 14, 6, 18
-# Width of the network time with a bound.
-_FAR: Final = 19
+_POINT, _TIME = 14, 6
+# Causes of a stage that are shown, and what the bound of a network time takes.
+_CAUSES: Final = 2
+_BOUND: Final = 10
 _LEAST_BAR: Final = 8
 _GAPS: Final = 4
 
@@ -65,11 +66,12 @@ def _message(row: Mapping[str, Value], terminal: Terminal) -> Iterator[str]:
     held = {cause.name: _whole(row[cause.column]) or 0 for cause in CAUSES}
     parts = list(stages(times, _whole(row["resent_ns"]), held, across=across, network_ns=network_ns))
     longest = max((part.duration_ns for part in parts if part.told), default=0)
-    width = max(terminal.width - _POINT - _TIME - (_FAR if across else _LAYER) - _GAPS, _LEAST_BAR)
+    words = max(len(_words(part)) + (_BOUND if part.causes == (NETWORK,) else 0) for part in parts)
+    width = max(terminal.width - _POINT - _TIME - words - _GAPS, _LEAST_BAR)
     previous = first
     for part in parts:
         line = _stage(part, total_ns, width, terminal, spans=_spans(previous, part.column))
-        if part.causes == ("network",):
+        if part.causes == (NETWORK,):
             line = _between(line, part, width, _whole(row["network_bound_ns"]) or 0, unicode=unicode)
         yield terminal.paint(line, "bold") if part.duration_ns == longest else line
         previous = part.column
@@ -101,7 +103,12 @@ def _stage(part: Stage, total_ns: int, width: int, terminal: Terminal, *, spans:
     mark = ("█" if not spans else "▒") if terminal.unicode else ("#" if not spans else "+")
     bar = " " * begin + mark * (min(end, width) - begin)
     duration = fmt.time(part.duration_ns, unicode=terminal.unicode).rjust(_TIME)
-    return f"{pad(BY_COLUMN[part.column].title, _POINT)} {duration} {pad(bar, width)} {', '.join(part.causes)}".rstrip()
+    return f"{pad(BY_COLUMN[part.column].title, _POINT)} {duration} {pad(bar, width)} {_words(part)}".rstrip()
+
+
+def _words(part: Stage) -> str:
+    """Return the causes of a stage that are shown."""
+    return ", ".join(part.causes[:_CAUSES])
 
 
 def _between(line: str, part: Stage, width: int, bound_ns: int, *, unicode: bool) -> str:
@@ -110,7 +117,7 @@ def _between(line: str, part: Stage, width: int, bound_ns: int, *, unicode: bool
         return f"{line} {'±' if unicode else '+-'} {fmt.time(bound_ns, unicode=unicode)}"
     most = fmt.time(part.duration_ns + bound_ns, unicode=unicode)
     point = f"{pad(BY_COLUMN[part.column].title, _POINT)} {fmt.MISSING.rjust(_TIME)}"
-    return f"{point} {pad('', width)} {', '.join(part.causes)} < {most}"
+    return f"{point} {pad('', width)} {_words(part)} < {most}"
 
 
 def _spans(previous: str, column: str) -> bool:
