@@ -29,6 +29,8 @@ SENDER_CPU, READER_CPU = sorted(os.sched_getaffinity(0))[:2]
 _SINK_OFFSET: Final = 20_000
 _ATTEMPT_OFFSET: Final = 5_000
 _HOG_S: Final = 1.5
+# Before the others of this machine, but after hogs of a higher priority.
+_FIRST: Final[dict[str, Any]] = {"policy": "fifo", "priority": 1}
 # A message over veth takes a tenth of that where nothing holds it.
 _HEALTHY_NS: Final = 500_000
 _MOST_WAITED_NS: Final = 100_000
@@ -126,6 +128,8 @@ class Plan:
         Options of those who take the reader's CPU; the last is the one that messages poke.
     stops
         Options of who stops the reader.
+    before_others
+        Whether the reader gets a CPU before whatever else runs on this machine, but for its hogs.
     most
         How much CPU time the reader has, and in which period: µs.
     wire
@@ -147,6 +151,7 @@ class Plan:
     role: str = "sender"
     hogs: Sequence[Options] = ()
     stops: Options | None = None
+    before_others: bool = True
     most: tuple[int, int] | None = None
     wire: Options | None = None
     prepare: Sequence[Callable[[World], object]] = ()
@@ -161,12 +166,6 @@ class Plan:
 
     def but(self, **changes: Any) -> Plan:  # noqa: ANN401 - of any field
         return replace(self, **changes)
-
-
-def _hog(options: Options, group: str) -> Options:
-    # Real-time tasks are in no group but the first, and need none.
-    where = {} if options.get("policy") == "fifo" else {"cgroup": group}
-    return {"cpu": READER_CPU, "seconds": _HOG_S, **where, **options}
 
 
 def _poking(message: Options, hogs: Sequence[Actor]) -> Options:
@@ -202,10 +201,9 @@ class Case:
             for prepare in plan.prepare:
                 prepare(world)
             port = self.at(attempt)
-            group = world.stack.enter_context(cpu_group(f"hopscope-causes-{port}"))
-            common = {"address": SERVER, "port": port, "sink": port + _SINK_OFFSET, "cgroup": group}
+            common = {"address": SERVER, "port": port, "sink": port + _SINK_OFFSET}
             reader = self._reader(world, common)
-            hogs = [world.actor(world.client, "hog", **_hog(hog, group)) for hog in plan.hogs]
+            hogs = [world.actor(world.client, "hog", cpu=READER_CPU, seconds=_HOG_S, **hog) for hog in plan.hogs]
             stopper = plan.stops and world.actor(world.client, "stopper", pid=reader.pid, seconds=_HOG_S, **plan.stops)
             sender = world.actor(world.client, plan.role, **self._sender(world, common, hogs))
             sent, read = sender.result(), reader.result()
@@ -220,15 +218,14 @@ class Case:
         )
 
     def _reader(self, world: World, common: Options) -> Actor:
-        options: dict[str, Any] = {"cpu": READER_CPU, **common, **self.plan.reader}
+        options: Options = {"cpu": READER_CPU} | common | (_FIRST if self.plan.before_others else {}) | self.plan.reader
         if self.plan.most:
-            name = f"hopscope-causes-{common['port']}-reader"
-            options["cgroup"] = world.stack.enter_context(cpu_group(name, self.plan.most))
+            options["cgroup"] = world.stack.enter_context(cpu_group(f"hopscope-causes-{self.port}", *self.plan.most))
         return world.actor(world.server, "reader", **options)
 
     def _sender(self, world: World, common: Options, hogs: Sequence[Actor]) -> Options:
         here: Options = {"cpu": SENDER_CPU, "device": DEVICE, "mac": world.macs[SERVER]}
-        options = here | common | self.plan.sender
+        options = here | common | _FIRST | self.plan.sender
         if "pattern" in options:
             options["pattern"] = [_poking(message, hogs) for message in options["pattern"]]
         return options

@@ -40,7 +40,7 @@ def no_cpu(chance: Random) -> Plan:
     pattern = [{"size": chance.choice(_SIZES), "gap": chance.uniform(6, 15)}]
     # Of this policy, it does not take the CPU from others when it is woken up; what it computes, it has to give back.
     reader = {"policy": "batch", "nice": chance.randint(6, 12), "steps": [("spin", 0.2)]}
-    return Plan({"reader-runnable": 1}, _HOG, hogs=hogs, **ends(pattern, 50, reader=reader))
+    return Plan({"reader-runnable": 1}, _HOG, hogs=hogs, before_others=False, **ends(pattern, 50, reader=reader))
 
 
 def no_cpu_for_a_while(chance: Random) -> Plan:
@@ -54,7 +54,7 @@ def throttled(chance: Random) -> Plan:
     quota_us, period_us = 2000, chance.randint(30, 60) * 1000
     pattern = [{"size": chance.choice(_SIZES), "gap": period_us / 1e3 * chance.uniform(0.6, 0.8)}]
     more = ends(pattern, 16, reader={"steps": [("spin", 1.6)], "wait": True})
-    return Plan({"reader-runnable": 1}, "hopscope-causes", most=(quota_us, period_us), **more)
+    return Plan({"reader-runnable": 1}, "hopscope-causes", before_others=False, most=(quota_us, period_us), **more)
 
 
 def computing(chance: Random) -> Plan:
@@ -66,7 +66,7 @@ def computing(chance: Random) -> Plan:
 def computing_interrupted(chance: Random) -> Plan:
     """The same, while one of higher priority takes the CPU for 0.2 ms every 5 ms."""
     ms = chance.uniform(6, 12)
-    hog = {"run": 0.2, "rest": 4.8, "policy": "fifo"}
+    hog = {"run": 0.2, "rest": 4.8, "policy": "fifo", "priority": 10}
     return Plan({"reader-running": 1}, READER, hogs=[hog], **_stepping(chance, [("spin", ms)], ms))
 
 
@@ -89,7 +89,7 @@ def poked(chance: Random, turns: list[bool], ms: float, steps: list[Any] | None 
     pattern = [{"size": size, "gap": gap, "poke": turn} for turn in turns]
     count = max(10, round(LENGTH_MS / gap / 10) * 10)
     more = ends(pattern, count, reader={"steps": steps or [], "wait": True})
-    return more | {"hogs": [{"poked": True, "run": ms, "policy": "fifo"}]}
+    return more | {"hogs": [{"poked": True, "run": ms, "policy": "fifo", "priority": 10}]}
 
 
 def _stepping(chance: Random, steps: list[Any], ms: float, *, wait: bool = True, count: int = 0) -> dict[str, Any]:

@@ -91,9 +91,9 @@ def nagling(chance: Random, **reader: Any) -> dict[str, Any]:  # noqa: ANN401 - 
     """Return traffic in which every second message is kept by Nagle's algorithm, for 40 ms at most."""
     pattern: list[Options] = [
         {"size": chance.randint(16, 200)},
-        {"size": chance.randint(16, 900), "gap": chance.uniform(60, 80)},
+        {"size": chance.randint(16, 900), "gap": chance.uniform(80, 100)},
     ]
-    more = ends(pattern, 16, reader={"delack": True, **reader}, sender={"nagle": True})
+    more = ends(pattern, 12, reader={"delack": True, **reader}, sender={"nagle": True})
     return more | {"proof": _second_waits}
 
 

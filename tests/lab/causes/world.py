@@ -37,9 +37,6 @@ _TUNSETIFF: Final = 0x400454CA
 _TAP_WITHOUT_HEADER: Final = 0x1002
 # Where the CPU controller has a hierarchy of its own (cgroup v1, hybrid), else version 2.
 _CPU_GROUPS: Final = (Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup"))
-# The most that there are, almost: version 1 and version 2.
-_SHARES: Final = 200_000
-_WEIGHT: Final = 10_000
 
 
 class World:
@@ -193,25 +190,16 @@ def asking(world: World) -> None:
 
 
 @contextlib.contextmanager
-def cpu_group(name: str, most: tuple[int, int] | None = None) -> Iterator[str]:
-    """Make a cgroup whose processes go before those of others, and remove it in the end.
-
-    Parameters
-    ----------
-    most
-        How much CPU time they have at most, and in which period: µs.
-    """
+def cpu_group(name: str, quota_us: int, period_us: int) -> Iterator[str]:
+    """Make a cgroup whose processes have so much CPU time a period, and remove it in the end."""
     folder = next(root for root in _CPU_GROUPS if root.is_dir()) / name
     folder.mkdir()
     try:
-        values: dict[str, str | int] = {"cpu.shares": _SHARES, "cpu.weight": _WEIGHT}
-        if most:
-            quota_us, period_us = most
-            values |= {"cpu.cfs_period_us": period_us, "cpu.cfs_quota_us": quota_us}
-            values |= {"cpu.max": f"{quota_us} {period_us}"}
-        for file, value in values.items():
-            if (folder / file).exists():
-                (folder / file).write_text(str(value))
+        if (folder / "cpu.cfs_quota_us").exists():
+            (folder / "cpu.cfs_period_us").write_text(str(period_us))
+            (folder / "cpu.cfs_quota_us").write_text(str(quota_us))
+        else:
+            (folder / "cpu.max").write_text(f"{quota_us} {period_us}")
         yield str(folder)
     finally:
         folder.rmdir()

@@ -50,7 +50,7 @@ def begin(name: str, options: Options) -> None:
         os.nice(options["nice"])
     if "policy" in options:
         policy = _POLICIES[options["policy"]]
-        os.sched_setscheduler(0, policy, os.sched_param(10 if policy == os.SCHED_FIFO else 0))
+        os.sched_setscheduler(0, policy, os.sched_param(options.get("priority", 0)))
 
 
 def say(words: str) -> None:
