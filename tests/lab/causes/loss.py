@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Messages that are lost on the way, and those behind them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from tests.lab.causes.case import Plan, by_clock, ends
+from tests.lab.causes.world import firewall, route, settings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from random import Random
+
+    from tests.lab.causes.case import Ran
+
+_LEAST_LATE: Final = 0.6
+# Nothing but its timer tells the sender of a loss.
+_TIMER_ONLY: Final = settings(tcp_sack=0, tcp_recovery=0, tcp_reordering=250, tcp_max_reordering=300)
+
+
+def again(chance: Random) -> Plan:
+    """Messages with nothing behind them are lost: the sender's timer has to run out."""
+    where = chance.choice(("network", "firewall"))
+    return Plan({"retransmission": 1}, where, **losing(chance, chance.randint(30, 80), where))
+
+
+def losing(chance: Random, ms: float, where: str = "network", **reader: Any) -> dict[str, Any]:  # noqa: ANN401 - of the reader
+    """Return traffic each third message of which is lost and sent again after so many ms."""
+    size = chance.randint(64, 1200)
+    more = ends([{"size": size, "gap": ms * 1.5}], max(9, 3 * round(240 / ms)), reader=reader)
+    prepare = [route("rto_min", f"{ms:.0f}ms")]
+    if where == "firewall":
+        prepare.append(firewall("input", f"tcp dport != 22 meta length > {size} numgen inc mod 4 == 2 drop"))
+    wire = {"wire": {"delay": [0, 0], "lose": (3, 3)}} if where == "network" else {}
+    return more | {"prepare": prepare, "proof": lambda ran: _late(ran, ms)} | wire
+
+
+def _late(ran: Ran, ms: float) -> Mapping[str, float]:
+    # Each retransmission waits for the timer.
+    return by_clock(ran) | {"retransmission": min(1, ran.sender["retransmits"] * ms * 1e6 / ran.total_ns)}
+
+
+def hole(chance: Random) -> Plan:
+    """A message is lost, and those behind it wait in the receiving socket."""
+    ms, gap = chance.randint(50, 90), chance.uniform(2, 4)
+    more = ends([{"size": chance.randint(64, 1200), "gap": gap}], 140, sender={"sndbuf": 4 << 20})
+    prepare = [_TIMER_ONLY, route("rto_min", f"{ms}ms", "initcwnd", "100")]
+    wire = {"delay": [0, 0], "lose": (60, 10)}
+    return Plan({"stream-hole": 0.9}, "network", wire=wire, prepare=prepare, proof=_behind, **more)
+
+
+def _behind(ran: Ran) -> Mapping[str, float]:
+    # Of those that wait together, the first is the one that was lost.
+    times_ns = [read - sent for sent, read, _ in ran.messages]
+    slowest_ns = sorted(times_ns)[-ran.lost :]
+    return by_clock(ran) | {
+        "stream-hole": 1 - sum(slowest_ns) / ran.total_ns - _usual(times_ns),
+        "retransmission": sum(slowest_ns) / ran.total_ns,
+    }
+
+
+def _usual(times_ns: list[int]) -> float:
+    # What those that nothing holds take.
+    return min(times_ns) * len(times_ns) / sum(times_ns)
