@@ -136,6 +136,7 @@ class HopPoint(IntEnum):
     HOP_POINT_FLOW = 97
     HOP_POINT_THREAD = 98
     HOP_POINT_DEVICE = 99
+    HOP_POINT_QDISC = 100
 
 
 class HopProtocolGroup(IntEnum):
@@ -455,6 +456,7 @@ HOP_DEVICE_DTYPE: Final = np.dtype(
             "ifindex",
             "netns",
             "name",
+            "handle",
             "pad_2",
         ],
         "formats": [
@@ -465,7 +467,8 @@ HOP_DEVICE_DTYPE: Final = np.dtype(
             "<u4",
             "<u4",
             "|S16",
-            ("<u4", (5,)),
+            "<u4",
+            ("<u4", (4,)),
         ],
         "offsets": [
             0,
@@ -476,6 +479,7 @@ HOP_DEVICE_DTYPE: Final = np.dtype(
             16,
             20,
             36,
+            40,
         ],
         "itemsize": 56,
     }

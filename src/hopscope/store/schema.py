@@ -119,7 +119,8 @@ TABLES: Final = (
             Column(
                 "value",
                 np.int64,
-                "tcp.state: old state * 256 + new state; rx.received: flags; call.enter: number of the call",
+                "tcp.state: old state * 256 + new state; rx.received: flags; call.enter: number of the call; "
+                "tx.limit: see the relation tcp_limits",
             ),
             Column("protocol", np.int16, "6 TCP, 17 UDP"),
             Column("netns", np.int64, "inode of the network namespace"),
@@ -140,7 +141,8 @@ TABLES: Final = (
                 np.int64,
                 "irq.exit: handled; napi.poll: packets; sched.switch: state; nf.verdict: negative if dropped",
             ),
-            Column("extra", np.int32, "napi.poll: budget; xdp.*: -errno; nf.verdict: protocol family * 256 + hook"),
+            Column("extra", np.int32, "napi.poll: budget; xdp.*: -errno; nf.verdict: protocol family * 256 + hook; "
+                "sched.switch: the system call that it sleeps in + 1, 65536: throttled"),
             *_DEVICE,
         ),
     ),
@@ -201,6 +203,16 @@ TABLES: Final = (
             Column("type", np.int32, "ARPHRD_*: 1 Ethernet, 772 loopback"),
         ),
         once=("netns", "ifindex", "name"),
+    ),
+    Table(
+        "qdiscs",
+        "a queueing discipline through which a device sends, from that time on",
+        (
+            Column("time_ns", np.int64, "when the first packet came to it"),
+            *_DEVICE,
+            Column("handle", np.int64, "its handle: the major number times 65536; 0: none"),
+            Column("kind", TEXT, "its kind, such as fq_codel"),
+        ),
     ),
     Table(
         "stacks",

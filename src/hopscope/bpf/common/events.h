@@ -381,6 +381,7 @@ enum hop_point {
 	HOP_POINT_FLOW = 97,
 	HOP_POINT_THREAD = 98,
 	HOP_POINT_DEVICE = 99,
+	HOP_POINT_QDISC = 100,
 };
 
 /* Why TCP stopped sending with bytes left, in the order in which tcp_write_xmit asks. */
@@ -499,7 +500,8 @@ struct hop_device {
 	u32 ifindex;
 	u32 netns;
 	char name[16];
-	u32 pad_2[5];
+	u32 handle; /* of a queueing discipline, whose kind is the name */
+	u32 pad_2[4];
 };
 
 /* The first bytes of a packet, which follow it in the ring; not all of a slot is used. */

@@ -263,8 +263,14 @@ struct msghdr {
 	struct iov_iter msg_iter;
 };
 
+struct Qdisc_ops {
+	char id[16];
+};
+
 struct Qdisc {
 	u32 flags;
+	struct Qdisc_ops *ops;
+	u32 handle;
 };
 
 struct neighbour {

@@ -125,6 +125,7 @@ int BPF_PROG(record_queue, struct sk_buff *skb)
 SEC("tp_btf/qdisc_enqueue")
 int BPF_PROG(record_enqueue, struct Qdisc *qdisc, struct netdev_queue *queue, struct sk_buff *skb)
 {
+	know_qdisc(qdisc, skb->dev);
 	return passes(skb, HOP_POINT_TX_ENQUEUE, false);
 }
 

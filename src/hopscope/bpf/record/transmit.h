@@ -27,6 +27,53 @@ static __always_inline int device_takes(struct sk_buff *skb)
 	return 0;
 }
 
+/* Which queueing disciplines user space knows; one that takes the place of another in memory is told by its kind or its handle. */
+#define QDISCS 256
+
+struct known_qdisc {
+	u64 qdisc;
+	u64 ops;
+	u64 handle;
+};
+
+struct known_qdisc known_qdiscs[QDISCS];
+
+static __noinline int tell_qdisc(struct Qdisc *qdisc, struct net_device *dev)
+{
+	struct net *net = BPF_CORE_READ(dev, nd_net.net);
+	struct Qdisc_ops *ops = BPF_CORE_READ(qdisc, ops);
+	struct hop_device *record = reserve();
+
+	if (!record)
+		return 0;
+	*record = (struct hop_device){
+		.time_ns = bpf_ktime_get_ns(),
+		.point = HOP_POINT_QDISC,
+		.handle = BPF_CORE_READ(qdisc, handle),
+		.ifindex = BPF_CORE_READ(dev, ifindex),
+		.netns = BPF_CORE_READ(net, ns.inum),
+	};
+	BPF_CORE_READ_INTO(&record->name, ops, id);
+	submit(record);
+	return 0;
+}
+
+static __always_inline void know_qdisc(struct Qdisc *qdisc, struct net_device *dev)
+{
+	u64 number = number_of((u64)qdisc), ops = (u64)qdisc->ops, handle = qdisc->handle;
+	u32 index = number >> 8;
+	struct known_qdisc *known;
+
+	barrier_var(index);
+	known = &known_qdiscs[index & (QDISCS - 1)];
+	if (likely(known->qdisc == number && known->ops == ops && known->handle == handle))
+		return;
+	known->qdisc = number;
+	known->ops = ops;
+	known->handle = handle;
+	tell_qdisc(qdisc, dev);
+}
+
 /* Several at once hang together by their pointers. */
 #define MOST_AT_ONCE 64
 

@@ -102,6 +102,9 @@ class Tables:
         devices = records[points == HopPoint.HOP_POINT_DEVICE].view(HOP_DEVICE_DTYPE)
         if len(devices):
             yield "devices", _events(BY_NAME["devices"], devices, cpu) | {"name": _texts(devices["name"])}
+        qdiscs = records[points == HopPoint.HOP_POINT_QDISC].view(HOP_DEVICE_DTYPE)
+        if len(qdiscs):
+            yield "qdiscs", _events(BY_NAME["qdiscs"], qdiscs, cpu) | {"kind": _texts(qdiscs["name"])}
         flows = records[points == HopPoint.HOP_POINT_FLOW].view(HOP_FLOW_DTYPE)
         fresh = [flow for flow in flows if int(flow["flow"]) not in self._flows]
         if fresh:

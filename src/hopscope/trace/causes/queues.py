@@ -80,6 +80,10 @@ _NEXT: Final = f"""
                ROWS UNBOUNDED PRECEDING) AS next_ns
     FROM (SELECT CAST(NULL AS BIGINT) AS message, place, time_ns, time_ns AS left_ns, 0 AS entry FROM queue_departures
           UNION ALL SELECT message, place, from_ns, NULL, 1 FROM queue_waits) both_kinds"""
+_KINDS: Final = f"""
+    SELECT message, {last_known("kind")} OVER (PARTITION BY place ORDER BY time_ns, entry ROWS UNBOUNDED PRECEDING) AS kind
+    FROM (SELECT CAST(NULL AS BIGINT) AS message, {PLACE} AS place, time_ns, kind, 0 AS entry FROM qdiscs
+          UNION ALL SELECT message, place, from_ns, NULL, 1 FROM queue_waits) both_kinds"""
 fixed(
     "queue_served",
     "a packet leaves a queueing discipline, with the time that the device spent on packets of its flow until then",
@@ -93,7 +97,8 @@ fixed(
     "queue_shares",
     "a message in a queueing discipline, and whose packets left meanwhile",
     columns(
-        "message flow place from_ns until_ns last_ns own_ns others_ns",
+        "message flow place kind from_ns until_ns last_ns own_ns others_ns",
+        kind="kind of the queueing discipline; NULL: not recorded",
         from_ns="when it entered",
         until_ns="when it left",
         last_ns="time for which no other packet left any more",
@@ -101,9 +106,9 @@ fixed(
         others_ns="time for packets of other flows",
     ),
     f"""
-    SELECT message, flow, place, from_ns, until_ns, until_ns - own_from_ns AS last_ns, own_ns,
+    SELECT message, flow, place, kind, from_ns, until_ns, until_ns - own_from_ns AS last_ns, own_ns,
            own_from_ns - from_ns - own_ns AS others_ns
-    FROM (SELECT w.*,
+    FROM (SELECT w.*, coalesce(k.kind, d.kind) AS kind,
                  greatest(0, least(own_from_ns - from_ns,
                      u.served_ns - coalesce(e.served_ns, 0) - (until_ns - coalesce(u.before_ns, until_ns))
                      - CASE WHEN s.flow = w.flow AND n.next_ns < w.until_ns THEN from_ns - s.before_ns ELSE 0 END)) AS own_ns
@@ -111,14 +116,16 @@ fixed(
           JOIN queue_served u ON u.place = w.place AND u.flow = w.flow AND u.time_ns = w.until_ns
           LEFT JOIN (SELECT * FROM ({_AT_ENTRY}) a WHERE message IS NOT NULL) e ON e.message = w.message
           LEFT JOIN (SELECT * FROM ({_NEXT}) b WHERE message IS NOT NULL) n ON n.message = w.message
-          LEFT JOIN queue_served s ON s.place = w.place AND s.time_ns = n.next_ns) shares""",
-    needs=("queue_waits", "queue_served", "queue_departures"),
+          LEFT JOIN queue_served s ON s.place = w.place AND s.time_ns = n.next_ns
+          LEFT JOIN (SELECT * FROM ({_KINDS}) c WHERE message IS NOT NULL) k ON k.message = w.message
+          LEFT JOIN device_queues d ON d.place = w.place) shares""",
+    needs=("queue_waits", "queue_served", "queue_departures", "device_queues"),
 )
 
 
 @relation(
     "device_queues",
-    "the root queueing discipline of a device",
+    "the root queueing discipline of a device, as the settings of the recording have it",
     columns("place name kind", kind="its kind, such as `fq_codel`; NULL: not recorded (`record --counters`)"),
     needs=("device_names",),
 )

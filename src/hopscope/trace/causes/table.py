@@ -85,7 +85,7 @@ _COLUMNS: Final[dict[str, Any]] = {cause.column: ("ns", cause.meaning) for cause
     "message_causes",
     "a message, with the time for which each cause held it; their sum is the message's time",
     columns("message", " ".join(_COLUMNS), **_COLUMNS),
-    needs=("messages", "sender_spans", "sender_elapsed", "thread_elapsed", "queue_shares", "device_queues"),
+    needs=("messages", "sender_spans", "sender_elapsed", "thread_elapsed", "queue_shares"),
 )
 def _message_causes(context: Context) -> str:
     held = _held(context)
@@ -99,15 +99,14 @@ def _message_causes(context: Context) -> str:
     found = f"""
         SELECT m.*, k.until_ns - k.from_ns AS call_held_ns, {in_call} AS in_call_ns, {rest} AS in_rest_ns,
                {of_limits}, {of_threads}, coalesce(q.last_ns, 0) AS q_last_ns, coalesce(q.own_ns, 0) AS q_own_ns,
-               coalesce(q.others_ns, 0) AS q_others_ns, d.kind
+               coalesce(q.others_ns, 0) AS q_others_ns, q.kind
         FROM (SELECT message, protocol, {groups}, {direct} FROM messages) m
         LEFT JOIN (SELECT * FROM sender_spans WHERE part = 'call') k ON k.message = m.message
         LEFT JOIN (SELECT * FROM sender_elapsed WHERE part = 'call') c ON c.message = m.message
         LEFT JOIN (SELECT * FROM sender_elapsed WHERE part = 'rest') r ON r.message = m.message
         LEFT JOIN (SELECT * FROM thread_elapsed WHERE part = 'call') s ON s.message = m.message
         LEFT JOIN (SELECT * FROM thread_elapsed WHERE part = 'reader') t ON t.message = m.message
-        LEFT JOIN queue_shares q ON q.message = m.message
-        LEFT JOIN device_queues d ON d.place = q.place"""
+        LEFT JOIN queue_shares q ON q.message = m.message"""
     asleep = "s_asleep_ns + s_stopped_ns"
     # What is left of the call: asleep for room in the send buffer, or at work.
     free = "greatest(0, coalesce(call_held_ns, 0) - in_call_ns)"

@@ -326,7 +326,7 @@ def _device(trace: Trace, cause: str) -> tuple[str, str]:
     """Return the device in whose queue messages were held longest, and its queueing discipline."""
     held = BY_NAME[cause].column
     rows = trace.rows(
-        f"SELECT d.name, d.kind, q.place, sum(c.{held}) FROM {_OF} JOIN queue_shares q ON q.message = m.message"
+        f"SELECT d.name, q.kind, q.place, sum(c.{held}) FROM {_OF} JOIN queue_shares q ON q.message = m.message"
         f" LEFT JOIN device_queues d ON d.place = q.place WHERE c.{held} > 0 GROUP BY 1, 2, 3 ORDER BY 4 DESC LIMIT 1"
     )
     if not rows:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Columns = dict[str, "NDArray[Any]"]
 
 # Rows that say what numbers in others mean: they are needed, however old.
-_KEPT_FOR_EVER: Final = frozenset({"flows", "threads", "devices", "stacks", "symbols"})
+_KEPT_FOR_EVER: Final = frozenset({"flows", "threads", "devices", "qdiscs", "stacks", "symbols"})
 _UNITS_NS: Final = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 _DROP: Final = "drop"
 # After these a packet's address is another's.
