@@ -16,7 +16,8 @@
 struct limited {
 	u64 sock;
 	u64 event_ns; /* the last one */
-	u64 kind;
+	u32 kind;
+	bool told; /* a record was made: it is wanted */
 };
 
 struct limited limits[LIMITED];
@@ -30,15 +31,21 @@ static __always_inline struct limited *limited_of(u64 sock)
 }
 
 /* `since_ns`: how long it has held. */
-static __noinline int tell_limit(struct sock *sk, const struct limit *limit, u64 since_ns)
+static __always_inline void limit_event(struct socket_event *event, const struct limit *limit, u64 since_ns)
 {
-	struct socket_event event = {.point = HOP_POINT_TX_LIMIT};
+	event->point = HOP_POINT_TX_LIMIT;
+	event->len_bytes = limit->unsent_bytes;
+	event->value = limit->detail << HOP_LIMIT_DETAIL_SHIFT | (u64)(u8)limit->state << HOP_LIMIT_STATE_SHIFT | limit->kind;
+	event->since_ns = since_ns;
+}
+
+static __noinline bool tell_limit(struct sock *sk, const struct limit *limit, u64 since_ns)
+{
+	struct socket_event event = {};
 
 	if (!limit)
-		return 0;
-	event.len_bytes = limit->unsent_bytes;
-	event.value = limit->detail << HOP_LIMIT_DETAIL_SHIFT | (u64)(u8)limit->state << HOP_LIMIT_STATE_SHIFT | limit->kind;
-	event.since_ns = since_ns;
+		return false;
+	limit_event(&event, limit, since_ns);
 	return record_socket(sk, &event);
 }
 
@@ -54,7 +61,11 @@ static __always_inline int limit_is(struct sock *sk, const struct limit *limit, 
 	known->sock = sock;
 	known->event_ns = now_ns;
 	known->kind = limit->kind;
-	return changes ? tell_limit(sk, limit, since_ns) : 0;
+	if (changes)
+		known->told = tell_limit(sk, limit, since_ns);
+	else if (!same)
+		known->told = false;
+	return 0;
 }
 
 static __always_inline bool is_tcp(const struct sock *sk)
@@ -73,18 +84,24 @@ static __always_inline int limit_tried(struct sock *sk, u32 mss, u32 nagle)
 	return limit_is(sk, &limit, false);
 }
 
-/* A send call has ended. That more would follow (MSG_MORE) shows in what was not pushed. */
+/* That more would follow (MSG_MORE) shows in what was not pushed. */
+static __always_inline void ask(struct limit *limit, struct sock *sk)
+{
+	u32 nagle = tcp_bits(sk, nonagle);
+
+	if (before(tcp_field(sk, pushed_seq), tcp_field(sk, write_seq)))
+		nagle |= TCP_NAGLE_CORK;
+	tcp_limit(limit, sk, tcp_field(sk, mss_cache), nagle);
+}
+
+/* A send call has ended. */
 static __always_inline int limit_sent(struct sock *sk)
 {
 	struct limit limit = {};
-	u32 nagle;
 
 	if (!is_tcp(sk))
 		return 0;
-	nagle = tcp_bits(sk, nonagle);
-	if (before(tcp_field(sk, pushed_seq), tcp_field(sk, write_seq)))
-		nagle |= TCP_NAGLE_CORK;
-	tcp_limit(&limit, sk, tcp_field(sk, mss_cache), nagle);
+	ask(&limit, sk);
 	return limit_is(sk, &limit, false);
 }
 
@@ -92,12 +109,40 @@ static __always_inline int limit_sent(struct sock *sk)
 static __always_inline int limit_acked(struct sock *sk)
 {
 	struct limit limit = {};
-	u32 nagle = tcp_bits(sk, nonagle);
 
-	if (before(tcp_field(sk, pushed_seq), tcp_field(sk, write_seq)))
-		nagle |= TCP_NAGLE_CORK;
-	tcp_limit(&limit, sk, tcp_field(sk, mss_cache), nagle);
+	ask(&limit, sk);
 	return limit_is(sk, &limit, true);
+}
+
+bool filter_runs;
+
+/* The same at a cgroup's filter, for connections that one end has closed: their segments do not pass the tracepoint. This kind
+ * of program has no helper for the running thread, and cannot ask whose socket it is: that is known from before.
+ */
+static __always_inline void limit_filtered(struct sk_buff *skb)
+{
+	u64 number = (u64)BPF_CORE_READ(skb, sk), now_ns, flow;
+	struct sock *sk = skb->sk;
+	struct socket_event event = {};
+	struct flow_key key = {};
+	struct limit limit = {};
+	struct limited *known;
+
+	filter_runs = true;
+	if (!sk)
+		return;
+	known = limited_of(number);
+	if (known->sock != number || !known->kind || sock_field(sk, __sk_common.skc_state) == TCP_ESTABLISHED)
+		return;
+	ask(&limit, sk);
+	now_ns = bpf_ktime_get_ns();
+	if (known->told && limit.kind != known->kind) {
+		limit_event(&event, &limit, now_ns - known->event_ns - 1);
+		flow = socket_flow(sk, false, &key);
+		write_socket(sk, &event, &key, flow, BPF_CORE_READ(current_task(), pid));
+	}
+	known->kind = limit.kind;
+	known->event_ns = now_ns;
 }
 
 /* Shorter pauses between packets are none. */
@@ -129,7 +174,7 @@ static __always_inline int limit_leaves(struct sk_buff *skb)
 	limit.unsent_bytes = tcp_field(sk, write_seq) - tcp_field(sk, snd_nxt);
 	if (limit.unsent_bytes <= len_bytes) /* the packet has headers, too: less than what a segment would have of them */
 		limit.unsent_bytes = 0;
-	else if (sock_field(sk, __sk_common.skc_state) != TCP_ESTABLISHED) /* its ACKs pass no tracepoint */
+	else if (!filter_runs && sock_field(sk, __sk_common.skc_state) != TCP_ESTABLISHED) /* its ACKs are not seen */
 		limit.kind = HOP_LIMIT_OTHER;
 	else if (paces(sk, len_bytes))
 		limited_by_pacing(&limit, sk);

@@ -84,7 +84,10 @@ int BPF_PROG(record_udpv6_rcv_fentry, struct sk_buff *skb)
 SEC("cgroup_skb/ingress")
 int record_l4_cgroup(struct __sk_buff *ctx)
 {
-	at_filter(bpf_cast_to_kern_ctx(ctx));
+	struct sk_buff *skb = bpf_cast_to_kern_ctx(ctx);
+
+	at_filter(skb);
+	limit_filtered(skb);
 	return 1;
 }
 

@@ -105,24 +105,12 @@ struct socket_event {
 	u64 since_ns; /* how long it has been so: the record is of that time */
 };
 
-static __noinline int record_socket(struct sock *sk, const struct socket_event *event)
+static __noinline int write_socket(struct sock *sk, const struct socket_event *event, const struct flow_key *key, u64 flow,
+				   u32 tid)
 {
+	u32 protocol = key->protocol, netns = sk->__sk_common.skc_net.net->ns.inum, seq = 0;
 	struct hop_socket *record;
-	struct flow_key key = {};
-	u32 protocol, netns = sk->__sk_common.skc_net.net->ns.inum, tid, seq = 0;
-	u16 family = sk->__sk_common.skc_family;
-	u64 flow;
 
-	if (family != AF_INET && family != AF_INET6)
-		return 0;
-	flow = socket_flow(sk, event->receives, &key);
-	if (!socket_wanted(sk, flow, &key, event->receives, event->in_call))
-		return 0;
-	know_flow(flow, &key);
-	tid = this_thread();
-	if (event->in_call && !thread_in(&socket_threads, tid))
-		thread_add(&socket_threads, tid);
-	protocol = key.protocol;
 	if (protocol == IPPROTO_TCP)
 		seq = event->receives ? BPF_CORE_READ((struct tcp_sock *)sk, copied_seq)
 				      : BPF_CORE_READ((struct tcp_sock *)sk, write_seq);
@@ -143,6 +131,27 @@ static __noinline int record_socket(struct sock *sk, const struct socket_event *
 	record->pad_2 = 0;
 	submit(record);
 	return 0;
+}
+
+/* Returns whether it was wanted. */
+static __noinline bool record_socket(struct sock *sk, const struct socket_event *event)
+{
+	struct flow_key key = {};
+	u16 family = sk->__sk_common.skc_family;
+	u64 flow;
+	u32 tid;
+
+	if (family != AF_INET && family != AF_INET6)
+		return false;
+	flow = socket_flow(sk, event->receives, &key);
+	if (!socket_wanted(sk, flow, &key, event->receives, event->in_call))
+		return false;
+	know_flow(flow, &key);
+	tid = this_thread();
+	if (event->in_call && !thread_in(&socket_threads, tid))
+		thread_add(&socket_threads, tid);
+	write_socket(sk, event, &key, flow, tid);
+	return true;
 }
 
 /* ---- send calls of TCP ----

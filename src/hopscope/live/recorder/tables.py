@@ -18,7 +18,7 @@ from hopscope.bpf.layout import (
     HOP_WORK_DTYPE,
     HopPoint,
 )
-from hopscope.store.schema import BY_NAME
+from hopscope.store.schema import BY_NAME, TEXT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -125,7 +125,7 @@ def _events(table: Table, records: Array, cpu: int) -> Columns:
     for column in table.columns:
         if column.name == "cpu":
             columns["cpu"] = np.broadcast_to(np.asarray(cpu, column.dtype), len(records))
-        elif column.dtype != object:
+        elif column.dtype != TEXT:
             columns[column.name] = _signed(records[column.name], np.dtype(column.dtype))
     return columns
 

@@ -19,8 +19,10 @@ from hopscope.trace.relation import columns, fixed, relation
 if TYPE_CHECKING:
     from hopscope.trace.relation import Context
 
-# Queueing disciplines that keep packets on purpose; all others send as soon as the driver takes a packet.
-SHAPERS: Final = ("tbf", "htb", "hfsc", "cake", "netem", "cbs", "etf", "taprio", "qfq", "drr")
+# Queueing disciplines that keep packets until they have tokens for them; others send as soon as the driver takes a packet.
+SHAPERS: Final = ("tbf", "htb", "hfsc", "cake", "cbs")
+# Those that give each packet a departure time of its own, whatever is ahead of it.
+DELAYS: Final = ("netem", "etf", "taprio")
 # It keeps a flow's packets until the departure time that TCP's pacing gives them.
 PACED: Final = ("fq",)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from hopscope.model.cause import BY_NAME, CAUSES, UNKNOWN
 from hopscope.trace.causes.clocks import elapsed
 from hopscope.trace.causes.limits import STATES as LIMITS
-from hopscope.trace.causes.queues import PACED, SHAPERS
+from hopscope.trace.causes.queues import DELAYS, PACED, SHAPERS
 from hopscope.trace.causes.threads import STATES as THREADS
 from hopscope.trace.host_numbers import hosts
 from hopscope.trace.messages.path import GROUPS, QDISC, READER, SENDER, STEPS, before, earliest, held_sql, latest
@@ -154,11 +154,12 @@ def _alias(cause: str) -> str:
 
 def _queue_parts() -> dict[str, str]:
     """Return cause → SQL for its part of the time in a queueing discipline."""
-    shaped, paced = f"kind IN ({_listed(SHAPERS)})", f"kind IN ({_listed(PACED)})"
+    shaped, delayed, paced = (f"kind IN ({_listed(kinds)})" for kinds in (SHAPERS, DELAYS, PACED))
+    whole = "q_own_ns + q_others_ns + q_last_ns"
     return {
-        "queue-others": f"CASE WHEN {paced} THEN 0 ELSE q_others_ns END",
-        "queue-own": f"CASE WHEN {shaped} OR {paced} THEN 0 ELSE q_own_ns END",
-        "shaper": f"CASE WHEN {shaped} THEN q_own_ns + q_last_ns ELSE 0 END",
-        "pacing": f"CASE WHEN {paced} THEN q_own_ns + q_others_ns + q_last_ns ELSE 0 END",
-        "driver": f"CASE WHEN kind IS NULL OR {shaped} OR {paced} THEN 0 ELSE q_last_ns END",
+        "queue-others": f"CASE WHEN {delayed} OR {paced} THEN 0 ELSE q_others_ns END",
+        "queue-own": f"CASE WHEN {delayed} OR {paced} THEN 0 ELSE q_own_ns END",
+        "shaper": f"CASE WHEN {delayed} THEN {whole} WHEN {shaped} THEN q_last_ns ELSE 0 END",
+        "pacing": f"CASE WHEN {paced} THEN {whole} ELSE 0 END",
+        "driver": f"CASE WHEN kind IS NULL OR {shaped} OR {delayed} OR {paced} THEN 0 ELSE q_last_ns END",
     }

@@ -26,10 +26,10 @@ NAMES: tuple[str, ...] = tuple(cause.name for cause in CAUSES)
 _OF_GROUPS = {
     SENDER: (
         "handshake", "receiver-window", "congestion-window", "pacing", "nagle", "cork", "small-queue", "send-buffer",
-        "send-copy", "unknown",
+        "send-copy",
     ),
-    QDISC: ("shaper", "pacing", "queue-others", "queue-own", "driver", "unknown"),
-    READER: ("reader-asleep", "reader-runnable", "reader-running", "earlier-data", "unknown"),
+    QDISC: ("shaper", "pacing", "queue-others", "queue-own", "driver"),
+    READER: ("reader-asleep", "reader-runnable", "reader-running", "earlier-data"),
 }  # fmt: skip
 # Between the last of these points before the read, the reader was in one state.
 _AFTER = {
@@ -119,6 +119,8 @@ def _shared(group: str, column: str, previous: str, held_ns: Mapping[str, int]) 
     if own and held_ns.get(own):
         return (own,)
     parts = {cause: held_ns.get(cause, 0) for cause in _OF_GROUPS[group]}
+    if any(parts.values()):
+        parts["unknown"] = held_ns.get("unknown", 0) if group == SENDER else 0
     whole_ns = sum(parts.values())
     named = [cause for cause, part_ns in parts.items() if part_ns and part_ns >= _LEAST_PART * whole_ns]
     return tuple(sorted(named, key=lambda cause: -parts[cause])) or ("unknown",)

@@ -27,8 +27,8 @@ APPLICATION: Final = "application"
 # What is said of a cause needs this share of the time.
 LEAST_SHARE: Final = 0.05
 # Of all messages, or of their time: fewer slow ones are no finding.
-_FEW_MESSAGES: Final = 0.01
-_LITTLE_TIME: Final = 0.25
+_FEW_MESSAGES: Final = 0.05
+_LITTLE_TIME: Final = 0.5
 _MUCH_UNKNOWN: Final = 0.25
 # Points without which a cause cannot be told from others.
 _EVIDENCE: Final = ("tx.send", "tx.sent", "tx.limit", "tx.neighbour", "tx.queue", "rx.ready", "sched.switch", "sched.wake")
