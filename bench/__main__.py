@@ -35,6 +35,7 @@ BENCHMARKS: Final = {
     "hosts": "what it takes to record two hosts over ssh, beside one recording of both",
     "agent": "how fast blocks come from another host through ssh, and what the agent there takes",
     "join": "how long two recordings of 5 million events take to be joined, and how far off times are then",
+    "causes": "whether explain names the right cause of what holds messages, in cases of known truth",
     "stamps": "cost of SO_TIMESTAMPING to an application, the kernel's and hopscope.timestamping's",
 }
 

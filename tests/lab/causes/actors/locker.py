@@ -12,8 +12,8 @@ import mmap
 import os
 import socket
 import struct
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from tests.lab.causes.actors.common import STAMP, Held, Options, report, tcp_info
@@ -32,23 +32,21 @@ def run(options: Options) -> None:
     Options: `address`, `port`, `hold` (ms), `gap` (ms).
     """
     held, waiters = Held(), options["waiters"]
-    with socket.create_connection((options["address"], options["port"])) as sock:
+    address = (options["address"], options["port"])
+    with socket.create_connection(address) as sock, ThreadPoolExecutor(waiters + 1) as threads:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         area = mmap.mmap(-1, MESSAGE_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         faults = _faults_of(area)
         for _ in range(options["count"] // (waiters + 1)):
             area.madvise(mmap.MADV_DONTNEED)
-            threads = [threading.Thread(target=_send, args=(sock, area))]
-            threads[0].start()
+            sending = [threads.submit(_send, sock, area)]
             place = struct.unpack("=QQQQ", os.read(faults, 32))[2] & ~(_PAGE - 1)
             with held.by("send-lock"):
-                for _ in range(waiters):
-                    threads.append(threading.Thread(target=_send, args=(sock, bytearray(MESSAGE_BYTES))))
-                    threads[-1].start()
+                sending += [threads.submit(_send, sock, bytearray(MESSAGE_BYTES)) for _ in range(waiters)]
                 time.sleep(options["hold"] / 1e3)
                 _bring(faults, place)
-            for thread in threads:
-                thread.join()
+            for each in sending:
+                each.result()
             time.sleep(options["gap"] / 1e3)
         sock.shutdown(socket.SHUT_WR)
         sock.recv(1)
