@@ -64,6 +64,7 @@ class HopLimit(IntEnum):
     HOP_LIMIT_CORK = 6
     HOP_LIMIT_SMALL_QUEUE = 7
     HOP_LIMIT_OTHER = 8
+    HOP_LIMIT_SEND_BUFFER = 9
 
 
 class HopLimitValue(IntEnum):

@@ -128,12 +128,14 @@ def small_queue(chance: Random) -> Plan:
     rate_bit_s = chance.randint(4, 10) * 10**6
     size = chance.randint(60, 150) << 10
     ms = size * 8 / rate_bit_s * 1e3
-    more = ends([{"size": size, "gap": ms * 1.3}], max(3, round(700 / ms)), sender=_ROOM)
+    sender = _ROOM | {"congestion": chance.choice(("reno", "cubic"))}
+    more = ends([{"size": size, "gap": ms * 1.3}], max(3, round(700 / ms)), sender=sender)
+    prepare = [shaped(rate_bit_s, 3200), route("initcwnd", "500")]
 
     def proof(ran: Ran) -> Mapping[str, float]:
         return by_clock(ran) | {"small-queue": min(1, len(ran.messages) * ms * 1e6 / ran.total_ns)}
 
-    return Plan({"small-queue": 0.85}, "client0", prepare=[shaped(rate_bit_s, 3200)], proof=proof, **more)
+    return Plan({"small-queue": 0.85}, "client0", prepare=prepare, proof=proof, **more)
 
 
 def send_buffer(chance: Random) -> Plan:

@@ -395,6 +395,7 @@ enum hop_limit {
 	HOP_LIMIT_CORK = 6,
 	HOP_LIMIT_SMALL_QUEUE = 7, /* detail: bytes below TCP */
 	HOP_LIMIT_OTHER = 8,
+	HOP_LIMIT_SEND_BUFFER = 9, /* all is sent, and the application wants room for more */
 };
 
 /* The value of HOP_POINT_TX_LIMIT: the limit, a flag or the state of congestion control, and the detail. */

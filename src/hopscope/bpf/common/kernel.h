@@ -172,6 +172,7 @@ struct files_struct {
 
 struct socket {
 	u32 state;
+	unsigned long flags;
 	void *file; /* struct file */
 	struct sock *sk;
 };

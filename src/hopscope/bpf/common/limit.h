@@ -73,6 +73,16 @@ static __always_inline void limited_otherwise(struct limit *limit, struct sock *
 	limited_by(limit, HOP_LIMIT_RECEIVER_WINDOW, tcp_field(sk, snd_wnd));
 }
 
+/* include/linux/net.h */
+#define SOCK_NOSPACE 2
+
+static __always_inline bool wants_room(struct sock *sk)
+{
+	struct socket *socket = (void *)sock_field(sk, sk_socket);
+
+	return socket && BPF_CORE_READ(socket, flags) & 1UL << SOCK_NOSPACE;
+}
+
 /* `mss` and `nagle` as tcp_write_xmit was given them. */
 static __noinline int tcp_limit(struct limit *limit, struct sock *sk, u32 mss, u32 nagle)
 {
@@ -84,8 +94,11 @@ static __noinline int tcp_limit(struct limit *limit, struct sock *sk, u32 mss, u
 	limit->state = 0;
 	limit->detail = 0;
 	limit->unsent_bytes = tcp_field(sk, write_seq) - snd_nxt;
-	if (!limit->unsent_bytes)
+	if (!limit->unsent_bytes) {
+		if (wants_room(sk))
+			limit->kind = HOP_LIMIT_SEND_BUFFER;
 		return 0;
+	}
 	state = sock_field(sk, __sk_common.skc_state);
 	first = limit->unsent_bytes < mss ? limit->unsent_bytes : mss;
 	if (state == TCP_SYN_SENT || state == TCP_SYN_RECV)

@@ -23,6 +23,7 @@ STATES: Final = {
     HopLimit.HOP_LIMIT_NAGLE: "nagle",
     HopLimit.HOP_LIMIT_CORK: "cork",
     HopLimit.HOP_LIMIT_SMALL_QUEUE: "small_queue",
+    HopLimit.HOP_LIMIT_SEND_BUFFER: "send_buffer",
 }
 NONE: Final = "none"
 OTHER: Final = "other"
@@ -37,7 +38,7 @@ _BYTE: Final = 256
         subject="flow",
         place="order of what has the same time",
         state="from then on: `none`, `handshake`, `pacing`, `congestion_window`, `receiver_window`, `nagle`, `cork`, "
-        "`small_queue`, or `other`",
+        "`small_queue`, `send_buffer` (all is sent, and a call waits for room), or `other`",
         condition="`congestion_window`: state of congestion control (0 open, 1 disorder, 2 CWR, 3 recovery, 4 loss); "
         "`pacing`: 1 if the application has set SO_MAX_PACING_RATE",
         detail="`congestion_window`: packets; `receiver_window`: bytes; `pacing`: bytes a second; `nagle`: packets in "

@@ -20,6 +20,7 @@ from hopscope.trace.messages.path import GROUPS, QDISC, READER, SENDER, STEPS, b
 from hopscope.trace.relation import columns, fixed, relation
 
 if TYPE_CHECKING:
+    from hopscope.store.trace import Trace
     from hopscope.trace.relation import Context
 
 CALLED: Final = latest(("call_ns", "send_ns"))
@@ -47,15 +48,12 @@ fixed(
 )
 fixed(
     "thread_spans",
-    "a message while its send call runs (`call`), and from its arrival to its read (`reader`)",
+    "a message from its arrival to its read (`reader`)",
     _SPAN,
     f"""
-    SELECT s.message, s.part, CAST(m.sender_tid AS BIGINT) AS subject, s.from_ns, s.until_ns
-    FROM sender_spans s JOIN messages m ON m.message = s.message WHERE s.part = 'call' AND m.sender_tid IS NOT NULL
-    UNION ALL
-    SELECT message, 'reader', CAST(reader_tid AS BIGINT), {ARRIVED}, {READ} FROM messages
-    WHERE reader_tid IS NOT NULL AND {READ} > {ARRIVED}""",
-    needs=("messages", "sender_spans"),
+    SELECT message, 'reader' AS part, CAST(reader_tid AS BIGINT) AS subject, {ARRIVED} AS from_ns, {READ} AS until_ns
+    FROM messages WHERE reader_tid IS NOT NULL AND {READ} > {ARRIVED}""",
+    needs=("messages",),
     temporary=True,
 )
 elapsed("sender", "sender_spans", tuple(LIMITS.values()), of="tcp_limit")
@@ -92,9 +90,7 @@ def _message_causes(context: Context) -> str:
     groups = ", ".join(f"{held.pop(group)} AS {group}_held_ns" for group in GROUPS)
     direct = ", ".join(f"{sql} AS {_alias(cause)}" for cause, sql in held.items())
     in_call, rest = (_LIMITED.format(each) for each in ("c", "r"))
-    of_threads = ", ".join(
-        f"coalesce({alias}.{state}_ns, 0) AS {alias}_{state}_ns" for alias in ("s", "t") for state in THREADS
-    )
+    of_threads = ", ".join(f"coalesce(t.{state}_ns, 0) AS t_{state}_ns" for state in THREADS)
     of_limits = ", ".join(f"coalesce(c.{state}_ns, 0) + coalesce(r.{state}_ns, 0) AS l_{state}_ns" for state in LIMITS.values())
     found = f"""
         SELECT m.*, k.until_ns - k.from_ns AS call_held_ns, {in_call} AS in_call_ns, {rest} AS in_rest_ns,
@@ -104,18 +100,14 @@ def _message_causes(context: Context) -> str:
         LEFT JOIN (SELECT * FROM sender_spans WHERE part = 'call') k ON k.message = m.message
         LEFT JOIN (SELECT * FROM sender_elapsed WHERE part = 'call') c ON c.message = m.message
         LEFT JOIN (SELECT * FROM sender_elapsed WHERE part = 'rest') r ON r.message = m.message
-        LEFT JOIN (SELECT * FROM thread_elapsed WHERE part = 'call') s ON s.message = m.message
-        LEFT JOIN (SELECT * FROM thread_elapsed WHERE part = 'reader') t ON t.message = m.message
+        LEFT JOIN thread_elapsed t ON t.message = m.message
         LEFT JOIN queue_shares q ON q.message = m.message"""
-    asleep = "s_asleep_ns + s_stopped_ns"
-    # What is left of the call: asleep for room in the send buffer, or at work.
-    free = "greatest(0, coalesce(call_held_ns, 0) - in_call_ns)"
-    buffer = f"least({free}, greatest(0, {asleep} - in_call_ns))"
+    # What nothing limited in the call is the copy, if limits were recorded.
+    copied = f"greatest(0, coalesce(call_held_ns, 0) - in_call_ns)" if _are_recorded(context.trace) else "0"
     parts = {
         SENDER: {
             **{state.replace("_", "-"): f"l_{state}_ns" for state in LIMITS.values()},
-            "send-buffer": buffer,
-            "send-copy": f"{free} - {buffer} + CASE WHEN protocol = 6 THEN 0 ELSE sender_held_ns END",
+            "send-copy": f"CASE WHEN protocol = 6 THEN {copied} ELSE sender_held_ns END",
         },
         QDISC: _queue_parts(),
         READER: {
@@ -150,6 +142,12 @@ def _message_causes(context: Context) -> str:
 def _alias(cause: str) -> str:
     """Return the column with the time of the stages that have one cause."""
     return f"{cause.replace('-', '_')}_d_ns"
+
+
+def _are_recorded(trace: Trace) -> bool:
+    """Return whether it was recorded what kept TCP from sending; a trace that does not list its points has all."""
+    plan = trace.metadata.plan
+    return not plan or any(row.get("point") == "tx.limit" and row.get("status") == "attached" for row in plan)
 
 
 def _queue_parts() -> dict[str, str]:

@@ -153,7 +153,7 @@ def _sums(trace: Trace) -> tuple[dict[str, int], dict[str, int]]:
 
 
 _PENDING: Final = (
-    "handshake", "receiver-window", "congestion-window", "pacing", "nagle", "cork", "small-queue", "reader-asleep",
+    "handshake", "receiver-window", "congestion-window", "pacing", "nagle", "cork", "small-queue", "send-buffer", "reader-asleep",
     "reader-runnable", "reader-running", "unknown",
 )  # fmt: skip
 
