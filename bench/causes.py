@@ -106,7 +106,8 @@ class Explained:
     @property
     def culprit_is_right(self) -> bool:
         """Whether whom the truth blames is in what was said of the cause."""
-        said = next((cause["culprit"] or "" for cause in self.causes if cause["cause"] == self.made.truth), "")
+        named = (f"{each['culprit']} {each['sentence']}" for each in self.causes if each["cause"] == self.made.truth)
+        said = next(named, "")
         return self.made.case.plan.culprit in said
 
     def error(self) -> float:

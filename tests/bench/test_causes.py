@@ -24,7 +24,7 @@ _RAN = Ran([(0, 1000, 0)], 0, {"reader-asleep": [(0, 900)]}, {}, {})
 
 def explained(truth: dict[str, float], named: str, *, lacking: bool = False, share: float = 0.5) -> Explained:
     plan = Plan(truth, "who", {}, {}, lacking=lacking)
-    said = [{"cause": named, "share": share, "culprit": "thread who"}]
+    said = [{"cause": named, "share": share, "culprit": "thread who", "sentence": ""}]
     return causes.Explained(causes.Made(Case("scenario", 7, 20_007, plan), _RAN, 0, ""), named, said)
 
 

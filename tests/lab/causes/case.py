@@ -34,6 +34,8 @@ _FIRST: Final[dict[str, Any]] = {"policy": "fifo", "priority": 1}
 # A message over veth takes a tenth of that where nothing holds it.
 _HEALTHY_NS: Final = 500_000
 _MOST_WAITED_NS: Final = 100_000
+_LATE_NS: Final = 1_000_000
+_MOST_LATE: Final = 0.02
 _FEWEST_SHARE: Final = 0.55
 
 
@@ -238,7 +240,8 @@ class Case:
         shares, truth = self.plan.proof(ran), self.plan.truth
         if not truth:
             slow, waited = ran.total_ns / len(ran.messages), shares["reader-runnable"]
-            if slow > _HEALTHY_NS or slow * waited > _MOST_WAITED_NS:
+            late = sum(read - sent >= _LATE_NS for sent, read, _ in ran.messages)
+            if slow > _HEALTHY_NS or slow * waited > _MOST_WAITED_NS or late > _MOST_LATE * len(ran.messages):
                 return f"healthy messages took {slow / 1e3:.0f} µs, {waited:.0%} of that for want of a CPU"
             return ""
         main, *others = sorted(truth, key=lambda cause: -truth[cause])

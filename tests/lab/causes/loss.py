@@ -19,10 +19,14 @@ _LEAST_LATE: Final = 0.6
 _TIMER_ONLY: Final = settings(tcp_sack=0, tcp_recovery=0, tcp_reordering=250, tcp_max_reordering=300)
 
 
+# Who is to be named for what is lost there.
+_CULPRITS: Final = {"network": "network", "firewall": "NETFILTER_DROP"}
+
+
 def again(chance: Random) -> Plan:
     """Messages with nothing behind them are lost: the sender's timer has to run out."""
     where = chance.choice(("network", "firewall"))
-    return Plan({"retransmission": 1}, where, **losing(chance, chance.randint(30, 80), where))
+    return Plan({"retransmission": 1}, _CULPRITS[where], **losing(chance, chance.randint(30, 80), where))
 
 
 def losing(chance: Random, ms: float, where: str = "network", **reader: Any) -> dict[str, Any]:  # noqa: ANN401 - of the reader

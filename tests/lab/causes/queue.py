@@ -25,7 +25,7 @@ _OTHERS_BYTES: Final = 1400
 
 def rate(chance: Random) -> Plan:
     """Nothing is ahead of a packet, and yet the rate does not let it through so soon."""
-    return Plan({"shaper": 1}, DEVICE, **alone(chance, chance.uniform(10, 30)))
+    return Plan({"shaper": 1}, "tbf", **alone(chance, chance.uniform(10, 30)))
 
 
 def alone(chance: Random, ms: float, **reader: Any) -> dict[str, Any]:  # noqa: ANN401 - of the reader
@@ -49,12 +49,12 @@ def own(chance: Random) -> Plan:
     count = at_once * max(5, round(400 / (ms * at_once * 1.5)))
     more = ends(pattern, count, reader={"udp": True}, sender={"udp": True, "sndbuf": 1 << 20})
     prepare = [shaped(bit_s, 2000)]
-    return Plan({"queue-own": 0.8}, DEVICE, prepare=prepare, proof=_by_bucket(bit_s, 2000, size, "udp"), **more)
+    return Plan({"queue-own": 0.8}, "tbf", prepare=prepare, proof=_by_bucket(bit_s, 2000, size, "udp"), **more)
 
 
 def others(chance: Random) -> Plan:
     """Datagrams of another flow are ahead of a small message."""
-    return Plan({"queue-others": 0.9}, DEVICE, **behind(chance, chance.uniform(8, 30)))
+    return Plan({"queue-others": 0.9}, "tbf", **behind(chance, chance.uniform(8, 30)))
 
 
 def behind(chance: Random, ms: float, **reader: Any) -> dict[str, Any]:  # noqa: ANN401 - of the reader

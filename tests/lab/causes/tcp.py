@@ -29,7 +29,7 @@ def window_far(chance: Random) -> Plan:
     wire = {"delay": [chance.uniform(0.3, 1), chance.uniform(3, 6)]}
     pattern = [{"size": chance.randint(40, 90) << 10, "gap": chance.uniform(20, 60)}]
     more = ends(pattern, 5, reader={"rcvbuf": 6 << 10}, sender=_ROOM)
-    return Plan({"receiver-window": 1}, "rcvbuf", wire=wire, proof=by_tcp, **more)
+    return Plan({"receiver-window": 1}, "too small", wire=wire, proof=by_tcp, **more)
 
 
 def window_of_a_slow_reader(chance: Random) -> Plan:
@@ -61,12 +61,12 @@ def slow_start(chance: Random) -> Plan:
         network = wire["delay"][0] * 1e6 * len(ran.messages) / ran.total_ns
         return others | {"congestion-window": 1 - network - sum(others.values()), "network": network}
 
-    return Plan({"congestion-window": 1}, SENDER, wire=wire, prepare=prepare, proof=proof, **more)
+    return Plan({"congestion-window": 1}, "slow start", wire=wire, prepare=prepare, proof=proof, **more)
 
 
 def paced(chance: Random) -> Plan:
     """The socket may send at so many bytes a second only (SO_MAX_PACING_RATE), by TCP's own timer."""
-    return Plan({"pacing": 1}, SENDER, **pacing(chance, chance.uniform(8, 30)))
+    return Plan({"pacing": 1}, "SO_MAX_PACING_RATE", **pacing(chance, chance.uniform(8, 30)))
 
 
 def pacing(chance: Random, ms: float, **reader: Any) -> dict[str, Any]:  # noqa: ANN401 - of the reader
@@ -135,7 +135,7 @@ def small_queue(chance: Random) -> Plan:
     def proof(ran: Ran) -> Mapping[str, float]:
         return by_clock(ran) | {"small-queue": min(1, len(ran.messages) * ms * 1e6 / ran.total_ns)}
 
-    return Plan({"small-queue": 0.85}, "client0", prepare=prepare, proof=proof, **more)
+    return Plan({"small-queue": 0.85}, "TCP small queues", prepare=prepare, proof=proof, **more)
 
 
 def send_buffer(chance: Random) -> Plan:

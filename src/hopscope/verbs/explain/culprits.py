@@ -377,13 +377,19 @@ def _own(trace: Trace, cause: str) -> Found:
 # ---- loss ----
 
 
+# What a stream waits for was lost a little before what waits for it was sent.
+_BEFORE_NS: Final = 1_000_000_000
+
+
 def _lost(trace: Trace, cause: str) -> Found:
     held = BY_NAME[cause].column
     rows = trace.rows(
-        "SELECT coalesce(r.name, CAST(d.reason AS STRING)), coalesce(s.name, ''), count(*) FROM drops d"
+        "SELECT coalesce(r.name, CAST(d.reason AS STRING)), coalesce(s.name, ''), count(DISTINCT d.time_ns) FROM drops d"
+        f" JOIN (SELECT m.flow, m.begins_ns, coalesce(m.order_ns, m.resent_ns, m.ends_ns) AS until_ns FROM {_OF}"
+        f" WHERE c.{held} > 0) h ON h.flow = d.flow AND d.time_ns >= h.begins_ns - {_BEFORE_NS} AND d.time_ns < h.until_ns"
         " LEFT JOIN reasons r ON r.reason = d.reason"
         " LEFT JOIN (SELECT address, min(name) AS name FROM symbols GROUP BY address) s ON s.address = d.location"
-        f" WHERE d.flow IN (SELECT m.flow FROM {_OF} WHERE c.{held} > 0) GROUP BY 1, 2 ORDER BY 3 DESC, 1 LIMIT 1"
+        " GROUP BY 1, 2 ORDER BY 3 DESC, 1 LIMIT 1"
     )
     again = int(
         trace.rows(f"SELECT coalesce(sum(m.retransmits), 0) FROM {_OF} WHERE c.{held} > 0")[0][0]
@@ -405,11 +411,16 @@ def _lost(trace: Trace, cause: str) -> Found:
 
 def _neighbour(trace: Trace, cause: str) -> Found:
     flow = _largest(trace, cause, "flow")
+    devices = trace.rows(
+        f"SELECT d.name, count(*) FROM packets p JOIN points n ON n.point = p.point AND n.name = 'tx.neighbour' JOIN"
+        f" device_names d ON d.ifindex = p.ifindex AND d.netns = p.netns WHERE p.flow = {flow or 0} GROUP BY 1 ORDER BY 2 DESC"
+    )
+    device = f" on {devices[0][0]}" if devices else ""
     rows = trace.rows(f"SELECT destination FROM flow_names WHERE flow = {flow}") if flow is not None else []
     address = str(rows[0][0]) if rows else "the destination"
     return Found(
-        f"the link-layer address of the next hop to {address} was being resolved (ARP or neighbour discovery)",
-        address,
+        f"the link-layer address of the next hop to {address}{device} was being resolved (ARP or neighbour discovery)",
+        f"{address}{device}",
         advice=f"ip route get {address}; ip neigh   (state of the neighbour)",
     )
 
