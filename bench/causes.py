@@ -16,23 +16,32 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
+from io import StringIO
 from itertools import groupby, islice
+from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from click import ClickException
+
 from bench.measure import table
 from bench.tools import ToolError
+from hopscope.errors import HopscopeError
+from hopscope.main import cli
 from hopscope.model.cause import CAUSES, UNKNOWN
 from tests.lab.causes import catalogue
 from tests.lab.causes.world import NETWORK
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from tests.lab.causes.case import Case, Ran
+
+    # Command lines → what each printed, and why it failed.
+    Ask = Callable[[Sequence[Sequence[str]]], Iterable[tuple[str, str]]]
 
 CASES: Final = 200
 SEED: Final = 1
@@ -121,9 +130,24 @@ def run(rounds: int = CASES, seed: int = SEED) -> Iterator[str]:
     yield from judged(list(catalogue.cases(rounds, seed)), seed)
 
 
-def judged(cases: Sequence[Case], seed: int) -> Iterator[str]:
-    """Record cases, have them explained, and yield the report."""
-    _ask_for_explain()
+def judged(cases: Sequence[Case], seed: int, ask: Ask | None = None) -> Iterator[str]:
+    """Record cases, have them explained, and yield the report.
+
+    Parameters
+    ----------
+    ask
+        How to ask; by default the command is run in processes that have it imported, as to start it takes longest.
+    """
+    if ask:
+        explained = _explained(cases, ask)
+    else:
+        # A fork would have locks of threads that it has not.
+        with ProcessPoolExecutor(2, get_context("spawn")) as pool:
+            explained = _explained(cases, lambda asked: pool.map(_answer, asked))
+    yield from _report(explained, seed)
+
+
+def _explained(cases: Sequence[Case], ask: Ask) -> list[Explained]:
     explained: list[Explained] = []
     by_recording = sorted(cases, key=lambda case: case.plan.record)
     for record, alike in groupby(by_recording, key=lambda case: case.plan.record):
@@ -132,8 +156,15 @@ def judged(cases: Sequence[Case], seed: int) -> Iterator[str]:
                 folder = Path(name) / "trace"
                 with _recorded(folder, record):
                     made = [make(case) for case in together]
-                with ThreadPoolExecutor(2) as pool:
-                    explained += pool.map(lambda each, folder=folder: _explain(folder, each), made)
+                ports = [each.case.at(each.attempt) for each in made]
+                answers = ask([("explain", str(folder), "--port", str(port), "--json") for port in ports])
+                explained += [_read(each, *answer) for each, answer in zip(made, answers, strict=True)]
+            if all(each.named == _FAILED for each in explained):
+                raise ToolError(f"hopscope explain: {explained[0].why}")
+    return explained
+
+
+def _report(explained: Sequence[Explained], seed: int) -> Iterator[str]:
     counted = [each for each in explained if not each.made.why_not]
     yield f"{len(counted)} cases of seed {seed}, rows: the truth, columns: what was named\n{matrix(counted)}\n\n"
     yield figures(counted)
@@ -239,20 +270,21 @@ def _recorded(folder: Path, record: Sequence[str]) -> Iterator[None]:
             raise ToolError(said)
 
 
-def _explain(folder: Path, made: Made) -> Explained:
-    port = made.case.at(made.attempt)
-    argv = [*_OURS, "explain", str(folder), "--port", str(port), "--json"]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
-    if done.returncode:
-        return Explained(made, _FAILED, why=done.stderr.strip().splitlines()[-1])
-    said = json.loads(done.stdout)
-    return Explained(made, said["finding"] or _NONE, said["causes"])
+def _answer(argv: Sequence[str]) -> tuple[str, str]:
+    """Run a command of ours here; return what it prints, and why it failed."""
+    with redirect_stdout(StringIO()) as said:
+        try:
+            cli([*argv], prog_name="hopscope", standalone_mode=False)
+        except (HopscopeError, ClickException) as error:
+            return "", str(error)
+    return said.getvalue(), ""
 
 
-def _ask_for_explain() -> None:
-    done = subprocess.run([*_OURS, "explain", "--help"], capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise ToolError(f"hopscope explain: {done.stderr.strip()}")
+def _read(made: Made, said: str, why: str) -> Explained:
+    if why:
+        return Explained(made, _FAILED, why=why)
+    found = json.loads(said)
+    return Explained(made, found["finding"] or _NONE, found["causes"])
 
 
 def main(argv: Sequence[str]) -> int:
@@ -270,9 +302,13 @@ def main(argv: Sequence[str]) -> int:
         return 0
     count = options.cases if options.case is None else options.case + 1
     cases = list(catalogue.cases(count, options.seed, options.only or ""))[options.case or 0 :]
-    for text in truths(cases) if options.truth else judged(cases, options.seed):
-        sys.stdout.write(text)
-        sys.stdout.flush()
+    try:
+        for text in truths(cases) if options.truth else judged(cases, options.seed):
+            sys.stdout.write(text)
+            sys.stdout.flush()
+    except ToolError as error:
+        sys.stderr.write(f"bench.causes: {error}\n")
+        return 1
     return 0
 
 

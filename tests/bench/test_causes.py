@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import subprocess
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,6 +15,7 @@ from tests.lab.causes.case import Case, Plan, Ran
 from tests.lab.causes.catalogue import case
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from bench.causes import Explained, Made
@@ -72,21 +73,26 @@ def test_a_case_that_is_as_meant_at_last_is_what_counts(monkeypatch: pytest.Monk
 
 
 @pytest.mark.root
-def test_wrong_ones_are_told_with_how_to_run_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    run = subprocess.run
+def test_wrong_ones_are_told_with_how_to_run_them() -> None:
+    def ask(asked: Sequence[Sequence[str]]) -> Iterator[tuple[str, str]]:
+        for verb, _, _, port, _ in asked:
+            assert verb == "explain"
+            named = "pacing" if int(port) % 5000 == 5 else None
+            yield json.dumps({"finding": named, "causes": []}), ""
 
-    def answer(argv: list[str], **options: Any) -> subprocess.CompletedProcess[str]:  # noqa: ANN401 - of run
-        if "explain" not in argv:
-            return run(argv, **options)
-        named = None if argv[-2] == "20000" else "pacing"
-        return subprocess.CompletedProcess(argv, 0, json.dumps({"finding": named, "causes": []}), "")
-
-    monkeypatch.setattr(subprocess, "run", answer)
-    text = "".join(causes.judged([case("healthy, idle", 0, 1), case("cork", 5, 1)], 1))
+    text = "".join(causes.judged([case("healthy, idle", 0, 1), case("cork", 5, 1)], 1, ask))
     assert "2 cases of seed 1" in text
     (wrong,) = [line for line in text.splitlines() if line.startswith("wrong: ")]
     assert wrong.startswith('wrong: "cork": cork (cork ')
     assert wrong.endswith("named pacing (); python -m bench.causes --seed 1 --case 5")
+
+
+def test_a_command_that_fails_is_told_apart_from_one_that_names_none(tmp_path: Path) -> None:
+    said, why = causes._answer(["report", "messages", str(tmp_path)])
+    assert (said, bool(why)) == ("", True)
+    made = causes.Made(case("cork", 5, 1), _RAN, 0, "")
+    assert causes._read(made, said, why).named == "failed"
+    assert causes._read(made, '{"finding": null, "causes": []}', "").named == "none"
 
 
 @pytest.mark.root
