@@ -141,8 +141,12 @@ TABLES: Final = (
                 np.int64,
                 "irq.exit: handled; napi.poll: packets; sched.switch: state; nf.verdict: negative if dropped",
             ),
-            Column("extra", np.int32, "napi.poll: budget; xdp.*: -errno; nf.verdict: protocol family * 256 + hook; "
-                "sched.switch: the system call that it sleeps in + 1, 65536: throttled"),
+            Column(
+                "extra",
+                np.int32,
+                "napi.poll: budget; xdp.*: -errno; nf.verdict: protocol family * 256 + hook; "
+                "sched.switch: the system call that it sleeps in + 1, 65536: throttled",
+            ),
             *_DEVICE,
         ),
     ),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from tests.lab.causes.case import Plan, by_clock, ends
-from tests.lab.causes.world import DEVICE, shaped
+from tests.lab.causes.world import shaped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -51,7 +51,8 @@ def test_each_send_call_is_a_message(count: int, tmp_path: Path) -> None:
     for row, sent in zip(rows, stream.sends, strict=True):
         offsets = {column: None if row[column] is None else row[column] - STARTED_NS - sent.call for column in COLUMNS}
         assert offsets == {
-            "call_ns": 0, "send_ns": 1_000, "first_ns": None, "neighbour_ns": None, "queue_ns": 3_000, "enqueue_ns": None, "dequeue_ns": None,
+            "call_ns": 0, "send_ns": 1_000, "first_ns": None, "neighbour_ns": None, "queue_ns": 3_000,
+            "enqueue_ns": None, "dequeue_ns": None,
             "start_ns": 4_000, "driver_ns": 5_000, "core_ns": 6_000, "ip_ns": None, "l4_ns": 7_000, "tcp_ns": 8_000,
             "order_ns": None, "ready_ns": 9_000, "wake_ns": 10_000, "switch_ns": 20_000, "copy_ns": 23_000,
             "read_ns": 24_000, "received_ns": 26_000,
@@ -78,7 +79,9 @@ def test_what_waits_for_missing_bytes_waits_for_the_stream(tmp_path: Path) -> No
     with Trace(tmp_path / "trace") as trace:
         build(trace, "messages", "message_causes")
         held = cause_totals(trace)
-    assert held["stream-hole"] == sum(first["rx.tcp_queue"] - packet.times["rx.tcp_queue"] for packet in stream.packets[1:])
+    assert held["stream-hole"] == sum(
+        first["rx.tcp_queue"] - packet.times["rx.tcp_queue"] for packet in stream.packets[1:]
+    )
     assert held["stack"] + held["backlog"] < 100_000
 
 

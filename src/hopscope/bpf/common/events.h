@@ -407,7 +407,7 @@ enum hop_limit_value {
 
 /* What a thread did when it left its CPU: `extra` of HOP_POINT_SCHED_SWITCH. */
 enum hop_switch_extra {
-	HOP_SWITCH_CALL = 0xffff,      /* the number of the system call that it sleeps in, and 1; 0: not known */
+	HOP_SWITCH_CALL = 0xffff,       /* the number of the system call that it sleeps in, and 1; 0: not known */
 	HOP_SWITCH_THROTTLED = 1 << 16, /* it may not run: its cgroup's quota is used up */
 };
 

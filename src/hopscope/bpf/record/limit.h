@@ -35,7 +35,8 @@ static __always_inline void limit_event(struct socket_event *event, const struct
 {
 	event->point = HOP_POINT_TX_LIMIT;
 	event->len_bytes = limit->unsent_bytes;
-	event->value = limit->detail << HOP_LIMIT_DETAIL_SHIFT | (u64)(u8)limit->state << HOP_LIMIT_STATE_SHIFT | limit->kind;
+	event->value =
+		limit->detail << HOP_LIMIT_DETAIL_SHIFT | (u64)(u8)limit->state << HOP_LIMIT_STATE_SHIFT | limit->kind;
 	event->since_ns = since_ns;
 }
 
@@ -153,7 +154,8 @@ static __always_inline bool paces(struct sock *sk, u32 len_bytes)
 {
 	u64 rate = sock_field(sk, sk_pacing_rate);
 
-	return sock_field(sk, sk_pacing_status) == SK_PACING_NEEDED && rate && len_bytes * 1000000000ULL / rate > PAUSE_NS;
+	return sock_field(sk, sk_pacing_status) == SK_PACING_NEEDED && rate &&
+	       len_bytes * 1000000000ULL / rate > PAUSE_NS;
 }
 
 /* A packet leaves: in an attempt to send, which has not accounted for it yet. */
@@ -172,7 +174,8 @@ static __always_inline int limit_leaves(struct sk_buff *skb)
 	if (known->sock != sock || !known->kind)
 		return 0;
 	limit.unsent_bytes = tcp_field(sk, write_seq) - tcp_field(sk, snd_nxt);
-	if (limit.unsent_bytes <= len_bytes) /* the packet has headers, too: less than what a segment would have of them */
+	if (limit.unsent_bytes <=
+	    len_bytes) /* the packet has headers, too: less than what a segment would have of them */
 		limit.unsent_bytes = 0;
 	else if (!filter_runs && sock_field(sk, __sk_common.skc_state) != TCP_ESTABLISHED) /* its ACKs are not seen */
 		limit.kind = HOP_LIMIT_OTHER;

@@ -124,7 +124,6 @@ int BPF_PROG(record_queue, struct sk_buff *skb)
 	return device_takes(skb);
 }
 
-
 SEC("tp_btf/qdisc_enqueue")
 int BPF_PROG(record_enqueue, struct Qdisc *qdisc, struct netdev_queue *queue, struct sk_buff *skb)
 {

@@ -105,8 +105,8 @@ struct socket_event {
 	u64 since_ns; /* how long it has been so: the record is of that time */
 };
 
-static __noinline int write_socket(struct sock *sk, const struct socket_event *event, const struct flow_key *key, u64 flow,
-				   u32 tid)
+static __noinline int write_socket(struct sock *sk, const struct socket_event *event, const struct flow_key *key,
+				   u64 flow, u32 tid)
 {
 	u32 protocol = key->protocol, netns = sk->__sk_common.skc_net.net->ns.inum, seq = 0;
 	struct hop_socket *record;

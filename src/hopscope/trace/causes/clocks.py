@@ -71,9 +71,10 @@ def elapsed(name: str, spans: str, states: Sequence[str], *, of: str) -> None:
     of
         Prefix of the clock.
     """
+    own = "(PARTITION BY subject ORDER BY time_ns ROWS UNBOUNDED PRECEDING)"
     readings = (
         "SELECT message, part, ends, subject, time_ns, known FROM ("
-        f" SELECT *, {last_known('change')} OVER (PARTITION BY subject ORDER BY time_ns ROWS UNBOUNDED PRECEDING) AS known"
+        f" SELECT *, {last_known('change')} OVER {own} AS known"
         " FROM (SELECT CAST(NULL AS BIGINT) AS message, CAST(NULL AS STRING) AS part, CAST(NULL AS INTEGER) AS ends,"
         f" subject, time_ns, change FROM {of}_clock"
         f" UNION ALL SELECT message, part, -1, subject, from_ns, NULL FROM {spans}"
@@ -81,8 +82,8 @@ def elapsed(name: str, spans: str, states: Sequence[str], *, of: str) -> None:
         ") found WHERE message IS NOT NULL"
     )
     sums = ", ".join(
-        f"CAST(coalesce(sum(r.ends * (c.{state}_ns + CASE WHEN c.state = '{state}' THEN r.time_ns - c.time_ns ELSE 0 END)), 0)"
-        f" AS BIGINT) AS {state}_ns"
+        f"CAST(coalesce(sum(r.ends * (c.{state}_ns"
+        f" + CASE WHEN c.state = '{state}' THEN r.time_ns - c.time_ns ELSE 0 END)), 0) AS BIGINT) AS {state}_ns"
         for state in states
     )
     fixed(

@@ -53,7 +53,8 @@ def _tcp_limits(context: Context) -> str:
     detail = 1 << int(HopLimitValue.HOP_LIMIT_DETAIL_SHIFT)
     return f"""
         SELECT flow AS subject, time_ns, cpu AS place,
-               CASE value % {_BYTE} {kinds} WHEN {int(HopLimit.HOP_LIMIT_NONE)} THEN '{NONE}' ELSE '{OTHER}' END AS state,
+               CASE value % {_BYTE} {kinds} WHEN {int(HopLimit.HOP_LIMIT_NONE)} THEN '{NONE}' ELSE '{OTHER}' END
+                   AS state,
                CAST((value - value % {_BYTE}) / {_BYTE} AS BIGINT) % {_BYTE} AS condition,
                CAST((value - value % {detail}) / {detail} AS BIGINT) AS detail, len_bytes
         FROM original_sockets WHERE point = {point}"""

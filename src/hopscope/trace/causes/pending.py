@@ -33,18 +33,17 @@ _READERS: Final = """
     needs=("messages",),
 )
 def _pending_spans(context: Context) -> str:
-    meta = context.trace.metadata
-    if meta.ended_ns is None:
-        return "SELECT message, 'sender' AS part, flow AS subject, ends_ns AS from_ns, ends_ns AS until_ns FROM messages WHERE FALSE"
+    # Of a recording that was cut off, the end is not known: nothing is pending in it.
+    end = f"CAST({context.trace.metadata.ended_ns or 0} AS BIGINT)"
     return f"""
-        SELECT message, 'sender' AS part, flow AS subject, ends_ns AS from_ns, CAST({meta.ended_ns} AS BIGINT) AS until_ns
+        SELECT message, 'sender' AS part, flow AS subject, ends_ns AS from_ns, {end} AS until_ns
         FROM messages WHERE protocol = 6 AND queue_ns IS NULL AND driver_ns IS NULL AND ready_ns IS NULL
-                            AND received_ns IS NULL AND ends_ns < {meta.ended_ns}
+                            AND received_ns IS NULL AND ends_ns < {end}
         UNION ALL
-        SELECT m.message, 'reader', CAST(r.reader_tid AS BIGINT), m.ends_ns, CAST({meta.ended_ns} AS BIGINT)
+        SELECT m.message, 'reader', CAST(r.reader_tid AS BIGINT), m.ends_ns, {end}
         FROM messages m LEFT JOIN ({_READERS}) r ON r.flow = m.flow
         WHERE m.ready_ns IS NOT NULL AND m.read_ns IS NULL AND m.received_ns IS NULL AND m.copy_ns IS NULL
-              AND m.dropped_ns IS NULL AND m.ends_ns < {meta.ended_ns}"""
+              AND m.dropped_ns IS NULL AND m.ends_ns < {end}"""
 
 
 elapsed("pending_sender", "pending_spans", tuple(LIMITS.values()), of="tcp_limit")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whose packets left a queueing discipline while a message waited in it.
 
-A device sends one packet after the other. The time from one departure to the next is spent on the packet that leaves at
-its end. While a message waits, it waits for packets of other flows, for earlier ones of its own flow, and, after the last
-of them, for its own departure.
+A device sends one packet after the other. The time from one departure to the next is spent on the packet that leaves
+at its end. While a message waits, it waits for packets of other flows, for earlier ones of its own flow, and, after the
+last of them, for its own departure.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hopscope.trace.relation import columns, fixed, relation
 if TYPE_CHECKING:
     from hopscope.trace.relation import Context
 
-# Queueing disciplines that keep packets until they have tokens for them; others send as soon as the driver takes a packet.
+# Queueing disciplines that keep packets until there are tokens for them; others send as soon as the driver takes one.
 SHAPERS: Final = ("tbf", "htb", "hfsc", "cake", "cbs")
 # Those that give each packet a departure time of its own, whatever is ahead of it.
 DELAYS: Final = ("netem", "etf", "taprio")
@@ -67,7 +67,7 @@ fixed(
 )
 
 # How long the device was busy with packets of a flow up to each departure, and whose packet leaves next.
-_SERVED: Final = f"""
+_SERVED: Final = """
     SELECT place, flow, time_ns, before_ns,
            sum(time_ns - coalesce(before_ns, time_ns)) OVER (PARTITION BY place, flow ORDER BY time_ns
                ROWS UNBOUNDED PRECEDING) AS served_ns
@@ -83,7 +83,8 @@ _NEXT: Final = f"""
     FROM (SELECT CAST(NULL AS BIGINT) AS message, place, time_ns, time_ns AS left_ns, 0 AS entry FROM queue_departures
           UNION ALL SELECT message, place, from_ns, NULL, 1 FROM queue_waits) both_kinds"""
 _KINDS: Final = f"""
-    SELECT message, {last_known("kind")} OVER (PARTITION BY place ORDER BY time_ns, entry ROWS UNBOUNDED PRECEDING) AS kind
+    SELECT message, {last_known("kind")} OVER (PARTITION BY place ORDER BY time_ns, entry
+               ROWS UNBOUNDED PRECEDING) AS kind
     FROM (SELECT CAST(NULL AS BIGINT) AS message, {PLACE} AS place, time_ns, kind, 0 AS entry FROM qdiscs
           UNION ALL SELECT message, place, from_ns, NULL, 1 FROM queue_waits) both_kinds"""
 fixed(
@@ -113,7 +114,8 @@ fixed(
     FROM (SELECT w.*, coalesce(k.kind, d.kind) AS kind,
                  greatest(0, least(own_from_ns - from_ns,
                      u.served_ns - coalesce(e.served_ns, 0) - (until_ns - coalesce(u.before_ns, until_ns))
-                     - CASE WHEN s.flow = w.flow AND n.next_ns < w.until_ns THEN from_ns - s.before_ns ELSE 0 END)) AS own_ns
+                     - CASE WHEN s.flow = w.flow AND n.next_ns < w.until_ns
+                            THEN coalesce(from_ns - s.before_ns, 0) ELSE 0 END)) AS own_ns
           FROM queue_waits w
           JOIN queue_served u ON u.place = w.place AND u.flow = w.flow AND u.time_ns = w.until_ns
           LEFT JOIN (SELECT * FROM ({_AT_ENTRY}) a WHERE message IS NOT NULL) e ON e.message = w.message

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """``message_causes``: for how long each cause held a message.
 
-Most stages of a message's path have one cause (:mod:`hopscope.trace.messages.path`). Three are divided: what TCP and the
-send call did until the message left, by what the socket waited for; the time in a queueing discipline, by whose packets
-left meanwhile; and the time until the read, by what the reading thread did. What is left over is unknown.
+Most stages of a message's path have one cause (:mod:`hopscope.trace.messages.path`). Three are divided: what TCP and
+the send call did until the message left, by what the socket waited for; the time in a queueing discipline, by whose
+packets left meanwhile; and the time until the read, by what the reading thread did. What is left over is unknown.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ ARRIVED: Final = latest(before("wake_ns"))
 READ: Final = f"coalesce({earliest(('copy_ns', 'read_ns', 'received_ns'))}, switch_ns, wake_ns)"
 
 # While the send call was still running, and after it.
-_SPAN: Final = columns("message part subject from_ns until_ns", part="part of the message's path", subject="whose states count")
+_SPAN: Final = columns(
+    "message part subject from_ns until_ns", part="part of the message's path", subject="whose states count"
+)
 _OF_TCP: Final = f"""
     SELECT message, flow AS subject, coalesce({CALLED}, first_ns) AS from_ns, {LEFT} AS until_ns,
            least({LEFT}, greatest(coalesce(sent_ns, 0), coalesce({CALLED}, first_ns))) AS call_until_ns
@@ -91,7 +93,9 @@ def _message_causes(context: Context) -> str:
     direct = ", ".join(f"{sql} AS {_alias(cause)}" for cause, sql in held.items())
     in_call, rest = (_LIMITED.format(each) for each in ("c", "r"))
     of_threads = ", ".join(f"coalesce(t.{state}_ns, 0) AS t_{state}_ns" for state in THREADS)
-    of_limits = ", ".join(f"coalesce(c.{state}_ns, 0) + coalesce(r.{state}_ns, 0) AS l_{state}_ns" for state in LIMITS.values())
+    of_limits = ", ".join(
+        f"coalesce(c.{state}_ns, 0) + coalesce(r.{state}_ns, 0) AS l_{state}_ns" for state in LIMITS.values()
+    )
     found = f"""
         SELECT m.*, k.until_ns - k.from_ns AS call_held_ns, {in_call} AS in_call_ns, {rest} AS in_rest_ns,
                {of_limits}, {of_threads}, coalesce(q.last_ns, 0) AS q_last_ns, coalesce(q.own_ns, 0) AS q_own_ns,
@@ -103,7 +107,7 @@ def _message_causes(context: Context) -> str:
         LEFT JOIN thread_elapsed t ON t.message = m.message
         LEFT JOIN queue_shares q ON q.message = m.message"""
     # What nothing limited in the call is the copy, if limits were recorded.
-    copied = f"greatest(0, coalesce(call_held_ns, 0) - in_call_ns)" if _are_recorded(context.trace) else "0"
+    copied = "greatest(0, coalesce(call_held_ns, 0) - in_call_ns)" if _are_recorded(context.trace) else "0"
     parts = {
         SENDER: {
             **{state.replace("_", "-"): f"l_{state}_ns" for state in LIMITS.values()},

@@ -74,7 +74,8 @@ def _thread_events(context: Context) -> str:
         "subject time_ns place state other call cpu",
         subject="number of the thread",
         place="order of what has the same time",
-        state="`asleep`, `stopped` (by a signal, or a debugger), `runnable` (it wants a CPU), `throttled` (its cgroup's "
+        state="`asleep`, `stopped` (by a signal, or a debugger), `runnable` (it wants a CPU), "
+        "`throttled` (its cgroup's "
         "quota of CPU time is used up), `running`, `ended`, or `unclear` (events are missing)",
         other="`running`: the thread that had the CPU before; otherwise the one that got it; NULL: not seen",
         call="`asleep`: number of the system call in which it sleeps; NULL: unknown",
@@ -84,9 +85,7 @@ def _thread_events(context: Context) -> str:
 )
 def _thread_states(context: Context) -> str:  # noqa: ARG001 # a relation's query has it
     before = "(PARTITION BY subject ORDER BY time_ns, place ROWS UNBOUNDED PRECEDING)"
-    after = (
-        "(PARTITION BY subject ORDER BY time_ns DESC, place DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
-    )
+    after = "(PARTITION BY subject ORDER BY time_ns DESC, place DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
     moves = f"CASE WHEN place <> {_WOKEN} THEN place END"
     out = (
         f"CASE WHEN value % 256 = 0 THEN CASE WHEN extra >= {_THROTTLED} THEN '{THROTTLED}' ELSE '{RUNNABLE}' END"

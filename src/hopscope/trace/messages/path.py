@@ -120,12 +120,10 @@ def cause_of(column: str, previous: str, *, resent: bool, across: bool = False) 
         return NETWORK
     if column == "queue_ns" and previous == "neighbour_ns":
         return "neighbour"
-    if column in {"dequeue_ns", "start_ns"} and previous not in {"enqueue_ns", "dequeue_ns"}:
-        return "stack"  # the device has no queueing discipline
-    if column == "start_ns" and previous == "dequeue_ns":
-        return "driver"
     if column in _READING and previous in _READING:
         return "receive-copy"
+    if column in {"dequeue_ns", "start_ns"} and previous != "enqueue_ns":
+        return "driver" if previous == "dequeue_ns" else "stack"  # the device has no queueing discipline
     return BY_COLUMN[column].cause
 
 

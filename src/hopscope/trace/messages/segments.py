@@ -69,7 +69,8 @@ def _tcp_socket_events(context: Context) -> str:
     "tcp_packets",
     "the payload of a packet, with the time at each point",
     columns(
-        "flow connection slice time_ns seq payload neighbour_ns queue_ns enqueue_ns dequeue_ns start_ns driver_ns core_ns",
+        "flow connection slice time_ns seq payload neighbour_ns queue_ns enqueue_ns dequeue_ns start_ns driver_ns",
+        "core_ns",
         "ip_ns l4_ns tcp_ns",
         time_ns="when its headers were inspected",
     ),
@@ -239,7 +240,8 @@ fixed(
     "tcp_segments",
     "a range of bytes, with the time when it first passed each point",
     columns(
-        "flow connection start_byte end_byte neighbour_ns queue_ns enqueue_ns dequeue_ns start_ns driver_ns core_ns ip_ns",
+        "flow connection start_byte end_byte neighbour_ns queue_ns enqueue_ns dequeue_ns start_ns driver_ns core_ns",
+        "ip_ns",
         "l4_ns tcp_ns",
     ),
     _SEGMENTS,

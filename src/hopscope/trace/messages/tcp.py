@@ -74,7 +74,8 @@ fixed(
     "send_packets",
     "a write call, with the time when a packet with its last byte first passed each point",
     columns(
-        "flow connection end_byte neighbour_ns queue_ns enqueue_ns dequeue_ns start_ns driver_ns core_ns ip_ns l4_ns tcp_ns",
+        "flow connection end_byte neighbour_ns queue_ns enqueue_ns dequeue_ns start_ns driver_ns core_ns ip_ns",
+        "l4_ns tcp_ns",
         "ready_ns whole",
     ),
     f"SELECT {', '.join(f'p.{name}' for name in _KEY)}, {_TIMES},"
@@ -217,7 +218,8 @@ fixed(
     "tcp_messages",
     "the data of a send call, with the time when it first passed each point; order not yet checked",
     columns(
-        "flow connection start_byte end_byte len_bytes sender_tid call_ns send_ns sent_ns first_ns neighbour_ns queue_ns",
+        "flow connection start_byte end_byte len_bytes sender_tid call_ns send_ns sent_ns first_ns",
+        "neighbour_ns queue_ns",
         "enqueue_ns dequeue_ns start_ns driver_ns core_ns ip_ns l4_ns tcp_ns ready_ns reader_tid wake_ns",
         "switch_ns copy_ns read_ns received_ns retransmits resent_ns sender_host receiver_host order_ns",
         len_bytes="length of the message",

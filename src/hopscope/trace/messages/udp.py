@@ -172,7 +172,10 @@ def lifetimes_of_datagrams(numbers: dict[str, int], among: str, more: str = "") 
     freed = number(numbers, "skb.free")
     listed = ", ".join(map(str, (*known.values(), freed)))
     times = ", ".join(f"min(CASE WHEN point = {each} THEN time_ns END) AS {name}" for name, each in known.items())
-    at = {name: f"CASE WHEN point = {known[f'{name}_ns']} THEN time_ns END" for name in ("neighbour", "queue", "l4", "core")}
+    at = {
+        name: f"CASE WHEN point = {known[f'{name}_ns']} THEN time_ns END"
+        for name in ("neighbour", "queue", "l4", "core")
+    }
     payload = "len_bytes - header_bytes"
     return f"""
         SELECT packet, min(time_ns) AS begins_ns, {times}, CAST(NULL AS BIGINT) AS tcp_ns,

@@ -9,7 +9,6 @@ from hopscope.model.cause import BY_NAME, CAUSES, UNKNOWN
 from hopscope.term.format import part, plural
 from hopscope.trace.gaps import lost_events, unattached
 from hopscope.trace.relation import build
-from hopscope.trace.selection import Selection
 from hopscope.verbs.explain.culprits import found
 from hopscope.verbs.explain.explanation import SLOW_NS, Explanation, Held
 
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hopscope.store.trace import Trace
+    from hopscope.trace.selection import Selection
     from hopscope.verbs.explain.explanation import Confidence
 
 _RELATIONS: Final = (
@@ -31,7 +31,16 @@ _FEW_MESSAGES: Final = 0.05
 _LITTLE_TIME: Final = 0.5
 _MUCH_UNKNOWN: Final = 0.25
 # Points without which a cause cannot be told from others.
-_EVIDENCE: Final = ("tx.send", "tx.sent", "tx.limit", "tx.neighbour", "tx.queue", "rx.ready", "sched.switch", "sched.wake")
+_EVIDENCE: Final = (
+    "tx.send",
+    "tx.sent",
+    "tx.limit",
+    "tx.neighbour",
+    "tx.queue",
+    "rx.ready",
+    "sched.switch",
+    "sched.wake",
+)
 
 
 def explain(
@@ -138,22 +147,24 @@ def _sums(trace: Trace) -> tuple[dict[str, int], dict[str, int]]:
         f" UNION ALL SELECT p.message, {also} FROM explained e JOIN pending_causes p ON p.message = e.message"
     )
     (row,) = trace.rows(f"SELECT {', '.join(f'coalesce(sum({cause.column}), 0)' for cause in CAUSES)} FROM ({both}) b")
-    sums = {cause.name: int(each) for cause, each in zip(CAUSES, row, strict=True)}
+    sums = {cause.name: int(held_ns) for cause, held_ns in zip(CAUSES, row, strict=True)}
     sums[APPLICATION] += int(
         trace.rows("SELECT coalesce(sum(answers_ns - asked_ns), 0) FROM explained_exchanges")[0][0]
     )
-    most = f"SELECT {', '.join(f'sum({cause.column}) AS {cause.column}' for cause in CAUSES)} FROM ({both}) b GROUP BY message"
+    each = ", ".join(f"sum({cause.column}) AS {cause.column}" for cause in CAUSES)
+    most = f"SELECT {each} FROM ({both}) b GROUP BY message"
     greatest = " ".join(
         f"WHEN {cause.column} >= greatest({', '.join(other.column for other in CAUSES)}) THEN '{cause.name}'"
         for cause in CAUSES
     )
     counted = dict(trace.rows(f"SELECT CASE {greatest} END AS cause, count(*) FROM ({most}) m GROUP BY 1"))
     counted[APPLICATION] = int(trace.rows("SELECT count(*) FROM explained_exchanges")[0][0])
-    return sums, {name: int(each) for name, each in counted.items() if name}
+    return sums, {name: int(times) for name, times in counted.items() if name}
 
 
 _PENDING: Final = (
-    "handshake", "receiver-window", "congestion-window", "pacing", "nagle", "cork", "small-queue", "send-buffer", "reader-asleep",
+    "handshake", "receiver-window", "congestion-window", "pacing", "nagle", "cork", "small-queue", "send-buffer",
+    "reader-asleep",
     "reader-runnable", "reader-running", "unknown",
 )  # fmt: skip
 
@@ -168,7 +179,7 @@ def _trust(trace: Trace, sums: dict[str, int], total_ns: int) -> Confidence:
 _ORDER: Final[tuple[Confidence, ...]] = ("low", "medium", "high")
 
 
-def _held(  # noqa: PLR0913 # one parameter an attribute
+def _held(  # noqa: PLR0913, PLR0917 # one parameter an attribute
     trace: Trace, name: str, held_ns: int, share: float, messages: int, trust: Confidence
 ) -> Held:
     if share < LEAST_SHARE or BY_NAME[name].usual:

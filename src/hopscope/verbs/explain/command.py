@@ -12,7 +12,6 @@ from click.core import ParameterSource
 
 from hopscope.errors import UsageError
 from hopscope.live.help import MEASURE, OUTPUT, TRAFFIC, Command, option, section
-from hopscope.live.options import json_option
 from hopscope.live.seconds import Seconds
 from hopscope.recorded.options import Common, opened, print_blocks, report_options, terminal
 
@@ -52,7 +51,9 @@ _HOUR_S = 3600
 )
 @section(
     OUTPUT,
-    option("--baseline", type=click.Path(path_type=Path), metavar="TRACE", help="What is different from this recording?"),
+    option(
+        "--baseline", type=click.Path(path_type=Path), metavar="TRACE", help="What is different from this recording?"
+    ),
 )
 @report_options(table=False)
 @click.pass_context
@@ -136,4 +137,3 @@ def _compared(trace: Trace, common: Common, baseline: Path) -> None:
     with opened(baseline) as before:
         report = compare(before, trace, common.selection)
     print_blocks(["", f"Compared with {baseline}:", render_report(report, terminal())])
-

@@ -24,7 +24,7 @@ def with_counters(trace: Trace, explanation: Explanation) -> Explanation:
             check = evaluate(*first_and_last(trace))
         except HopscopeError:
             continue  # none were recorded
-        for finding in check.findings:
-            if finding.severity in {"critical", "warning"}:
-                told.append(f"counters{f' of {host}' if host else ''}: {finding.sentence}")
+        whose = f"counters of {host}" if host else "counters"
+        grave = [each for each in check.findings if each.severity in {"critical", "warning"}]
+        told += [f"{whose}: {finding.sentence}" for finding in grave]
     return replace(explanation, counters=tuple(told))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from hopscope.model.cause import BY_NAME
 from hopscope.model.system_calls import WAITS, call_name
 from hopscope.term.format import part, plural, time
-from hopscope.trace.causes.table import ARRIVED, CALLED, LEFT, READ
+from hopscope.trace.causes.table import ARRIVED, READ
 from hopscope.trace.causes.threads import ASLEEP, RUNNABLE, RUNNING, STOPPED, THROTTLED
 from hopscope.trace.packets.continues import PLACE
 from hopscope.verbs.explain.activity import activity
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from hopscope.verbs.explain.activity import Activity
     from hopscope.verbs.explain.explanation import Confidence
 
-# A part that is worth naming.
-_PART: Final = 0.2
 _MOSTLY: Final = 0.5
 
 
@@ -134,7 +132,9 @@ def _asleep(trace: Trace, cause: str) -> Found:
         )
     mostly = "" if share > 0.95 else f" for {part(share)} of that"
     if word in WAITS:
-        sentence = f"the reader {name} slept in {word}(){mostly}: it waited for another descriptor, or had not yet asked"
+        sentence = (
+            f"the reader {name} slept in {word}(){mostly}: it waited for another descriptor, or had not yet asked"
+        )
     else:
         sentence = f"the reader {name} slept in {word}(){mostly}, not in its wait for this socket"
     longest = f"its longest sleep was {time(did.longest_ns[ASLEEP])}"
@@ -168,10 +168,13 @@ def _runnable(trace: Trace, cause: str) -> Found:
         )
     who, share = _most(did.others)
     other = _thread(trace, who)
+    most = ", ".join(
+        f"{_thread(trace, each)} {part(ns / (runnable + throttled))}" for each, ns in list(did.others.items())[:3]
+    )
     return Found(
         f"the reader {name} wanted a CPU, which {other} had",
         other,
-        (waited, f"{other} had the CPU at the end of {part(share)} of that time"),
+        (waited, f"who had the CPU at the end of each wait, by its length: {most}"),
         "high" if share > _MOSTLY else "medium",
         f"ps -o pid,ni,cls,psr,cgroup,comm -p {_pid(trace, who)},{_pid(trace, tid)}   (weights, CPUs, cgroups)",
     )
@@ -268,7 +271,6 @@ def _pacing(trace: Trace, cause: str) -> Found:
     if flow is None:
         return Found(BY_NAME[cause].meaning, confidence="medium")
     rows = trace.rows(
-        "SELECT max(condition), median(detail) FROM tcp_limits" if False else
         f"SELECT max(condition), min(detail), max(detail) FROM tcp_limits WHERE subject = {flow} AND state = 'pacing'"
     )
     own, least, greatest = rows[0] if rows and rows[0][0] is not None else (None, 0, 0)
@@ -283,7 +285,10 @@ def _pacing(trace: Trace, cause: str) -> Found:
     who = "the application (SO_MAX_PACING_RATE)" if own else "congestion control"
     rates = f"{least:,} to {greatest:,} bytes/s" if least != greatest else f"{greatest:,} bytes/s"
     return Found(
-        f"{who} paces {name}", who, (f"the rate was {rates}",), advice="ss -ti   (pacing_rate, and the congestion control)"
+        f"{who} paces {name}",
+        who,
+        (f"the rate was {rates}",),
+        advice="ss -ti   (pacing_rate, and the congestion control)",
     )
 
 
@@ -299,8 +304,8 @@ def _of_flow(words: str, advice: str) -> Callable[[Trace, str], Found]:
 def _send_buffer(trace: Trace, cause: str) -> Found:
     flow, tid = _largest(trace, cause, "flow"), _largest(trace, cause, "sender_tid")
     return Found(
-        f"{_thread(trace, tid)} waited for room in the send buffer of {_flow(trace, flow)}: all that TCP may send was on"
-        " its way and not yet acknowledged",
+        f"{_thread(trace, tid)} waited for room in the send buffer of {_flow(trace, flow)}: all that TCP may send"
+        " was on its way and not yet acknowledged",
         _thread(trace, tid),
         advice="sysctl net.ipv4.tcp_wmem; ss -tmi   (SO_SNDBUF fixes the send buffer)",
     )
@@ -314,7 +319,8 @@ def _send_lock(trace: Trace, cause: str) -> Found:
     )
     other = _thread(trace, rows[0][0]) if rows else "another thread"
     return Found(
-        f"{_thread(trace, tid)} waited for the lock of the socket of {_flow(trace, flow)}, into which {other} was sending",
+        f"{_thread(trace, tid)} waited for the lock of the socket of {_flow(trace, flow)}, into which {other} was"
+        " sending",
         other,
     )
 
@@ -357,8 +363,8 @@ def _others(trace: Trace, cause: str) -> Found:
     whole = sum(each[1] for each in rows)
     first = _flow(trace, rows[0][0])
     return Found(
-        f"packets of other flows were ahead in the queue of {device} ({kind or 'unknown queueing discipline'}), most of them"
-        f" of {first}",
+        f"packets of other flows were ahead in the queue of {device} ({kind or 'unknown queueing discipline'}), most of"
+        f" them of {first}",
         first,
         (f"{first} had {part(rows[0][1] / whole)} of the bytes that left meanwhile, of {plural(len(rows), 'flow')}",),
         advice=f"tc -s qdisc show dev {device}   (fq_codel or fq give each flow its turn)",
@@ -384,16 +390,16 @@ _BEFORE_NS: Final = 1_000_000_000
 def _lost(trace: Trace, cause: str) -> Found:
     held = BY_NAME[cause].column
     rows = trace.rows(
-        "SELECT coalesce(r.name, CAST(d.reason AS STRING)), coalesce(s.name, ''), count(DISTINCT d.time_ns) FROM drops d"
+        "SELECT coalesce(r.name, CAST(d.reason AS STRING)), coalesce(s.name, ''), count(DISTINCT d.time_ns)"
+        " FROM drops d"
         f" JOIN (SELECT m.flow, m.begins_ns, coalesce(m.order_ns, m.resent_ns, m.ends_ns) AS until_ns FROM {_OF}"
-        f" WHERE c.{held} > 0) h ON h.flow = d.flow AND d.time_ns >= h.begins_ns - {_BEFORE_NS} AND d.time_ns < h.until_ns"
+        f" WHERE c.{held} > 0) h ON h.flow = d.flow AND d.time_ns >= h.begins_ns - {_BEFORE_NS}"
+        " AND d.time_ns < h.until_ns"
         " LEFT JOIN reasons r ON r.reason = d.reason"
         " LEFT JOIN (SELECT address, min(name) AS name FROM symbols GROUP BY address) s ON s.address = d.location"
         " GROUP BY 1, 2 ORDER BY 3 DESC, 1 LIMIT 1"
     )
-    again = int(
-        trace.rows(f"SELECT coalesce(sum(m.retransmits), 0) FROM {_OF} WHERE c.{held} > 0")[0][0]
-    )
+    again = int(trace.rows(f"SELECT coalesce(sum(m.retransmits), 0) FROM {_OF} WHERE c.{held} > 0")[0][0])
     what = "lost bytes had to be sent again" if cause == "retransmission" else "earlier bytes of the stream were lost"
     evidence = (f"{plural(again, 'retransmission')} of these messages",) if again else ()
     if not rows:
@@ -413,7 +419,8 @@ def _neighbour(trace: Trace, cause: str) -> Found:
     flow = _largest(trace, cause, "flow")
     devices = trace.rows(
         f"SELECT d.name, count(*) FROM packets p JOIN points n ON n.point = p.point AND n.name = 'tx.neighbour' JOIN"
-        f" device_names d ON d.ifindex = p.ifindex AND d.netns = p.netns WHERE p.flow = {flow or 0} GROUP BY 1 ORDER BY 2 DESC"
+        f" device_names d ON d.ifindex = p.ifindex AND d.netns = p.netns WHERE p.flow = {flow or 0} GROUP BY 1"
+        " ORDER BY 2 DESC"
     )
     device = f" on {devices[0][0]}" if devices else ""
     rows = trace.rows(f"SELECT destination FROM flow_names WHERE flow = {flow}") if flow is not None else []
@@ -437,7 +444,9 @@ def _application(trace: Trace, cause: str) -> Found:  # noqa: ARG001 # as all of
     if tid is None:
         return Found("the server took its time to answer", confidence="medium")
     did = activity(
-        trace, tid, f"SELECT asked_ns, answers_ns FROM explained_exchanges WHERE server_tid = {tid} AND answers_ns > asked_ns"
+        trace,
+        tid,
+        f"SELECT asked_ns, answers_ns FROM explained_exchanges WHERE server_tid = {tid} AND answers_ns > asked_ns",
     )
     name = _thread(trace, tid)
     if not did.states:
@@ -482,12 +491,13 @@ _FINDERS: Final[dict[str, Callable[[Trace, str], Found]]] = {
     "congestion-window": _congestion,
     "pacing": _pacing,
     "nagle": _of_flow(
-        "{sender} wrote small messages, which TCP held back until the peer had acknowledged earlier ones (Nagle's algorithm;"
-        " the peer delays its ACKs)",
+        "{sender} wrote small messages, which TCP held back until the peer had acknowledged earlier ones (Nagle's"
+        " algorithm; the peer delays its ACKs)",
         "set TCP_NODELAY, or write request and answer in one call each",
     ),
     "cork": _of_flow(
-        "{sender} asked TCP to wait for more bytes (TCP_CORK, or MSG_MORE)", "remove TCP_CORK where the message is complete"
+        "{sender} asked TCP to wait for more bytes (TCP_CORK, or MSG_MORE)",
+        "remove TCP_CORK where the message is complete",
     ),
     "small-queue": _of_flow(
         "enough bytes of {flow} were in the queueing discipline and the driver already (TCP small queues)",
@@ -504,4 +514,3 @@ _FINDERS: Final[dict[str, Callable[[Trace, str], Found]]] = {
     "application": _application,
     "unknown": _unknown,
 }
-_USED: Final = (CALLED, LEFT, _PART)

@@ -52,7 +52,8 @@ def _paragraphs(explanation: Explanation, terminal: Terminal) -> Iterator[str]:
         return
     also = f"; {explanation.pending:,} had not been read when the recording ended" if explanation.pending else ""
     yield (
-        f"{count}, half of them within {median}; {explanation.slow:,} waits of a millisecond or longer, up to {worst}{also}."
+        f"{count}, half of them within {median}; {explanation.slow:,} waits of a millisecond or longer, up to {worst}"
+        f"{also}."
     )
     told = [each for each in explanation.causes if each.share >= LEAST_SHARE]
     for each in told[:_SENTENCES]:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
+from hopscope.model.cause import BY_NAME as CAUSES
 from hopscope.model.report import Column, Report
 from hopscope.term.format import plural
 from hopscope.trace.gaps import loss_notes
 from hopscope.trace.host_numbers import hosts
-from hopscope.model.cause import BY_NAME as CAUSES
 from hopscope.trace.messages.blame import cause_totals, most_blamed
 from hopscope.trace.messages.missing import Circumstances, missing
 from hopscope.trace.messages.path import BY_COLUMN, RECEIVED, STEPS, earliest

@@ -6,10 +6,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from hopscope.model.cause import CAUSES
 from hopscope.term import format as fmt
 from hopscope.term.report_table import NOTHING, footer, render_report
 from hopscope.term.terminal import pad
-from hopscope.model.cause import CAUSES
 from hopscope.trace.messages.blame import stages
 from hopscope.trace.messages.path import BY_COLUMN, NETWORK, STEPS
 from hopscope.verbs.report.messages import NAMES, step_name

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 
 from hopscope.trace.messages.path import BY_COLUMN, before, latest
-from hopscope.trace.messages.table import MESSAGE
 from hopscope.trace.messages.segments import number
+from hopscope.trace.messages.table import MESSAGE
 from hopscope.trace.names import points
 from hopscope.trace.relation import columns, relation
 
@@ -40,7 +40,9 @@ _SOFTIRQS: Final = ("HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TAS
 
 
 NUMBERED: Final = MESSAGE | columns(
-    "total_ns way", total_ns="time from its first point to its last", way="columns of the points that it passed, in order"
+    "total_ns way",
+    total_ns="time from its first point to its last",
+    way="columns of the points that it passed, in order",
 )
 SAMPLES: Final = ("compared_messages", "message_attributes", "activity_counts")
 

@@ -40,7 +40,13 @@ COLUMNS: Final = (
         "begin",
     ),
     Column("total_ns", "ns", "time from that send call to the client's read of the last byte of the answer", "total"),
-    Column("blame", "text", "what held it longest: a cause (docs/causes.md) on the way of the request or of the answer, the client between its send calls, or the server's `application`", "held by"),
+    Column(
+        "blame",
+        "text",
+        "what held it longest: a cause (docs/causes.md) on the way of the request or of the answer, the client "
+        "between its send calls, or the server's `application`",
+        "held by",
+    ),
     Column("blame_ns", "ns", "time that it was held there", "for"),
     Column(
         "request_ns",
@@ -198,7 +204,8 @@ def _held(trace: Trace, client_ns: NDArray[Any], server_ns: NDArray[Any]) -> NDA
             held_by(
                 trace.columns(
                     f"SELECT c.* FROM shown_requests e LEFT JOIN ordered_messages m ON {own}"
-                    f" LEFT JOIN message_causes c ON c.message = m.message ORDER BY coalesce(e.total_ns, e.answers_ns - e.asked_ns) DESC, e.number"
+                    " LEFT JOIN message_causes c ON c.message = m.message"
+                    f" ORDER BY coalesce(e.total_ns, e.answers_ns - e.asked_ns) DESC, e.number"
                 )
             )
         )
