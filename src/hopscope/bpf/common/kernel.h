@@ -197,13 +197,16 @@ struct sock {
 	u16 sk_protocol;
 	u32 sk_bpf_cb_flags;
 	u8 sk_kern_sock : 1;
-	u32 sk_pacing_status;
 	u64 sk_tsq_flags;
 	struct socket_lock sk_lock;
 	void *sk_socket;    /* struct socket */
 	void *sk_dst_cache; /* struct dst_entry */
 	u8 sk_shutdown;
 	struct sock_cgroup_data sk_cgrp_data;
+};
+
+struct hrtimer {
+	s64 _softexpires; /* CLOCK_MONOTONIC ns; stays when the timer has expired */
 };
 
 struct tcp_sock {
@@ -222,7 +225,9 @@ struct tcp_sock {
 	u32 sacked_out;
 	u32 lost_out;
 	u8 nonagle : 4;
-	u64 tcp_wstamp_ns;
+	struct hrtimer pacing_timer;
+	u64 tcp_clock_cache;
+	u32 cwnd_usage_seq;
 	u32 chrono_start;
 	u32 chrono_stat[3];
 	u8 chrono_type : 2;
