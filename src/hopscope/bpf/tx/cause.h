@@ -171,10 +171,14 @@ static __always_inline u64 clocks_rwnd(struct clocks *clocks, struct sock *sk, u
 static __noinline void clocks_advance(struct clocks *clocks, struct sock *sk, u64 now_ns, u32 end_seq)
 {
 	u64 from_ns = clocks->looked_ns, paced_ns = paced_until(sk), left_ns;
-	u32 cause = tcp_cause(clocks, sk, end_seq);
+	u32 cause;
 
 	if (now_ns <= from_ns)
 		return;
+	/* Read back from memory: the verifier then knows one cause instead of each. */
+	clocks->found = tcp_cause(clocks, sk, end_seq);
+	barrier();
+	cause = clocks->found;
 	clocks->looked_ns = now_ns;
 	/* The call that hands over more has tried nothing before: what held those before it did until now. */
 	if (cause != HOP_CAUSE_OTHER || !clocks->cause || !clocks->in_call || !sock_field(sk, sk_lock.owned))

@@ -54,6 +54,7 @@ struct pass_set pass_sets[HOP_PASSES / PASS_WAYS] SEC(".bss.passes");
 struct clocks {
 	u64 held_ns[CLOCKS]; /* for how long each has held the socket, by number less 1 */
 	u64 looked_ns;       /* the last look, and what it found: */
+	u64 longest_ns;      /* of the message that leaves now: its longest part so far */
 	u64 try_ns;          /* when the try began in which a packet left last, by TCP's clock */
 	u32 snd_una;
 	u32 snd_nxt;    /* with the packet that leaves */
@@ -63,7 +64,8 @@ struct clocks {
 	u8 throttled; /* the small queue is full; also set by the driver's callback */
 	u8 cause;     /* of the time until the last look */
 	u8 in_call;   /* nothing but packets of the last hand-over's call since then */
-	u8 pad[7];
+	u8 found;     /* by the look that is being taken */
+	u8 pad[6];
 };
 
 /* ---- messages of TCP, see tx/tcp.h ---- */

@@ -93,7 +93,7 @@ static __always_inline bool leaves_at_once(struct tx_state *state, struct messag
 {
 	u32 mss = tcp_field(sk, mss_cache);
 
-	if (state->next_sched != state->produced || !state->clocks.in_call || message->cause)
+	if (state->next_sched + 1 != state->produced || !state->clocks.in_call || message->cause)
 		return false;
 	if (!sock_field(sk, sk_lock.owned) || current_pid() != message->pid)
 		return false;
@@ -101,24 +101,31 @@ static __always_inline bool leaves_at_once(struct tx_state *state, struct messag
 	return !(mss && (pass->key + 1 - pass->first_seq) % mss && before(tcp_field(sk, pushed_seq), message->end_seq));
 }
 
-/* The parts of a message's wait, now that it leaves. Returns the cause of the longest. */
-static __noinline u32 message_parts(struct message *message, const struct clocks *clocks)
+/* One part of a message's wait, now that it leaves. What is found goes to memory: the verifier then follows one way on. */
+static __noinline void message_part(struct message *message, struct clocks *clocks, u32 index)
 {
-	u32 cause = HOP_CAUSE_OTHER;
-	u64 longest_ns = 0;
+	u64 part_ns;
 
-	for (u32 i = 0; i < CLOCKS; i++) {
-		u64 part_ns = clocks->held_ns[i] - message->held_ns[i];
+	barrier_var(index);
+	if (index >= CLOCKS)
+		return;
+	part_ns = clocks->held_ns[index] - message->held_ns[index];
+	if (!part_ns)
+		return;
+	record(HOP_TX_SCHED + 1 + index, message->group, 0, part_ns);
+	if (part_ns <= clocks->longest_ns)
+		return;
+	clocks->longest_ns = part_ns;
+	message->cause = index + 1;
+}
 
-		if (!part_ns)
-			continue;
-		record(HOP_TX_SCHED + 1 + i, message->group, 0, part_ns);
-		if (part_ns > longest_ns) {
-			longest_ns = part_ns;
-			cause = i + 1;
-		}
-	}
-	return cause;
+/* The parts of a message's wait, and the cause that has the longest one. */
+static __noinline void message_parts(struct message *message, struct clocks *clocks)
+{
+	message->cause = HOP_CAUSE_OTHER;
+	clocks->longest_ns = 0;
+	for (u32 i = 0; i < CLOCKS; i++)
+		message_part(message, clocks, i);
 }
 
 static __always_inline bool message_sampled(struct tx_state *state)
@@ -204,15 +211,18 @@ static __always_inline void tcp_leave(struct tx_state *state, struct sock *sk, s
 
 		if (before(pass->key + 1, message->end_seq))
 			break;
-		state->next_sched++;
 		if (before(pass->first_seq, message->end_seq)) {
-			message->cause = leaves_at_once(state, message, sk, pass)
-						 ? HOP_CAUSE_NONE
-						 : message_parts(message, &state->clocks);
+			if (leaves_at_once(state, message, sk, pass))
+				message->cause = HOP_CAUSE_NONE;
+			else
+				message_parts(message, &state->clocks);
 			message_leaves(message, pass);
 		} else {
 			message_unseen(message, UNSEEN_SPLIT);
 		}
+		/* Now the driver may look at it, without the lock. */
+		barrier();
+		state->next_sched++;
 	}
 }
 
@@ -319,7 +329,7 @@ static __always_inline void tcp_driver(struct tx_state *state, struct pass *pass
 		if (message->sched_ns && (!message->driver_ns || lower) && !message->dropped &&
 		    carries(message, first_seq, key))
 			message_driven(message, pass, now_ns);
-		all = all && ((message->sched_ns && message->driver_ns) || message->unseen || message->dropped);
+		all = all && (message->driver_ns || message->unseen || message->dropped);
 		if (all)
 			state->next_driver = next;
 	}
@@ -405,8 +415,9 @@ static __always_inline void tcp_acked(struct tx_state *state, u32 acked, u64 now
 			break;
 		if (state->next_sched == state->consumed) {
 			/* Never stamped: a segment that TCP cut off it took its last byte along. */
-			state->next_sched++;
 			message_unseen(message, UNSEEN_SPLIT);
+			barrier();
+			state->next_sched++;
 		}
 		message_acked(state, message, now_ns);
 		state->consumed++;

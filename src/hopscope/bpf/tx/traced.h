@@ -56,8 +56,9 @@ static __noinline void traced_settle(struct tx_state *state, struct sock *sk, u3
 		return;
 	}
 	if (!before(tcp_field(sk, snd_nxt), write_seq)) {
-		state->next_sched = state->produced;
 		message_unseen(message, UNSEEN_CALL);
+		barrier();
+		state->next_sched = state->produced;
 	}
 	if (!before(tcp_field(sk, snd_una), write_seq))
 		tcp_closed(state, write_seq);
