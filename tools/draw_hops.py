@@ -15,7 +15,8 @@ SENT: Final[dict[float, tuple[str, ...]]] = {
     1: ("tx.tcp_sndbuf",),
     1.5: ("tx.tcp",),
     2: (
-        "tx.sched_cwnd", "tx.sched_rwnd", "tx.sched_nagle", "tx.sched_pacing", "tx.sched_tsq", "tx.sched_other",
+        "tx.sched_cwnd", "tx.sched_rwnd", "tx.sched_nagle", "tx.sched_cork", "tx.sched_pacing", "tx.sched_tsq",
+        "tx.sched_other",
     ),
     2.5: ("tx.sched",),
     3.5: ("tx.udp",),

@@ -235,8 +235,10 @@ def messages() -> list[Message]:
     unseen = {"driver_ns": None, "done_ns": None, "qdisc_ns": None, "aborted": True}
     return [
         message(),
-        message(cause="rwnd", len_bytes=1 << 20, done_ns=SENT_NS + 815_000_000, qdisc_ns=0, **late),
-        message(nic_ns=SENT_NS + 12_000, retransmits=2, done_ns=SENT_NS + 201_000_000, cause="cwnd", slept=True),
+        message(cause="receiver-window", len_bytes=1 << 20, done_ns=SENT_NS + 815_000_000, qdisc_ns=0, **late),
+        message(
+            nic_ns=SENT_NS + 12_000, retransmits=2, done_ns=SENT_NS + 201_000_000, cause="congestion-window", slept=True
+        ),
         message(sched_ns=None, driver_ns=None, qdisc_ns=None, retransmits=1),
         message(entry_ns=None, handed_ns=SENT_NS + 10_000_000, sched_ns=None, **unseen),
         message(FLOW_6, datagram=True, handed_ns=SENT_NS, done_ns=SENT_NS + 12_000),

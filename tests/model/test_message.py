@@ -91,12 +91,13 @@ def test_message_starts_where_tcp_had_it_if_the_call_was_not_seen() -> None:
 @pytest.mark.parametrize(
     ("cause", "layer"),
     [
-        ("cwnd", "congestion window"),
-        ("rwnd", "receiver's window"),
+        ("congestion-window", "congestion window"),
+        ("receiver-window", "receiver's window"),
         ("nagle", "Nagle's algorithm"),
+        ("cork", "cork"),
         ("pacing", "pacing"),
-        ("tsq", "TCP small queues"),
-        ("other", "TCP"),
+        ("small-queue", "TCP small queues"),
+        ("unknown", "TCP"),
         ("none", "TCP"),
     ],
 )

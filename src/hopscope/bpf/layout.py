@@ -235,9 +235,11 @@ class HopTxCause(IntEnum):
     HOP_CAUSE_CWND = 1
     HOP_CAUSE_RWND = 2
     HOP_CAUSE_NAGLE = 3
-    HOP_CAUSE_PACING = 4
-    HOP_CAUSE_TSQ = 5
-    HOP_CAUSE_OTHER = 6
+    HOP_CAUSE_CORK = 4
+    HOP_CAUSE_PACING = 5
+    HOP_CAUSE_TSQ = 6
+    HOP_CAUSE_OTHER = 7
+    HOP_CAUSES = 8
 
 
 class HopTxDiscard(IntEnum):
@@ -273,20 +275,21 @@ class HopTxHop(IntEnum):
     HOP_TX_SCHED_CWND = 3
     HOP_TX_SCHED_RWND = 4
     HOP_TX_SCHED_NAGLE = 5
-    HOP_TX_SCHED_PACING = 6
-    HOP_TX_SCHED_TSQ = 7
-    HOP_TX_SCHED_OTHER = 8
-    HOP_TX_QDISC = 9
-    HOP_TX_DRIVER = 10
-    HOP_TX_NIC = 11
-    HOP_TX_ACK = 12
-    HOP_TX_TOTAL = 13
-    HOP_TX_UDP = 14
-    HOP_TX_UDP_QDISC = 15
-    HOP_TX_UDP_DRIVER = 16
-    HOP_TX_UDP_FREE = 17
-    HOP_TX_UDP_TOTAL = 18
-    HOP_TX_HOPS = 19
+    HOP_TX_SCHED_CORK = 6
+    HOP_TX_SCHED_PACING = 7
+    HOP_TX_SCHED_TSQ = 8
+    HOP_TX_SCHED_OTHER = 9
+    HOP_TX_QDISC = 10
+    HOP_TX_DRIVER = 11
+    HOP_TX_NIC = 12
+    HOP_TX_ACK = 13
+    HOP_TX_TOTAL = 14
+    HOP_TX_UDP = 15
+    HOP_TX_UDP_QDISC = 16
+    HOP_TX_UDP_DRIVER = 17
+    HOP_TX_UDP_FREE = 18
+    HOP_TX_UDP_TOTAL = 19
+    HOP_TX_HOPS = 20
 
 
 class HopTxLimits(IntEnum):
@@ -991,7 +994,7 @@ HOP_TX_COUNTERS_DTYPE: Final = np.dtype(
             "lost",
         ],
         "formats": [
-            ("<u8", (190,)),
+            ("<u8", (200,)),
             "<u8",
             "<u8",
             "<u8",
@@ -1002,15 +1005,15 @@ HOP_TX_COUNTERS_DTYPE: Final = np.dtype(
         ],
         "offsets": [
             0,
-            1520,
-            1528,
-            1536,
-            1544,
-            1552,
-            1560,
-            1568,
+            1600,
+            1608,
+            1616,
+            1624,
+            1632,
+            1640,
+            1648,
         ],
-        "itemsize": 1576,
+        "itemsize": 1656,
     }
 )
 

@@ -11,14 +11,15 @@ if TYPE_CHECKING:
 
 # What is left of the total when all hops that were seen are taken away.
 UNSEEN: Final = "not seen"
-# What held a message before it left TCP, by the name of the kernel side's cause.
+# What held a message before it left TCP (names of hopscope.model.cause, and "none"), as a layer in words.
 CAUSES: Final = {
-    "cwnd": "congestion window",
-    "rwnd": "receiver's window",
+    "congestion-window": "congestion window",
+    "receiver-window": "receiver's window",
     "nagle": "Nagle's algorithm",
+    "cork": "cork",
     "pacing": "pacing",
-    "tsq": "TCP small queues",
-    "other": "TCP",
+    "small-queue": "TCP small queues",
+    "unknown": "TCP",
     "none": "TCP",
 }
 
@@ -69,7 +70,7 @@ class Message:
     devices
         In the order in which it passed them.
     cause
-        What held it in TCP: a key of :data:`CAUSES`.
+        What held it in TCP longest: a key of :data:`CAUSES`; ``none`` if it left within its own send call.
     slept
         The send call slept for room in the send buffer.
     aborted

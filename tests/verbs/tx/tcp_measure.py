@@ -80,6 +80,12 @@ def events(tx: TxCollector) -> list[Message]:
     return sorted(tx.messages.decode(tx.messages.read()), key=lambda message: (message.cookie, message.end_byte))
 
 
+def held(snapshot: Snapshot) -> dict[str, int]:
+    """Return cause → messages of whose wait it has a part."""
+    found = counts(snapshot)
+    return {hop.removeprefix("tx.sched_"): found[hop] for hop in found if hop.startswith("tx.sched_") and found[hop]}
+
+
 def cookie(sock: socket.socket) -> int:
     """Return the kernel's number of a socket."""
     return int.from_bytes(sock.getsockopt(1, _SO_COOKIE, 8), "little")

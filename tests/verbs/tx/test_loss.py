@@ -71,7 +71,7 @@ def test_what_a_firewall_refuses_is_not_sent_yet(lab: Lab, veth: NetworkPath, wa
         snapshot = done(tx, 3)
         _, late, _ = events(tx)
     assert_accounted(snapshot, way, 3)
-    assert (late.retransmits, late.cause) == (0, "other")
+    assert (late.retransmits, late.cause) == (0, "unknown")
     assert (late.hops()["tx.sched"] or 0) >= 300 * MS
 
 

@@ -187,7 +187,7 @@ def test_receiver_that_does_not_read_is_blamed(kept_lab: Lab) -> None:
     assert whole["seen"] >= 3, out
     assert whole["held"] == {"receiver's window": 3}, out
     for message in whole["messages"]:
-        assert message["cause"] == "rwnd"
+        assert message["cause"] == "receiver-window"
         assert message["held_ns"] == message["hops_ns"]["tx.sched"] > 300_000_000
         assert message["len_bytes"] == 32_768
 

@@ -49,7 +49,7 @@ def test_messages_that_leave_in_one_packet_leave_at_one_time(lab: Lab, either: N
     assert [message.len_bytes for message in messages] == list(range(1, 24))
     assert len({(message.sched_ns, message.driver_ns, message.done_ns) for message in messages}) == 1
     assert all((message.hops()["tx.sched"] or 0) >= 20_000_000 for message in messages)
-    assert {message.cause for message in messages} == {"nagle"}
+    assert {message.cause for message in messages} == {"cork"}
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -143,7 +143,7 @@ def test_more_to_come_is_a_cork(lab: Lab, veth: NetworkPath) -> None:
             read_all(receiver, 20)
         assert_each(done(tx, 46), "stamped", 46)
         messages = events(tx)
-    assert [message.cause for message in messages] == ["nagle", "none"] * 23
+    assert [message.cause for message in messages] == ["cork", "none"] * 23
     assert all((message.hops()["tx.sched"] or 0) >= 2_000_000 for message in messages[::2])
 
 

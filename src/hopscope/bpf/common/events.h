@@ -157,23 +157,24 @@ enum hop_tx_hop {
 	HOP_TX_TCP = 0,          /* send call entered -> handed to TCP */
 	HOP_TX_TCP_SNDBUF = 1,   /* of these: the caller slept for room in the send buffer */
 	HOP_TX_SCHED = 2,        /* -> its last byte leaves TCP (__dev_queue_xmit) */
-	HOP_TX_SCHED_CWND = 3,   /* of these: held by the congestion window */
+	HOP_TX_SCHED_CWND = 3,   /* the part of it in which the congestion window held the socket */
 	HOP_TX_SCHED_RWND = 4,   /* the receiver's window */
-	HOP_TX_SCHED_NAGLE = 5,  /* Nagle's algorithm, or a cork */
-	HOP_TX_SCHED_PACING = 6, /* TCP's own pacing */
-	HOP_TX_SCHED_TSQ = 7,    /* TCP small queues: enough of the socket's data waits below TCP */
-	HOP_TX_SCHED_OTHER = 8,  /* held, nobody knows by what */
-	HOP_TX_QDISC = 9,        /* -> out of the queueing disciplines on the way */
-	HOP_TX_DRIVER = 10,      /* -> the driver has it (SND_SW) */
-	HOP_TX_NIC = 11,         /* -> the NIC has sent it, as the driver reports (SND_HW) */
-	HOP_TX_ACK = 12,         /* the driver has it -> acknowledged */
-	HOP_TX_TOTAL = 13,       /* send call entered -> acknowledged */
-	HOP_TX_UDP = 14,         /* send call entered -> leaves IP (net_dev_queue) */
-	HOP_TX_UDP_QDISC = 15,
-	HOP_TX_UDP_DRIVER = 16, /* -> the driver's function has returned */
-	HOP_TX_UDP_FREE = 17,   /* -> freed, which is when the device is done with it */
-	HOP_TX_UDP_TOTAL = 18,  /* send call entered -> the driver has it */
-	HOP_TX_HOPS = 19,
+	HOP_TX_SCHED_NAGLE = 5,  /* Nagle's algorithm */
+	HOP_TX_SCHED_CORK = 6,   /* TCP_CORK, or MSG_MORE */
+	HOP_TX_SCHED_PACING = 7, /* TCP's own pacing */
+	HOP_TX_SCHED_TSQ = 8,    /* TCP small queues: enough of the socket's data waits below TCP */
+	HOP_TX_SCHED_OTHER = 9,  /* nobody knows */
+	HOP_TX_QDISC = 10,       /* -> out of the queueing disciplines on the way */
+	HOP_TX_DRIVER = 11,      /* -> the driver has it (SND_SW) */
+	HOP_TX_NIC = 12,         /* -> the NIC has sent it, as the driver reports (SND_HW) */
+	HOP_TX_ACK = 13,         /* the driver has it -> acknowledged */
+	HOP_TX_TOTAL = 14,       /* send call entered -> acknowledged */
+	HOP_TX_UDP = 15,         /* send call entered -> leaves IP (net_dev_queue) */
+	HOP_TX_UDP_QDISC = 16,
+	HOP_TX_UDP_DRIVER = 17, /* -> the driver's function has returned */
+	HOP_TX_UDP_FREE = 18,   /* -> freed, which is when the device is done with it */
+	HOP_TX_UDP_TOTAL = 19,  /* send call entered -> the driver has it */
+	HOP_TX_HOPS = 20,
 };
 
 /* Why a wanted message gave no sample at a hop. */
@@ -191,15 +192,17 @@ enum hop_tx_discard {
 	HOP_TX_DISCARDS = 10,
 };
 
-/* What a message is waiting for before it leaves TCP. */
+/* What holds a message before it leaves TCP. */
 enum hop_tx_cause {
 	HOP_CAUSE_NONE = 0,
 	HOP_CAUSE_CWND = 1,
 	HOP_CAUSE_RWND = 2,
 	HOP_CAUSE_NAGLE = 3,
-	HOP_CAUSE_PACING = 4,
-	HOP_CAUSE_TSQ = 5,
-	HOP_CAUSE_OTHER = 6,
+	HOP_CAUSE_CORK = 4,
+	HOP_CAUSE_PACING = 5,
+	HOP_CAUSE_TSQ = 6,
+	HOP_CAUSE_OTHER = 7,
+	HOP_CAUSES = 8,
 };
 
 enum hop_tx_flags {

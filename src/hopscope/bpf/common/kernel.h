@@ -209,6 +209,10 @@ struct sock {
 	struct sock_cgroup_data sk_cgrp_data;
 };
 
+struct hrtimer {
+	s64 _softexpires; /* CLOCK_MONOTONIC ns; stays when the timer has expired */
+};
+
 struct tcp_sock {
 	u32 copied_seq;
 	u32 rcv_nxt;
@@ -225,7 +229,9 @@ struct tcp_sock {
 	u32 sacked_out;
 	u32 lost_out;
 	u8 nonagle : 4;
-	u64 tcp_wstamp_ns;
+	struct hrtimer pacing_timer;
+	u64 tcp_clock_cache;
+	u32 cwnd_usage_seq;
 	u32 chrono_start;
 	u32 chrono_stat[3];
 	u8 chrono_type : 2;

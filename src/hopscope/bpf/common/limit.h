@@ -23,12 +23,6 @@ struct limit {
 	u64 detail;
 };
 
-static __always_inline u32 packets_in_flight(struct sock *sk)
-{
-	return tcp_field(sk, packets_out) - tcp_field(sk, sacked_out) - tcp_field(sk, lost_out) +
-	       tcp_field(sk, retrans_out);
-}
-
 static __always_inline void limited_by(struct limit *limit, u32 kind, u64 detail)
 {
 	limit->kind = kind;

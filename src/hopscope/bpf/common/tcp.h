@@ -18,3 +18,9 @@ static __always_inline bool before(u32 a, u32 b)
 #define tcp_bits(sk, field)                                                                                            \
 	(bpf_rdonly_cast ? BPF_CORE_READ_BITFIELD(as_type(sk, struct tcp_sock), field)                                 \
 			 : BPF_CORE_READ_BITFIELD_PROBED((struct tcp_sock *)(sk), field))
+
+static __always_inline u32 packets_in_flight(struct sock *sk)
+{
+	return tcp_field(sk, packets_out) - tcp_field(sk, sacked_out) - tcp_field(sk, lost_out) +
+	       tcp_field(sk, retrans_out);
+}

@@ -47,31 +47,57 @@ struct pass_set {
 
 struct pass_set pass_sets[HOP_PASSES / PASS_WAYS] SEC(".bss.passes");
 
+/* ---- what holds a socket, see tx/cause.h ---- */
+
+#define CLOCKS (HOP_CAUSES - 1) /* all causes but "none" */
+
+struct clocks {
+	u64 held_ns[CLOCKS]; /* for how long each has held the socket, by number less 1 */
+	u64 looked_ns;       /* the last look, and what it found: */
+	u64 longest_ns;      /* of the message that leaves now: its longest part so far */
+	u64 try_ns;          /* when the try began in which a packet left last, by TCP's clock */
+	u32 snd_una;
+	u32 snd_nxt;    /* with the packet that leaves */
+	u32 rwnd_ticks; /* the kernel's account of the receiver's window */
+	u8 nonagle;
+	u8 full;      /* the congestion window has no room */
+	u8 throttled; /* the small queue is full; also set by the driver's callback */
+	u8 cause;     /* of the time until the last look */
+	u8 in_call;   /* nothing but packets of the last hand-over's call since then */
+	u8 found;     /* by the look that is being taken */
+	u8 pad[6];
+};
+
 /* ---- messages of TCP, see tx/tcp.h ---- */
 
 struct message {
 	u64 entry_ns; /* 0: not seen */
 	u64 handed_ns;
 	u64 sched_ns; /* 0: has not left */
-	u64 driver_ns;
-	u64 nic_ns;
-	u64 qdisc_ns;
 	u64 end_byte;
 	u32 end_seq;
 	u32 carrier; /* the key of the packet that its last byte left in */
 	u32 len_bytes;
 	u32 pid;
-	u32 rwnd_ticks; /* the kernel's account of the receiver's window, at hand-over */
 	u16 group;
 	u16 retransmits;
-	u8 cause;
+	u8 cause; /* until it leaves: what is sure to hold it, as of hand-over */
 	u8 flags;
 	u8 devices;
 	u8 unseen;  /* its last byte left unseen, enum unseen */
 	u8 dropped; /* between TCP and the driver, the first time */
 	u8 late;    /* its ACK may have come long before that of its packet */
-	u8 pad[2];
-	struct hop_tx_device device[HOP_DEVICES];
+	u8 pad[6];
+	union {
+		/* Until it leaves: the socket's clocks at hand-over. */
+		u64 held_ns[CLOCKS];
+		struct {
+			u64 driver_ns;
+			u64 nic_ns;
+			u64 qdisc_ns;
+			struct hop_tx_device device[HOP_DEVICES];
+		};
+	};
 };
 
 /* A send call that is in the kernel now, of one thread. */
@@ -98,6 +124,7 @@ struct tx_state {
 	u64 cookie;
 	u64 followed_ns; /* the last one that was followed */
 	struct call calls[CALLS];
+	struct clocks clocks;
 	u8 known;
 	u8 wanted;
 	u8 may_sleep; /* traced: the last call */

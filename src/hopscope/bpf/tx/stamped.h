@@ -83,19 +83,7 @@ static __noinline void stamped_message(struct tx_state *state, struct message *m
 	message->len_bytes = len_bytes;
 	message->pid = current_pid();
 	message->group = sender_group(sk);
-	message->cause = tcp_cause(sk, 0, message->handed_ns);
-	message->rwnd_ticks = rwnd_ticks(sk);
-}
-
-/* Did the call before this one say that more would follow (MSG_MORE)? Then its end was not pushed. */
-static __always_inline void stamped_corked(struct tx_state *state, struct sock *sk)
-{
-	struct message *message = message_at(state, state->produced - 1);
-
-	if (state->next_sched == state->produced || message->cause)
-		return;
-	if (before(tcp_field(sk, pushed_seq), message->end_seq))
-		message->cause = HOP_CAUSE_NAGLE;
+	tcp_begins(state, message, sk, message->end_seq);
 }
 
 static __always_inline void stamped_sampled(struct tx_state *state, struct bpf_sock_ops_kern *kern, struct call *call,
@@ -105,13 +93,14 @@ static __always_inline void stamped_sampled(struct tx_state *state, struct bpf_s
 	struct message *message;
 
 	bpf_sock_ops_enable_tx_tstamp(kern, 0);
-	stamped_corked(state, sk);
+	tcp_look(state, sk, state->followed_ns, state->write_seq - len_bytes);
+	clocks_note(&state->clocks, sk);
+	if (tcp_autocorks(sk, kern->skb))
+		state->clocks.throttled = 1;
 	message = message_new(state, state->write_seq);
 	if (!message)
 		return;
 	stamped_message(state, message, sk, len_bytes);
-	if (!message->cause && tcp_autocorks(sk, kern->skb))
-		message->cause = HOP_CAUSE_TSQ;
 	stamped_call(message, call);
 	state->produced++;
 }
@@ -153,6 +142,8 @@ static __always_inline void stamped_handed(struct bpf_sock_ops *ctx, struct bpf_
 		if (message_sampled(state)) {
 			atomic_add(&counter->sampled, 1);
 			stamped_sampled(state, kern, call, len_bytes);
+		} else {
+			tcp_look_between(state, sk, bpf_ktime_get_ns(), write_seq - len_bytes);
 		}
 	}
 	call->entry_ns = 0;
@@ -224,6 +215,7 @@ static __always_inline void stamped_leaves(struct bpf_sock_ops *ctx, struct bpf_
 		pass = pass_new(stamped_id((u64)BPF_CORE_READ(kern, sk), key), ifindex, now_ns);
 		pass->first_seq = bpf_ntohl(first_seq);
 		pass->key = key;
+		tcp_look_leaving(state, kern->sk, now_ns, state->write_seq, key + 1);
 		tcp_leave(state, kern->sk, pass, UNCOUNTED);
 		return;
 	}
@@ -244,9 +236,13 @@ static __always_inline void stamped_driver(struct bpf_sock_ops *ctx, struct bpf_
 	struct tx_state *state = stamped_state(ctx);
 	u32 key = skb_key(kern->skb);
 
-	if (state)
-		tcp_driver(state, pass_find(stamped_id((u64)BPF_CORE_READ(kern, sk), key)), 0, key, bpf_ktime_get_ns(),
-			   UNCOUNTED);
+	if (!state)
+		return;
+	/* The small queue waits for a packet to be done with. Until then the flag shows. */
+	if (throttled(kern->sk))
+		state->clocks.throttled = 1;
+	tcp_driver(state, pass_find(stamped_id((u64)BPF_CORE_READ(kern, sk), key)), 0, key, bpf_ktime_get_ns(),
+		   UNCOUNTED);
 }
 
 /* Where a packet ends that begins at `seq` and waits for its ACK; there if there is none. */
@@ -287,6 +283,33 @@ static __always_inline void stamped_closes(struct bpf_sock_ops *ctx, struct sock
 	}
 }
 
+/* TCP is about to free what is acknowledged: the window has moved, and what left is not counted as in flight. */
+static __always_inline void stamped_ack(struct bpf_sock_ops *ctx, struct bpf_sock_ops_kern *kern)
+{
+	struct tx_state *state = stamped_state(ctx);
+	u64 now_ns = bpf_ktime_get_ns();
+
+	if (!state)
+		return;
+	if (tcp_waits(state)) {
+		clocks_advance(&state->clocks, kern->sk, now_ns, state->write_seq);
+		state->clocks.in_call = 0;
+	}
+	tcp_acked(state, skb_key(kern->skb) + 1, now_ns, UNCOUNTED);
+}
+
+/* A segment comes to a socket. */
+static __always_inline void stamped_arrives(struct sock *sk)
+{
+	struct tx_state *state;
+
+	if (!(sk->sk_bpf_cb_flags & SK_BPF_CB_TX_TIMESTAMPING))
+		return;
+	state = bpf_sk_storage_get(&tx_states, sk, NULL, 0);
+	if (state && tcp_waits(state))
+		tcp_look_between(state, sk, bpf_ktime_get_ns(), state->write_seq);
+}
+
 static __always_inline void stamped_event(struct bpf_sock_ops *ctx)
 {
 	struct bpf_sock_ops_kern *kern = bpf_cast_to_kern_ctx(ctx);
@@ -322,9 +345,7 @@ static __always_inline void stamped_event(struct bpf_sock_ops *ctx)
 			tcp_nic(state, skb_key(kern->skb), bpf_ktime_get_ns());
 		return;
 	case BPF_SOCK_OPS_TSTAMP_ACK_CB:
-		state = stamped_state(ctx);
-		if (state)
-			tcp_acked(state, skb_key(kern->skb) + 1, bpf_ktime_get_ns(), UNCOUNTED);
+		stamped_ack(ctx, kern);
 		return;
 	}
 }

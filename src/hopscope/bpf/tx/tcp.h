@@ -36,24 +36,96 @@ static __noinline void missed_all(u32 reason)
 
 /* ---- a message's way ---- */
 
-/* What held the message, now that it leaves. */
-static __noinline u32 tcp_verdict(struct message *message, struct sock *sk, struct pass *pass, bool youngest)
+/* Does anything of what is followed wait in TCP? */
+static __always_inline bool tcp_waits(struct tx_state *state)
 {
-	u64 rwnd_ns = (u32)(rwnd_ticks(sk) - message->rwnd_ticks) * cfg_tick_ns;
-	bool in_call = youngest && sock_field(sk, sk_lock.owned) && current_pid() == message->pid;
+	return state->next_sched != state->produced;
+}
+
+/* A look at what holds the bytes up to `end_seq`. */
+static __always_inline void tcp_look(struct tx_state *state, struct sock *sk, u64 now_ns, u32 end_seq)
+{
+	if (tcp_waits(state)) {
+		clocks_advance(&state->clocks, sk, now_ns, end_seq);
+	} else {
+		state->clocks.looked_ns = now_ns;
+		state->clocks.cause = HOP_CAUSE_NONE;
+	}
+}
+
+/* A look while nothing of what follows has happened yet: an ACK, or the call that hands over a message that is not followed. */
+static __always_inline void tcp_look_between(struct tx_state *state, struct sock *sk, u64 now_ns, u32 end_seq)
+{
+	if (!tcp_waits(state))
+		return;
+	clocks_advance(&state->clocks, sk, now_ns, end_seq);
+	clocks_note(&state->clocks, sk);
+	state->clocks.in_call = 0;
+}
+
+/* New bytes leave, up to `next_seq`. What leaves in one try was held by what held the first of it. */
+static __noinline void tcp_look_leaving(struct tx_state *state, struct sock *sk, u64 now_ns, u32 end_seq, u32 next_seq)
+{
+	struct clocks *clocks = &state->clocks;
+	u64 try_ns = tcp_field(sk, tcp_clock_cache);
+
+	if (clocks->try_ns == try_ns && clocks->cause) {
+		clock_add(clocks, clocks->cause, now_ns - clocks->looked_ns);
+		clocks->looked_ns = now_ns;
+	} else {
+		clocks_advance(clocks, sk, now_ns, end_seq);
+		clocks->try_ns = try_ns;
+	}
+	clocks_leave(clocks, sk, next_seq);
+}
+
+/* A call hands over the bytes up to `end_seq`: what its message needs to know when it leaves. */
+static __always_inline void tcp_begins(struct tx_state *state, struct message *message, struct sock *sk, u32 end_seq)
+{
+	message->cause = tcp_foretold(&state->clocks, sk, end_seq);
+	__builtin_memcpy(message->held_ns, state->clocks.held_ns, sizeof(message->held_ns));
+	state->clocks.in_call = 1;
+}
+
+/* Does the youngest message leave in the call that sent it? Then nothing held it. */
+static __always_inline bool leaves_at_once(struct tx_state *state, struct message *message, struct sock *sk,
+					   struct pass *pass)
+{
 	u32 mss = tcp_field(sk, mss_cache);
 
-	if (rwnd_ns && rwnd_ns * 2 >= pass->sched_ns - message->handed_ns)
-		return HOP_CAUSE_RWND;
+	if (state->next_sched + 1 != state->produced || !state->clocks.in_call || message->cause)
+		return false;
+	if (!sock_field(sk, sk_lock.owned) || current_pid() != message->pid)
+		return false;
 	/* Its call said that more would follow (MSG_MORE), and the rest of a packet was not filled. */
-	if (mss && (pass->key + 1 - pass->first_seq) % mss && before(tcp_field(sk, pushed_seq), message->end_seq))
-		return HOP_CAUSE_NAGLE;
-	/* In the call that sent it: nothing did. What is foretold of pacing and small queues is no more than likely. */
-	if (in_call && message->cause != HOP_CAUSE_NAGLE && message->cause != HOP_CAUSE_CWND)
-		return HOP_CAUSE_NONE;
-	if (message->cause)
-		return message->cause;
-	return tcp_bits(sk, is_cwnd_limited) ? HOP_CAUSE_CWND : HOP_CAUSE_OTHER;
+	return !(mss && (pass->key + 1 - pass->first_seq) % mss && before(tcp_field(sk, pushed_seq), message->end_seq));
+}
+
+/* One part of a message's wait, now that it leaves. What is found goes to memory: the verifier then follows one way on. */
+static __noinline void message_part(struct message *message, struct clocks *clocks, u32 index)
+{
+	u64 part_ns;
+
+	barrier_var(index);
+	if (index >= CLOCKS)
+		return;
+	part_ns = clocks->held_ns[index] - message->held_ns[index];
+	if (!part_ns)
+		return;
+	record(HOP_TX_SCHED + 1 + index, message->group, 0, part_ns);
+	if (part_ns <= clocks->longest_ns)
+		return;
+	clocks->longest_ns = part_ns;
+	message->cause = index + 1;
+}
+
+/* The parts of a message's wait, and the cause that has the longest one. */
+static __noinline void message_parts(struct message *message, struct clocks *clocks)
+{
+	message->cause = HOP_CAUSE_OTHER;
+	clocks->longest_ns = 0;
+	for (u32 i = 0; i < CLOCKS; i++)
+		message_part(message, clocks, i);
 }
 
 static __always_inline bool message_sampled(struct tx_state *state)
@@ -104,8 +176,16 @@ static __always_inline u32 why_missed(struct message *message)
 	return message->dropped ? HOP_TX_DROPPED : HOP_TX_NO_STAMP;
 }
 
+/* Nothing is known of it below TCP yet. */
+static __always_inline void message_above(struct message *message)
+{
+	__builtin_memset(message->held_ns, 0, sizeof(message->held_ns));
+	barrier();
+}
+
 static __always_inline void message_unseen(struct message *message, u32 why)
 {
+	message_above(message);
 	message->unseen = why;
 	discard(HOP_TX_SCHED, why_missed(message));
 }
@@ -113,15 +193,12 @@ static __always_inline void message_unseen(struct message *message, u32 why)
 /* The end of a message leaves TCP in a packet, to its first device. */
 static __noinline void message_leaves(struct message *message, struct pass *pass)
 {
-	u32 cause = message->cause;
-
+	message_above(message);
+	message->device[0] = pass->device[0];
 	message->sched_ns = pass->sched_ns;
 	message->carrier = pass->key;
 	message->devices = 1;
-	message->device[0] = pass->device[0];
 	record(HOP_TX_SCHED, message->group, message->handed_ns, message->sched_ns);
-	if (cause != HOP_CAUSE_NONE)
-		record(HOP_TX_SCHED + cause, message->group, message->handed_ns, message->sched_ns);
 }
 
 /* A packet leaves TCP: those of the messages that end in it do. As in what follows, `turns` are HOP_MESSAGES, or UNCOUNTED in
@@ -134,16 +211,18 @@ static __always_inline void tcp_leave(struct tx_state *state, struct sock *sk, s
 
 		if (before(pass->key + 1, message->end_seq))
 			break;
-		state->next_sched++;
 		if (before(pass->first_seq, message->end_seq)) {
-			bool youngest = state->next_sched == state->produced;
-
-			/* Read back from memory: the verifier then knows one cause instead of each. */
-			message->cause = tcp_verdict(message, sk, pass, youngest);
+			if (leaves_at_once(state, message, sk, pass))
+				message->cause = HOP_CAUSE_NONE;
+			else
+				message_parts(message, &state->clocks);
 			message_leaves(message, pass);
 		} else {
 			message_unseen(message, UNSEEN_SPLIT);
 		}
+		/* Now the driver may look at it, without the lock. */
+		barrier();
+		state->next_sched++;
 	}
 }
 
@@ -336,8 +415,9 @@ static __always_inline void tcp_acked(struct tx_state *state, u32 acked, u64 now
 			break;
 		if (state->next_sched == state->consumed) {
 			/* Never stamped: a segment that TCP cut off it took its last byte along. */
-			state->next_sched++;
 			message_unseen(message, UNSEEN_SPLIT);
+			barrier();
+			state->next_sched++;
 		}
 		message_acked(state, message, now_ns);
 		state->consumed++;
@@ -354,8 +434,11 @@ static __noinline void tcp_closed(struct tx_state *state, u32 snd_una)
 		struct message *message = message_at(state, state->consumed);
 		u32 why = before(snd_una, message->end_seq) ? HOP_TX_CLOSED : HOP_TX_NO_STAMP;
 
-		if (!message->sched_ns && !message->unseen)
+		if (!message->sched_ns && !message->unseen) {
+			message_above(message);
+			message->cause = HOP_CAUSE_OTHER;
 			discard(HOP_TX_SCHED, why);
+		}
 		if (message->driver_ns) {
 			traced_qdisc(message);
 			discard(HOP_TX_ACK, why);

@@ -56,8 +56,9 @@ static __noinline void traced_settle(struct tx_state *state, struct sock *sk, u3
 		return;
 	}
 	if (!before(tcp_field(sk, snd_nxt), write_seq)) {
-		state->next_sched = state->produced;
 		message_unseen(message, UNSEEN_CALL);
+		barrier();
+		state->next_sched = state->produced;
 	}
 	if (!before(tcp_field(sk, snd_una), write_seq))
 		tcp_closed(state, write_seq);
@@ -65,8 +66,11 @@ static __noinline void traced_settle(struct tx_state *state, struct sock *sk, u3
 
 static __noinline void traced_message(struct tx_state *state, struct sock *sk, u64 left, u32 write_seq, u64 entry_ns)
 {
-	struct message *message = message_new(state, write_seq + (u32)left);
+	struct message *message;
 
+	tcp_look(state, sk, entry_ns, write_seq);
+	clocks_note(&state->clocks, sk);
+	message = message_new(state, write_seq + (u32)left);
 	if (!message)
 		return;
 	message->entry_ns = message->handed_ns = entry_ns;
@@ -74,8 +78,7 @@ static __noinline void traced_message(struct tx_state *state, struct sock *sk, u
 	message->len_bytes = left;
 	message->pid = current_pid();
 	message->group = sender_group(sk);
-	message->cause = tcp_cause(sk, left, entry_ns);
-	message->rwnd_ticks = rwnd_ticks(sk);
+	tcp_begins(state, message, sk, message->end_seq);
 	state->produced++;
 }
 
@@ -111,8 +114,10 @@ static __noinline void traced_enter(struct sock *sk, struct msghdr *msg, bool on
 	if (!call->left || !message_wanted(sk))
 		return;
 	atomic_add(&counter->messages, 1);
-	if (!message_sampled(state))
+	if (!message_sampled(state)) {
+		tcp_look_between(state, sk, call->entry_ns, write_seq);
 		return;
+	}
 	atomic_add(&counter->sampled, 1);
 	traced_message(state, sk, call->left, write_seq, call->entry_ns);
 }
@@ -152,6 +157,8 @@ static __always_inline void traced_leaves(struct sk_buff *skb, struct sock *sk, 
 	/* TCP counts new bytes as sent once their packet has passed here. */
 	if (!before(tcp_field(sk, snd_nxt), key + 1))
 		tcp_sent_again(state, first_seq, key + 1);
+	else if (tcp_waits(state))
+		tcp_look_leaving(state, sk, now_ns, tcp_field(sk, write_seq), key + 1);
 	tcp_lost_below(state, first_seq, key);
 	if (state->next_sched == state->produced || before(key + 1, message_at(state, state->next_sched)->end_seq))
 		return;
@@ -191,7 +198,10 @@ static __always_inline void traced_ack(struct sock *sk, struct sk_buff *skb)
 	struct tx_state *state = traced_state(sk, false);
 	u32 acked = BPF_CORE_READ(cb, ack_seq);
 
-	if (!state || state->produced == state->consumed || before(tcp_field(sk, snd_nxt), acked))
+	if (!state || state->produced == state->consumed)
+		return;
+	tcp_look_between(state, sk, bpf_ktime_get_ns(), tcp_field(sk, write_seq));
+	if (before(tcp_field(sk, snd_nxt), acked))
 		return;
 	/* A call that does not sleep is not in the kernel while the socket takes in a packet. */
 	if (!state->may_sleep)

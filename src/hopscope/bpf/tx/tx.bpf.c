@@ -119,6 +119,14 @@ int BPF_PROG(tx_state_tp, struct sock *sk, s32 from, s32 to)
 
 /* ---- TCP, by the kernel's time stamps ---- */
 
+/* Before TCP works on an ACK. */
+SEC("tp_btf/tcp_probe")
+int BPF_PROG(tx_arrives, struct sock *sk)
+{
+	stamped_arrives(sk);
+	return 0;
+}
+
 SEC("sockops")
 int tx_stamped(struct bpf_sock_ops *ctx)
 {

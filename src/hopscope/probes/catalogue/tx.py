@@ -37,6 +37,11 @@ TX: Final = (
         (AttachMethod("iter", ("tcp",), ("tx_switch_on", "tx_switch_off"), kfuncs=_STAMPS),),
     ),
     Point(
+        "tx.arrival",
+        "a segment comes to the sending socket: what has held its bytes until now is seen (tcp_rcv_established)",
+        (AttachMethod("tp_btf", ("tcp_probe",), ("tx_arrives",)),),
+    ),
+    Point(
         "tx.sched",
         "the message's last byte leaves TCP, to its first device (__dev_queue_xmit)",
         (

@@ -54,11 +54,13 @@ _TRACED_SOCKETS: Final = 1024
 # At 8 KiB of kernel memory each.
 _STAMPED_SOCKETS: Final = 8192
 # Which of them exist where TCP is stamped by the kernel, and where it is traced.
-_STAMPED_ONLY: Final = ("tx.tcp", "tx.sockets", "tx.driver", "tx.nic")
-_TCP_POINTS: Final = ("tx.send", "tx.tcp", "tx.sockets", "tx.sched", "tx.qdisc", "tx.driver", "tx.nic", "tx.ack")
+_STAMPED_ONLY: Final = ("tx.tcp", "tx.sockets", "tx.arrival", "tx.driver", "tx.nic")
+_TCP_POINTS: Final = (
+    "tx.send", "tx.tcp", "tx.sockets", "tx.arrival", "tx.sched", "tx.qdisc", "tx.driver", "tx.nic", "tx.ack",
+)  # fmt: skip
 _UDP_POINTS: Final = ("tx.udp_send", "tx.udp", "tx.udp_qdisc", "tx.udp_driver", "tx.udp_free")
 # Points whose hooks run for flows that are not selected, too.
-_HOST_POINTS: Final = {"tx.send", "tx.qdisc", *_UDP_POINTS}
+_HOST_POINTS: Final = {"tx.send", "tx.arrival", "tx.qdisc", *_UDP_POINTS}
 _TRACE_WAYS: Final = {"tx.sched": "tp_btf:net_dev_queue", "tx.ack": "tp_btf:tcp_probe+inet_sock_set_state"}
 
 
@@ -133,6 +135,8 @@ class TxCollector(SelfTrafficFilter, Attached):
             names = [name for name in names if name not in _HOST_POINTS]
         needed = {point for hop in self._hops for point in (*hop.starts, hop.ends, *hop.also)}
         # The ACK ends a message, whichever hops are wanted; so does the driver a datagram, or a drop.
+        if needed & {"tx.sched"}:
+            needed.add("tx.arrival")  # what delays a message
         needed |= {"tx.ack", "tx.sockets", "tx.udp", "tx.udp_qdisc", "tx.udp_driver", "tx.udp_free"}
         forced = dict(self._options.ways)
         if not self._stamped and self._wants("tcp"):

@@ -34,6 +34,7 @@ HOPS: Final = (
     _apart(HopTxHop.HOP_TX_SCHED_CWND, "tx.sched_cwnd", _HANDED, "tx.sched"),
     _apart(HopTxHop.HOP_TX_SCHED_RWND, "tx.sched_rwnd", _HANDED, "tx.sched"),
     _apart(HopTxHop.HOP_TX_SCHED_NAGLE, "tx.sched_nagle", _HANDED, "tx.sched"),
+    _apart(HopTxHop.HOP_TX_SCHED_CORK, "tx.sched_cork", _HANDED, "tx.sched"),
     _apart(HopTxHop.HOP_TX_SCHED_PACING, "tx.sched_pacing", _HANDED, "tx.sched"),
     _apart(HopTxHop.HOP_TX_SCHED_TSQ, "tx.sched_tsq", _HANDED, "tx.sched"),
     _apart(HopTxHop.HOP_TX_SCHED_OTHER, "tx.sched_other", _HANDED, "tx.sched"),

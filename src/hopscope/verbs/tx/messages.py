@@ -26,6 +26,17 @@ if TYPE_CHECKING:
 RING_BYTES: Final = 1 << 24
 FLOWS: Final = 16384
 _PROTOCOLS: Final = {socket.IPPROTO_TCP: "tcp", socket.IPPROTO_UDP: "udp"}
+# Names of hopscope.model.cause.
+_CAUSES: Final[dict[int, str]] = {
+    HopTxCause.HOP_CAUSE_NONE: "none",
+    HopTxCause.HOP_CAUSE_CWND: "congestion-window",
+    HopTxCause.HOP_CAUSE_RWND: "receiver-window",
+    HopTxCause.HOP_CAUSE_NAGLE: "nagle",
+    HopTxCause.HOP_CAUSE_CORK: "cork",
+    HopTxCause.HOP_CAUSE_PACING: "pacing",
+    HopTxCause.HOP_CAUSE_TSQ: "small-queue",
+    HopTxCause.HOP_CAUSE_OTHER: "unknown",
+}
 _TIMES: Final = ("entry_ns", "handed_ns", "sched_ns", "driver_ns", "nic_ns", "done_ns")
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -101,7 +112,7 @@ class Messages:
             qdisc_ns=int(record["qdisc_ns"]) or None if qdisc_seen else None,
             devices=devices,
             retransmits=int(record["retransmits"]),
-            cause=HopTxCause(int(record["cause"])).name.removeprefix("HOP_CAUSE_").lower(),
+            cause=_CAUSES[int(record["cause"])],
             slept=bool(flags & HopTxFlags.HOP_TX_SLEPT),
             datagram=datagram,
             aborted=bool(flags & HopTxFlags.HOP_TX_ABORTED),
