@@ -232,6 +232,7 @@ struct tcp_sock {
 	struct hrtimer pacing_timer;
 	u64 tcp_clock_cache;
 	u32 cwnd_usage_seq;
+	u64 tcp_wstamp_ns;
 	u32 chrono_start;
 	u32 chrono_stat[3];
 	u8 chrono_type : 2;
