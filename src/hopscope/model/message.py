@@ -11,17 +11,10 @@ if TYPE_CHECKING:
 
 # What is left of the total when all hops that were seen are taken away.
 UNSEEN: Final = "not seen"
-# What held a message before it left TCP (names of hopscope.model.cause, and "none"), as a layer in words.
-CAUSES: Final = {
-    "congestion-window": "congestion window",
-    "receiver-window": "receiver's window",
-    "nagle": "Nagle's algorithm",
-    "cork": "cork",
-    "pacing": "pacing",
-    "small-queue": "TCP small queues",
-    "unknown": "TCP",
-    "none": "TCP",
-}
+# What holds a message before it leaves TCP (names of hopscope.model.cause); none: it left within its own send call.
+CAUSES: Final = (
+    "congestion-window", "receiver-window", "nagle", "cork", "pacing", "small-queue", "unknown", "none",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +123,7 @@ class Message:
         }
 
     def layers(self) -> dict[str, int]:
-        """Return layer in words → how long it held the message, ns; they add up to the total where that is known.
+        """Return cause or layer → how long it held the message, ns; they add up to the total where that is known.
 
         What no hop accounts for, because one was not seen, is `UNSEEN`; for a packet that was lost before the driver
         had it, and sent again, that is the retransmission.
@@ -146,15 +139,15 @@ class Message:
         return times | {"retransmission" if lost else UNSEEN: unseen_ns} if unseen_ns else times
 
     def blame(self) -> tuple[str, int] | None:
-        """Return the layer that held the message longest, in words, and for how long; None if nothing was seen."""
+        """Return the cause or layer that held the message longest, and for how long; None if nothing was seen."""
         times = self.layers()
         return max(times.items(), key=lambda item: item[1]) if times else None
 
     def _layer(self, hop: str) -> str:
         if hop == "tx.tcp":
-            return "send buffer" if self.slept else "copy to the kernel"
+            return "send-buffer" if self.slept else "send-copy"
         if hop == "tx.sched":
-            return CAUSES[self.cause]
+            return "stack" if self.cause == "none" else self.cause
         if hop == "tx.ack":
             return "retransmission" if self.retransmits else "network and receiver"
         return {"tx.udp": "UDP and IP", "tx.udp_qdisc": "queueing discipline", "tx.qdisc": "queueing discipline"}.get(

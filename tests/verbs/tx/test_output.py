@@ -185,7 +185,7 @@ def test_receiver_that_does_not_read_is_blamed(kept_lab: Lab) -> None:
         _, out, _ = ended(child)
     whole = of_schema(objects(out), "tx.slowest")[-1]
     assert whole["seen"] >= 3, out
-    assert whole["held"] == {"receiver's window": 3}, out
+    assert whole["held"] == {"receiver-window": 3}, out
     for message in whole["messages"]:
         assert message["cause"] == "receiver-window"
         assert message["held_ns"] == message["hops_ns"]["tx.sched"] > 300_000_000

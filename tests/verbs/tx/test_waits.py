@@ -54,7 +54,7 @@ def test_a_small_send_buffer(lab: Lab, either: NetworkPath) -> None:
     assert message.slept
     assert (histogram(snapshot, "tx.tcp_sndbuf").count, histogram(snapshot, "tx.tcp").count) == (1, 1)
     assert histogram(snapshot, "tx.tcp_sndbuf").sum_ns >= 200 * MS
-    assert (message.blame() or ("", 0))[0] == "send buffer"
+    assert (message.blame() or ("", 0))[0] == "send-buffer"
 
 
 @pytest.mark.slow

@@ -95,7 +95,7 @@ def message_lines(  # noqa: PLR0913 # what to show, and how
     for title, names in _HOPS.items():
         name = next((name for name in names if name in hops), None)
         cells[title] = fmt.time(hops[name], unicode=terminal.unicode) if name else ""
-    remarks = terminal.text("  ".join(filter(None, [more, *_remarks(message, unicode=terminal.unicode)])))
+    remarks = terminal.text("  ".join(filter(None, [more, *_remarks(message, more.partition(" ")[0], unicode=terminal.unicode)])))
     return _folded(cells, remarks, widths, terminal)
 
 
@@ -144,12 +144,13 @@ def _flow(message: Message) -> str:
     return str(message.flow) if message.flow else fmt.MISSING
 
 
-def _remarks(message: Message, *, unicode: bool) -> Iterator[str]:
+def _remarks(message: Message, held: str, *, unicode: bool) -> Iterator[str]:
+    """Iterate over what is special; `held` is said already."""
     if message.aborted:
         yield "dropped" if message.datagram else "closed"
     if message.slept:
         yield "slept"
-    if message.cause != "none":
+    if message.cause not in {"none", held}:
         yield message.cause
     if message.retransmits:
         yield f"{fmt.plural(message.retransmits, 'retransmit')}"
