@@ -108,7 +108,8 @@ _CONNECTION: Final = ("forth", "back", "connection")
 _SAME: Final = " AND ".join(
     (
         *(f"c.{name} = s.{name}" for name in _CONNECTION),
-        "coalesce(c.asked_byte = s.asked_byte, c.asked_byte IS NULL AND s.asked_byte IS NULL)",
+        # An equality, by which engines can join: a byte is never negative.
+        "coalesce(c.asked_byte, -1) = coalesce(s.asked_byte, -1)",
         "coalesce(c.answered_byte = s.answered_byte, c.answered_byte IS NULL)",
     )
 )

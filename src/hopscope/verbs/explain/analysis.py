@@ -11,6 +11,7 @@ from hopscope.trace.gaps import lost_events, unattached
 from hopscope.trace.relation import build
 from hopscope.verbs.explain.culprits import found
 from hopscope.verbs.explain.explanation import SLOW_NS, Explanation, Held
+from hopscope.verbs.report.requests import wanted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 _RELATIONS: Final = (
     *("messages", "message_causes", "thread_states", "tcp_limits", "queue_shares", "queue_departures", "device_queues"),
-    *("pending_spans", "pending_causes", "flow_names", "thread_names", "exchanges"),
+    *("final_translations", "pending_spans", "pending_causes", "flow_names", "thread_names", "exchanges"),
 )
 APPLICATION: Final = "application"
 # What is said of a cause needs this share of the time.
@@ -65,7 +66,7 @@ def explain(
     """
     build(trace, *_RELATIONS, selection=selection)
     started_ns = trace.metadata.started_ns
-    _choose_exchanges(trace, None if request_ns is None else started_ns + request_ns)
+    _choose_exchanges(trace, selection, None if request_ns is None else started_ns + request_ns)
     trace.make_table("explained", _chosen(started_ns, slowest, begins_ns, request_ns))
     if slowest is not None or begins_ns is not None:
         trace.make_table("explained_exchanges", "SELECT * FROM explained_exchanges WHERE FALSE")
@@ -81,7 +82,7 @@ def explain(
         for name, held_ns in sorted(sums.items(), key=lambda each: -each[1])
         if held_ns
     ]
-    main = next((each.cause for each in causes if not BY_NAME[each.cause].usual), None) if serious or chosen else None
+    main = causes[0].cause if causes and (serious or chosen) else None
     return Explanation(count, slow, pending, total_ns, median_ns, worst_ns, causes, main, limits)
 
 
@@ -101,11 +102,13 @@ def _chosen(started_ns: int, slowest: int | None, begins_ns: int | None, request
     return "SELECT message FROM messages"
 
 
-def _choose_exchanges(trace: Trace, first_ns: int | None) -> None:
-    only = "" if first_ns is None else f" AND begins_ns >= {first_ns} AND begins_ns < {first_ns + 1_000}"
+def _choose_exchanges(trace: Trace, selection: Selection, first_ns: int | None) -> None:
+    only = wanted(trace, selection)
+    if first_ns is not None:
+        only += f" AND begins_ns >= {first_ns} AND begins_ns < {first_ns + 1_000}"
     trace.make_table(
         "explained_exchanges",
-        f"SELECT * FROM exchanges WHERE state = 'answered' AND answers_ns > asked_ns{only}",
+        f"SELECT * FROM exchanges WHERE state = 'answered' AND answers_ns > asked_ns AND {only}",
     )
 
 

@@ -28,7 +28,7 @@ _HOUR_S = 3600
     cls=Command,
     short_help="Why messages are slow: what held them, who, and what to do.",
     examples=(
-        ("Why is the service on port 6379 slow? Watch it for ten seconds", "sudo hopscope explain --port 6379 -d 10"),
+        ("Why is the service on port 6379 slow? Watch it for ten seconds", "hopscope explain --port 6379 -d 10"),
         ("What held the ten slowest messages of a recording?", "hopscope explain trace --slowest 10"),
     ),
 )
@@ -51,9 +51,7 @@ _HOUR_S = 3600
 )
 @section(
     OUTPUT,
-    option(
-        "--baseline", type=click.Path(path_type=Path), metavar="TRACE", help="What is different from this recording?"
-    ),
+    option("--baseline", type=click.Path(path_type=Path), metavar="TRACE", help="Also compare with this recording."),
 )
 @report_options(table=False)
 @click.pass_context
@@ -82,6 +80,8 @@ def command(  # noqa: PLR0913 # one parameter an option
         raise UsageError("--slowest, --message and --request cannot be combined", "Choose one")
     if common.folder is not None and context.get_parameter_source("duration") is not ParameterSource.DEFAULT:
         raise UsageError("-d cannot be combined with a TRACE, which covers what was recorded", "Omit it")
+    if baseline is not None and common.form == "json":
+        raise UsageError("--baseline cannot be combined with --json", "Use `hopscope report compare --json`")
     with _trace(common, duration) as trace:
         explanation = with_counters(
             trace,
@@ -93,6 +93,9 @@ def command(  # noqa: PLR0913 # one parameter an option
                 request_ns=None if request is None else round(request * 1e6) * 1000,
             ),
         )
+        if not explanation.messages and (message is not None or request is not None):
+            what, begins_s = ("request", request) if message is None else ("message", message)
+            raise UsageError(f"No {what} begins at {begins_s:g} s", f"`hopscope report {what}s` shows when each begins")
         if common.form == "json":
             click.echo(explanation_line(explanation))
             return 0

@@ -128,15 +128,17 @@ def _asleep(trace: Trace, cause: str) -> Found:
     word = call_name(call, _machine(trace)) if call >= 0 else ""
     if not word:
         return Found(
-            f"the reader {name} slept", name, ("in which system call is not known",), "medium", _stacks(trace, tid)
+            f"the reader {name} slept",
+            name,
+            ("the system call in which it slept is not known",),
+            "medium",
+            _stacks(trace, tid),
         )
     mostly = "" if share > 0.95 else f" for {part(share)} of that"
     if word in WAITS:
-        sentence = (
-            f"the reader {name} slept in {word}(){mostly}: it waited for another descriptor, or had not yet asked"
-        )
+        sentence = f"the reader {name} slept in {word}(){mostly}: it did not wait for this socket"
     else:
-        sentence = f"the reader {name} slept in {word}(){mostly}, not in its wait for this socket"
+        sentence = f"the reader {name} slept in {word}(){mostly}, not while waiting for this socket"
     longest = f"its longest sleep was {time(did.longest_ns[ASLEEP])}"
     return Found(sentence, name, (longest,), advice=_stacks(trace, tid))
 
@@ -153,10 +155,10 @@ def _stacks(trace: Trace, tid: int | None) -> str:
 def _runnable(trace: Trace, cause: str) -> Found:
     tid, name, did = _reader(trace, cause)
     runnable, throttled = did.states.get(RUNNABLE, 0), did.states.get(THROTTLED, 0)
-    waited = f"it wanted a CPU for {time(runnable + throttled)} while messages waited"
+    waited = f"it was ready to run for {time(runnable + throttled)} while messages waited"
     if throttled > runnable:
         return Found(
-            f"the reader {name} wanted a CPU, but the CPU quota of its cgroup was used up",
+            f"the reader {name} was ready to run, but the CPU quota of its cgroup was used up",
             name,
             (waited, f"{time(throttled)} of that while it was throttled"),
             advice=f"cat /proc/{_pid(trace, tid)}/cgroup; raise cpu.max of that cgroup",
@@ -164,7 +166,10 @@ def _runnable(trace: Trace, cause: str) -> Found:
     ran = {who: ns for who, ns in did.others.items() if who > 0}
     if not ran:
         return Found(
-            f"the reader {name} wanted a CPU and had none", name, (waited, "who had it was not seen"), "medium"
+            f"the reader {name} was ready to run, but had no CPU",
+            name,
+            (waited, "what occupied the CPU was not seen; it may have been idle and waking up"),
+            "medium",
         )
     who, share = _most(did.others)
     other = _thread(trace, who)
@@ -172,9 +177,9 @@ def _runnable(trace: Trace, cause: str) -> Found:
         f"{_thread(trace, each)} {part(ns / (runnable + throttled))}" for each, ns in list(did.others.items())[:3]
     )
     return Found(
-        f"the reader {name} wanted a CPU, which {other} had",
+        f"the reader {name} was ready to run, but {other} occupied the CPU",
         other,
-        (waited, f"who had the CPU at the end of each wait, by its length: {most}"),
+        (waited, f"on the CPU just before it: {most} of that time"),
         "high" if share > _MOSTLY else "medium",
         f"ps -o pid,ni,cls,psr,cgroup,comm -p {_pid(trace, who)},{_pid(trace, tid)}   (weights, CPUs, cgroups)",
     )
@@ -183,7 +188,7 @@ def _runnable(trace: Trace, cause: str) -> Found:
 def _running(trace: Trace, cause: str) -> Found:
     tid, name, did = _reader(trace, cause)
     return Found(
-        f"the reader {name} was running, but did not read: it was busy with other work",
+        f"the reader {name} was running, but had not read the message yet",
         name,
         (f"it ran for {time(did.states.get(RUNNING, 0))} while messages waited",),
         advice=f"sudo hopscope cpu --stacks -p {_pid(trace, tid)}   (what it does there)",
@@ -230,7 +235,7 @@ def _receiver_window(trace: Trace, cause: str) -> Found:
         )
     doing, share = _most(did.states)
     return Found(
-        f"the receiver's window of {name} was full, because its reader {reader} did not read",
+        f"the receiver's window of {name} was full: its reader {reader} reads more slowly than the sender sends",
         reader,
         (window, f"the reader was {doing} for {part(share)} of that time"),
         advice=_stacks(trace, tid) if doing == ASLEEP else "",
@@ -285,7 +290,7 @@ def _pacing(trace: Trace, cause: str) -> Found:
     who = "the application (SO_MAX_PACING_RATE)" if own else "congestion control"
     rates = f"{least:,} to {greatest:,} bytes/s" if least != greatest else f"{greatest:,} bytes/s"
     return Found(
-        f"{who} paces {name}",
+        f"{who} limits the sending rate of {name}",
         who,
         (f"the rate was {rates}",),
         advice="ss -ti   (pacing_rate, and the congestion control)",
@@ -304,8 +309,8 @@ def _of_flow(words: str, advice: str) -> Callable[[Trace, str], Found]:
 def _send_buffer(trace: Trace, cause: str) -> Found:
     flow, tid = _largest(trace, cause, "flow"), _largest(trace, cause, "sender_tid")
     return Found(
-        f"{_thread(trace, tid)} waited for room in the send buffer of {_flow(trace, flow)}: all that TCP may send"
-        " was on its way and not yet acknowledged",
+        f"{_thread(trace, tid)} waited for room in the send buffer of {_flow(trace, flow)}: everything in it"
+        " had been sent, but was not yet acknowledged",
         _thread(trace, tid),
         advice="sysctl net.ipv4.tcp_wmem; ss -tmi   (SO_SNDBUF fixes the send buffer)",
     )
@@ -442,7 +447,7 @@ def _application(trace: Trace, cause: str) -> Found:  # noqa: ARG001 # as all of
     )
     tid = rows[0][0] if rows else None
     if tid is None:
-        return Found("the server took its time to answer", confidence="medium")
+        return Found("the server needed that time to answer", confidence="medium")
     did = activity(
         trace,
         tid,
@@ -450,20 +455,20 @@ def _application(trace: Trace, cause: str) -> Found:  # noqa: ARG001 # as all of
     )
     name = _thread(trace, tid)
     if not did.states:
-        return Found(f"the server {name} took its time to answer", name, confidence="medium")
+        return Found(f"the server {name} needed that time to answer", name, confidence="medium")
     state, share = _most(did.states)
     how = {
         ASLEEP: "it slept",
         STOPPED: "it was stopped",
-        RUNNABLE: "it wanted a CPU",
+        RUNNABLE: "it was ready to run, but had no CPU",
         THROTTLED: "its cgroup had no CPU time left",
-        RUNNING: "it ran",
+        RUNNING: "it was computing",
     }[state]
     if state == ASLEEP and did.calls and (call := _most(did.calls)[0]) >= 0:
         how = f"it slept in {call_name(call, _machine(trace))}()"
     advice = f"sudo hopscope cpu --stacks -p {_pid(trace, tid)}" if state == RUNNING else _stacks(trace, tid)
     return Found(
-        f"the server {name} took its time between request and answer: {how}",
+        f"the server {name} needed that time between request and answer",
         name,
         (f"{how} for {part(share)} of that time",),
         advice=advice,

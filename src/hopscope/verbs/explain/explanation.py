@@ -61,9 +61,9 @@ class Explanation:
     messages
         How many there were.
     slow
-        How many of them took a millisecond or longer, or were not read by the end of the recording.
+        How many waits took a millisecond or longer: of messages, and of requests for the server's answer.
     pending
-        How many were not read by the end of the recording.
+        How many messages had waited for a millisecond or longer when the recording ended, and were not read.
     total_ns
         Their time, in total; of those that are pending, until the end of the recording.
     median_ns, worst_ns

@@ -28,7 +28,9 @@ _COLUMNS: Final = (
 
 def render_explanation(explanation: Explanation, terminal: Terminal) -> str:
     """Return an explanation as lines without a line end after the last."""
-    lines = [line for text in _paragraphs(explanation, terminal) for line in (*terminal.fold(text, indent=2), "")]
+    lines: list[str] = []
+    for texts in _paragraphs(explanation, terminal):
+        lines += [*(line for text in texts for line in terminal.fold(text, indent=2)), ""]
     if explanation.causes:
         rows = [(each.cause, each.share, each.time_ns, each.messages, each.culprit) for each in explanation.causes]
         lines += [*render_report(of_rows("explain", _COLUMNS, rows), terminal).split("\n"), ""]
@@ -37,35 +39,30 @@ def render_explanation(explanation: Explanation, terminal: Terminal) -> str:
     return "\n".join(lines).rstrip("\n")
 
 
-def _paragraphs(explanation: Explanation, terminal: Terminal) -> Iterator[str]:
+def _paragraphs(explanation: Explanation, terminal: Terminal) -> Iterator[list[str]]:
+    """Iterate over paragraphs, each as texts that begin a line."""
     unicode = terminal.unicode
     count = plural(explanation.messages, "message")
     if not explanation.messages:
-        yield "There are no messages to explain: no matching socket on this host sent anything during the recording."
+        yield ["There are no messages to explain: no matching socket on this host sent anything during the recording."]
         return
     median, worst = (time(ns, unicode=unicode) for ns in (explanation.median_ns, explanation.worst_ns))
     if explanation.finding is None:
-        yield (
-            f"Nothing held the messages for long: {count}, half of them within {median}, the longest wait {worst}. The"
-            " causes below share that time; none of it is unusual."
-        )
+        calm = f"Nothing held the messages for long: {count}, the median took {median}, the longest wait was {worst}."
+        yield [f"{calm} Below is what they spent this time on."]
         return
     also = f"; {explanation.pending:,} had not been read when the recording ended" if explanation.pending else ""
-    yield (
-        f"{count}, half of them within {median}; {explanation.slow:,} waits of a millisecond or longer, up to {worst}"
-        f"{also}."
-    )
+    waits = plural(explanation.slow, "wait")
+    yield [f"{count}, the median took {median}; {waits} of a millisecond or longer, the longest {worst}{also}."]
     told = [each for each in explanation.causes if each.share >= LEAST_SHARE]
     for each in told[:_SENTENCES]:
         yield _sentence(each, unicode=unicode)
 
 
-def _sentence(held: Held, *, unicode: bool) -> str:
+def _sentence(held: Held, *, unicode: bool) -> list[str]:
     told = f"{part(held.share)} of the time ({time(held.time_ns, unicode=unicode)}): {held.sentence}."
     for each in held.evidence:
-        told += f" {each[:1].upper()}{each[1:]}."
+        told += f" Evidence: {each}."
     if held.confidence != "high":
         told += f" Confidence: {held.confidence}."
-    if held.advice:
-        told += f" Next: {held.advice}"
-    return told
+    return [told, f"  Next: {held.advice}"] if held.advice else [told]

@@ -56,5 +56,6 @@ def watched(chosen: Mapping[str, Any], duration_s: float) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="hopscope-explain-") as temporary:
         folder = Path(temporary) / "trace"
         click.echo(f"hopscope: watching for {duration_s:g} s", err=True)
-        record(Recorder(options), folder, Limits(duration_s, None), counters_s=_COUNTERS_S, flight=None, command=())
+        limits = Limits(duration_s, None)
+        record(Recorder(options), folder, limits, counters_s=_COUNTERS_S, flight=None, command=(), quiet=True)
         yield folder

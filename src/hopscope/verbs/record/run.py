@@ -35,8 +35,11 @@ def record(  # noqa: PLR0913 # one parameter a part
     counters_s: float | None,
     flight: Flight | None,
     command: Sequence[str],
+    quiet: bool = False,
 ) -> int:
     """Record until the command ends, a limit is reached, a trigger is seen or a signal comes.
+
+    `quiet`: do not say at the end what was recorded, and where it is.
 
     Returns
     -------
@@ -67,7 +70,8 @@ def record(  # noqa: PLR0913 # one parameter a part
         progress.clear()
         for remark in pipeline.remarks():
             sys.stderr.write(f"{remark}\n")
-        sys.stderr.write(render_end(over, str(folder)) + "\n")
+        if not quiet:
+            sys.stderr.write(render_end(over, str(folder)) + "\n")
     return 0 if child is None or not ended else exit_code(child)
 
 

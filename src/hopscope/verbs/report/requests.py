@@ -110,7 +110,7 @@ def _wanted_exchanges(context: Context) -> str:
     )
     number = f"row_number() OVER (ORDER BY {first})"
     return (
-        f"SELECT *, {number} AS number FROM exchanges WHERE {_wanted(context.trace, context['wanted'] or Selection())}"
+        f"SELECT *, {number} AS number FROM exchanges WHERE {wanted(context.trace, context['wanted'] or Selection())}"
     )
 
 
@@ -158,7 +158,7 @@ _COUNTS: Final = """
     FROM wanted_exchanges GROUP BY 1"""
 
 
-def _wanted(trace: Trace, selection: Selection) -> str:
+def wanted(trace: Trace, selection: Selection) -> str:
     """Return the condition on an exchange: its beginning, its flow in either direction, its threads and its device."""
     own = replace(selection, processes=(), interfaces=())
     parts = [selection.window(trace, "coalesce(begins_ns, asked_ns, answers_ns, ends_ns)")]

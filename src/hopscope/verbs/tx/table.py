@@ -95,7 +95,9 @@ def message_lines(  # noqa: PLR0913 # what to show, and how
     for title, names in _HOPS.items():
         name = next((name for name in names if name in hops), None)
         cells[title] = fmt.time(hops[name], unicode=terminal.unicode) if name else ""
-    remarks = terminal.text("  ".join(filter(None, [more, *_remarks(message, more.partition(" ")[0], unicode=terminal.unicode)])))
+    remarks = terminal.text(
+        "  ".join(filter(None, [more, *_remarks(message, more.partition(" ")[0], unicode=terminal.unicode)]))
+    )
     return _folded(cells, remarks, widths, terminal)
 
 
