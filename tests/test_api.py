@@ -355,7 +355,7 @@ def test_the_template_runs_on_any_recording(name: str, tmp_path: Path) -> None:
         assert f"\n{heading}" in done.stdout
     if name == "tcp-rx":
         assert re.search(r"\n\nrx\.tcp_queue → rx\.copy, µs:\n +7\.7 to +18\.4 +53  #+\n", done.stdout)
-        assert "8,011.7 µs  10.77.0.1:53324 > 10.77.0.2:43423, held longest by wake-up\n" in done.stdout
+        assert "8,011.7 µs  10.77.0.1:53324 > 10.77.0.2:43423, held longest by reader-runnable\n" in done.stdout
 
 
 def test_the_template_refuses_what_is_no_recording(tmp_path: Path) -> None:

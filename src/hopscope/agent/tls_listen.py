@@ -99,12 +99,16 @@ class Listener:
             # A genuine handshake is done in two round trips: who is still at it when so many have come after, is none.
             oldest = next(iter(self._strangers)) if len(self._strangers) >= MOST_STRANGERS else None
             self._strangers[connection] = None
-            self._threads.add(thread)
+            try:
+                thread.start()
+            except RuntimeError:  # no more threads
+                starts = False
+            else:
+                starts = True
+                self._threads.add(thread)  # before it can end, which takes the lock
         if oldest:
             self._part(oldest)
-        try:
-            thread.start()
-        except RuntimeError:  # no more threads
+        if not starts:
             self._part(connection)
 
     def _meet(self, connection: TlsConnection) -> None:

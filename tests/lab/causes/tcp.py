@@ -129,7 +129,9 @@ def small_queue(chance: Random) -> Plan:
     size = chance.randint(60, 150) << 10
     ms = size * 8 / rate_bit_s * 1e3
     sender = _ROOM | {"congestion": chance.choice(("reno", "cubic"))}
-    more = ends([{"size": size, "gap": ms * 1.3}], max(3, round(700 / ms)), sender=sender)
+    more = ends(
+        [{"size": size, "gap": ms * 1.3}], max(3, round(700 / ms)), reader={"rcvbuf": _ROOM_BYTES}, sender=sender
+    )
     prepare = [shaped(rate_bit_s, 3200), route("initcwnd", "500")]
 
     def proof(ran: Ran) -> Mapping[str, float]:

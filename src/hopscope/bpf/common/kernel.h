@@ -313,7 +313,7 @@ struct cfs_rq {
 };
 
 struct sched_entity {
-	struct cfs_rq *cfs_rq;
+	void *cfs_rq; /* struct cfs_rq */
 };
 
 struct task_struct {

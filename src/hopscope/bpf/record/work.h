@@ -173,11 +173,14 @@ static __always_inline u32 call_of(struct task_struct *task)
 /* It would like to go on, but its cgroup has no time left. */
 static __always_inline bool is_throttled(struct task_struct *task)
 {
+	struct cfs_rq *queue;
+
 	if (bpf_core_field_exists(task->throttled))
 		return BPF_CORE_READ(task, throttled);
-	if (bpf_core_field_exists(task->se.cfs_rq->throttle_count))
-		return BPF_CORE_READ(task, se.cfs_rq, throttle_count);
-	return false;
+	if (!bpf_core_field_exists(task->se.cfs_rq) || !bpf_core_field_exists(struct cfs_rq, throttle_count))
+		return false;
+	queue = (void *)BPF_CORE_READ(task, se.cfs_rq);
+	return queue && BPF_CORE_READ(queue, throttle_count);
 }
 
 /* The state of the thread that leaves: 0 where it would like to go on. */

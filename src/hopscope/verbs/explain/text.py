@@ -61,8 +61,8 @@ def _paragraphs(explanation: Explanation, terminal: Terminal) -> Iterator[list[s
 
 def _sentence(held: Held, *, unicode: bool) -> list[str]:
     told = f"{part(held.share)} of the time ({time(held.time_ns, unicode=unicode)}): {held.sentence}."
-    for each in held.evidence:
-        told += f" Evidence: {each}."
+    if held.evidence:
+        told += f" Evidence: {'; '.join(held.evidence)}."
     if held.confidence != "high":
         told += f" Confidence: {held.confidence}."
     return [told, f"  Next: {held.advice}"] if held.advice else [told]
