@@ -26,7 +26,7 @@ ALONE = frozenset({"bench", "clock", "provoke", "test_leftovers.py", "verbs/cpu"
 
 # Folders and modules whose tests all take long: several hosts, other tools, the benchmarks themselves.
 SLOW = frozenset({
-    "agent/test_meddler.py", "bench", "verbs/join/test_apart.py", "verbs/record/test_five_hosts.py",
+    "agent/test_meddler.py", "bench", "lab/causes", "verbs/join/test_apart.py", "verbs/record/test_five_hosts.py",
     "verbs/record/test_hosts.py", "verbs/record/test_slow.py", "verbs/report/test_apart.py", "verbs/report/test_nat.py",
 })  # fmt: skip
 

