@@ -31,6 +31,11 @@ def loss_notes(trace: Trace) -> list[str]:
     ]
 
 
+def attached(trace: Trace) -> frozenset[str]:
+    """Return the probe points that were attached, as far as the trace lists them; of one that lists none, none."""
+    return frozenset(row.get("point", "") for row in trace.metadata.plan if row.get("status") == "attached")
+
+
 def unattached(trace: Trace) -> dict[str, str]:
     """Return probe point → why it was not attached (and, in a joined trace, on which hosts)."""
     states: dict[tuple[str, str], str] = {}

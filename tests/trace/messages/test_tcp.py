@@ -11,7 +11,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from hopscope.store.trace import Trace
-from hopscope.trace.messages.blame import cause_totals
+from hopscope.trace.causes.blame import cause_totals
 from hopscope.trace.messages.path import STEPS
 from hopscope.trace.relation import build
 from hopscope.trace.selection import Selection

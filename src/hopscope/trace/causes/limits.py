@@ -25,6 +25,8 @@ STATES: Final = {
     HopLimit.HOP_LIMIT_SMALL_QUEUE: "small_queue",
     HopLimit.HOP_LIMIT_SEND_BUFFER: "send_buffer",
 }
+# Cause → the state that is it.
+CAUSES: Final = {state.replace("_", "-"): state for state in STATES.values()}
 NONE: Final = "none"
 OTHER: Final = "other"
 _BYTE: Final = 256

@@ -5,10 +5,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from hopscope.model.cause import BY_NAME
+from hopscope.model.cause import BY_NAME, UNKNOWN
+from hopscope.trace.causes import limits, threads
 from hopscope.trace.causes.clocks import elapsed
-from hopscope.trace.causes.limits import STATES as LIMITS
-from hopscope.trace.causes.threads import STATES as THREADS
 from hopscope.trace.relation import columns, relation
 
 if TYPE_CHECKING:
@@ -46,16 +45,16 @@ def _pending_spans(context: Context) -> str:
               AND m.dropped_ns IS NULL AND m.ends_ns < {end}"""
 
 
-elapsed("pending_sender", "pending_spans", tuple(LIMITS.values()), of="tcp_limit")
-elapsed("pending_reader", "pending_spans", THREADS, of="thread")
+elapsed("pending_sender", "pending_spans", tuple(limits.STATES.values()), of="tcp_limit")
+elapsed("pending_reader", "pending_spans", threads.STATES, of="thread")
 
 _HELD: Final = {
-    **{state.replace("_", "-"): f"coalesce(s.{state}_ns, 0)" for state in LIMITS.values()},
-    "reader-asleep": "coalesce(r.asleep_ns, 0) + coalesce(r.stopped_ns, 0)",
-    "reader-runnable": "coalesce(r.runnable_ns, 0) + coalesce(r.throttled_ns, 0)",
-    "reader-running": "coalesce(r.running_ns, 0)",
+    **{cause: f"coalesce(s.{state}_ns, 0)" for cause, state in limits.CAUSES.items()},
+    **{cause: " + ".join(f"coalesce(r.{state}_ns, 0)" for state in states) for cause, states in threads.CAUSES.items()},
 }
-_COLUMNS: Final[dict[str, Any]] = {BY_NAME[name].column: ("ns", BY_NAME[name].meaning) for name in (*_HELD, "unknown")}
+# What can hold a message that has not been read.
+CAUSES: Final = (*_HELD, UNKNOWN)
+_COLUMNS: Final[dict[str, Any]] = {BY_NAME[name].column: ("ns", BY_NAME[name].meaning) for name in CAUSES}
 
 
 @relation(
@@ -69,7 +68,7 @@ def _pending_causes(context: Context) -> str:  # noqa: ARG001 # a relation's que
     held = ", ".join(f"CAST({sql} AS BIGINT) AS {BY_NAME[name].column}" for name, sql in _HELD.items())
     known = " + ".join(BY_NAME[name].column for name in _HELD)
     return f"""
-        SELECT *, pending_ns - ({known}) AS {BY_NAME["unknown"].column} FROM (
+        SELECT *, pending_ns - ({known}) AS {BY_NAME[UNKNOWN].column} FROM (
             SELECT p.message, p.part, p.until_ns - p.from_ns AS pending_ns, {held}
             FROM pending_spans p
             LEFT JOIN pending_sender_elapsed s ON s.message = p.message AND p.part = 'sender'

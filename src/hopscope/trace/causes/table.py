@@ -11,12 +11,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from hopscope.model.cause import BY_NAME, CAUSES, UNKNOWN
+from hopscope.trace.causes import limits, threads
 from hopscope.trace.causes.clocks import elapsed
-from hopscope.trace.causes.limits import STATES as LIMITS
 from hopscope.trace.causes.queues import DELAYS, PACED, SHAPERS
-from hopscope.trace.causes.threads import STATES as THREADS
+from hopscope.trace.gaps import attached
 from hopscope.trace.host_numbers import hosts
-from hopscope.trace.messages.path import GROUPS, QDISC, READER, SENDER, STEPS, before, earliest, held_sql, latest
+from hopscope.trace.messages.path import (
+    GROUPS,
+    QDISC,
+    READER,
+    SENDER,
+    STEPS,
+    before,
+    earliest,
+    held_sql,
+    latest,
+    with_previous,
+)
 from hopscope.trace.relation import columns, fixed, relation
 
 if TYPE_CHECKING:
@@ -27,6 +38,8 @@ CALLED: Final = latest(("call_ns", "send_ns"))
 LEFT: Final = "coalesce(neighbour_ns, queue_ns, first_ns)"
 ARRIVED: Final = latest(before("wake_ns"))
 READ: Final = f"coalesce({earliest(('copy_ns', 'read_ns', 'received_ns'))}, switch_ns, wake_ns)"
+
+_COPY: Final = "send-copy"
 
 # While the send call was still running, and after it.
 _SPAN: Final = columns(
@@ -58,8 +71,8 @@ fixed(
     needs=("messages",),
     temporary=True,
 )
-elapsed("sender", "sender_spans", tuple(LIMITS.values()), of="tcp_limit")
-elapsed("thread", "thread_spans", THREADS, of="thread")
+elapsed("sender", "sender_spans", tuple(limits.STATES.values()), of="tcp_limit")
+elapsed("thread", "thread_spans", threads.STATES, of="thread")
 
 
 def _listed(kinds: tuple[str, ...]) -> str:
@@ -89,16 +102,16 @@ def _message_causes(context: Context) -> str:
     held = _held(context)
     groups = ", ".join(f"{held.pop(group)} AS {group}_held_ns" for group in GROUPS)
     direct = ", ".join(f"{sql} AS {_alias(cause)}" for cause, sql in held.items())
-    in_call = " + ".join(f"coalesce(c.{state}_ns, 0)" for state in LIMITS.values())
-    of_threads = ", ".join(f"coalesce(t.{state}_ns, 0) AS t_{state}_ns" for state in THREADS)
+    in_call = " + ".join(f"coalesce(c.{state}_ns, 0)" for state in limits.CAUSES.values())
+    of_threads = ", ".join(f"coalesce(t.{state}_ns, 0) AS t_{state}_ns" for state in threads.STATES)
     of_limits = ", ".join(
-        f"coalesce(c.{state}_ns, 0) + coalesce(r.{state}_ns, 0) AS l_{state}_ns" for state in LIMITS.values()
+        f"coalesce(c.{state}_ns, 0) + coalesce(r.{state}_ns, 0) AS l_{state}_ns" for state in limits.CAUSES.values()
     )
     found = f"""
         SELECT m.*, k.until_ns - k.from_ns AS call_held_ns, {in_call} AS in_call_ns,
                {of_limits}, {of_threads}, coalesce(q.last_ns, 0) AS q_last_ns, coalesce(q.own_ns, 0) AS q_own_ns,
                coalesce(q.others_ns, 0) AS q_others_ns, q.kind
-        FROM (SELECT message, protocol, {groups}, {direct} FROM messages) m
+        FROM (SELECT message, protocol, {groups}, {direct} FROM ({with_previous("messages")}) p) m
         LEFT JOIN (SELECT * FROM sender_spans WHERE part = 'call') k ON k.message = m.message
         LEFT JOIN (SELECT * FROM sender_elapsed WHERE part = 'call') c ON c.message = m.message
         LEFT JOIN (SELECT * FROM sender_elapsed WHERE part = 'rest') r ON r.message = m.message
@@ -108,26 +121,20 @@ def _message_causes(context: Context) -> str:
     copied = "greatest(0, coalesce(call_held_ns, 0) - in_call_ns)" if _are_recorded(context.trace) else "0"
     parts = {
         SENDER: {
-            **{state.replace("_", "-"): f"l_{state}_ns" for state in LIMITS.values()},
-            "send-copy": f"CASE WHEN protocol = 6 THEN {copied} ELSE sender_held_ns END",
+            **{cause: f"l_{state}_ns" for cause, state in limits.CAUSES.items()},
+            _COPY: f"CASE WHEN protocol = 6 THEN {copied} ELSE sender_held_ns END",
         },
         QDISC: _queue_parts(),
-        READER: {
-            "reader-asleep": "t_asleep_ns + t_stopped_ns",
-            "reader-runnable": "t_runnable_ns + t_throttled_ns",
-            "reader-running": "t_running_ns",
-        },
+        READER: {cause: " + ".join(f"t_{state}_ns" for state in states) for cause, states in threads.CAUSES.items()},
     }
     sums: dict[str, list[str]] = {cause: [_alias(cause)] for cause in held}
     for group, each in parts.items():
-        whole = " + ".join(each.values())
+        held_ns, known_ns = f"{group}_held_ns", f"{group}_known_ns"
         for cause, sql in each.items():
             # Spans are the stages' own, unless bytes were sent again in between.
-            scaled = (
-                f"CASE WHEN {whole} > {group}_held_ns THEN"
-                f" CAST(floor(({sql}) * ({group}_held_ns / greatest(1, {whole}))) AS BIGINT) ELSE {sql} END"
-            )
-            sums.setdefault(cause, []).append(scaled)
+            scaled = f"CAST(floor(({sql}) * ({held_ns} / greatest(1, {known_ns}))) AS BIGINT)"
+            sums.setdefault(cause, []).append(f"CASE WHEN {known_ns} > {held_ns} THEN {scaled} ELSE {sql} END")
+    known_in = ", ".join(f"{' + '.join(each.values())} AS {group}_known_ns" for group, each in parts.items())
     total = " + ".join((*(_alias(cause) for cause in held), *(f"{group}_held_ns" for group in GROUPS)))
     named = [cause for cause in CAUSES if cause.name != UNKNOWN]
     listed = ", ".join(
@@ -137,7 +144,7 @@ def _message_causes(context: Context) -> str:
     known = " + ".join(cause.column for cause in named)
     return (
         f"SELECT message, {columns_}, CAST(whole_ns - ({known}) AS BIGINT) AS {BY_NAME[UNKNOWN].column}"
-        f" FROM (SELECT message, {total} AS whole_ns, {listed} FROM ({found}) f) g"
+        f" FROM (SELECT message, {total} AS whole_ns, {listed} FROM (SELECT *, {known_in} FROM ({found}) f) s) g"
     )
 
 
@@ -148,8 +155,7 @@ def _alias(cause: str) -> str:
 
 def _are_recorded(trace: Trace) -> bool:
     """Return whether it was recorded what kept TCP from sending; a trace that does not list its points has all."""
-    plan = trace.metadata.plan
-    return not plan or any(row.get("point") == "tx.limit" and row.get("status") == "attached" for row in plan)
+    return not trace.metadata.plan or "tx.limit" in attached(trace)
 
 
 def _queue_parts() -> dict[str, str]:
@@ -163,3 +169,11 @@ def _queue_parts() -> dict[str, str]:
         "pacing": f"CASE WHEN {paced} THEN {whole} ELSE 0 END",
         "driver": f"CASE WHEN kind IS NULL OR {shaped} OR {delayed} OR {paced} THEN 0 ELSE q_last_ns END",
     }
+
+
+# Group of causes → those that share its stages' time.
+SHARED: Final = {
+    SENDER: (*limits.CAUSES, _COPY),
+    QDISC: tuple(_queue_parts()),
+    READER: tuple(threads.CAUSES),
+}

@@ -24,6 +24,12 @@ RUNNABLE: Final = "runnable"
 THROTTLED: Final = "throttled"
 RUNNING: Final = "running"
 STATES: Final = (ASLEEP, STOPPED, RUNNABLE, THROTTLED, RUNNING)
+# Cause → the states of a reader that are it.
+CAUSES: Final = {
+    "reader-asleep": (ASLEEP, STOPPED),
+    "reader-runnable": (RUNNABLE, THROTTLED),
+    "reader-running": (RUNNING,),
+}
 
 ENDED: Final = "ended"
 UNCLEAR: Final = "unclear"
@@ -75,8 +81,8 @@ def _thread_events(context: Context) -> str:
         subject="number of the thread",
         place="order of what has the same time",
         state="`asleep`, `stopped` (by a signal, or a debugger), `runnable` (it wants a CPU), "
-        "`throttled` (its cgroup's "
-        "quota of CPU time is used up), `running`, `ended`, or `unclear` (events are missing)",
+        "`throttled` (its cgroup's quota of CPU time is used up), `running`, `ended`, or `unclear` (events are "
+        "missing)",
         other="`running`: the thread that had the CPU before; otherwise the one that got it; NULL: not seen",
         call="`asleep`: number of the system call in which it sleeps; NULL: unknown",
         cpu="CPU",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
+from hopscope.trace.gaps import attached
 from hopscope.trace.host_numbers import hosts
 from hopscope.trace.messages.path import BY_COLUMN, RECEIVED, STEPS
 
@@ -63,8 +64,7 @@ class Circumstances:
     @classmethod
     def of(cls, trace: Trace) -> Circumstances:
         """Return the circumstances of a trace whose table ``messages`` has been built."""
-        attached = {row.get("point", "") for row in trace.metadata.plan if row.get("status") == "attached"}
-        used = attached or {name for (name,) in trace.rows(_USED)}
+        used = attached(trace) or {name for (name,) in trace.rows(_USED)}
         absent = frozenset(step.column for step in STEPS if step.point not in used)
         received = ", ".join(f"count({column})" for column in sorted(_RECEIVING - _SLEEP))
         flows = trace.rows(f"SELECT flow, {received} FROM messages GROUP BY flow")

@@ -104,8 +104,7 @@ _READING: Final = ("copy_ns", "read_ns", "received_ns")
 
 def before(column: str) -> tuple[str, ...]:
     """Return the columns of the points before this one."""
-    names = list(BY_COLUMN)
-    return tuple(names[: names.index(column)])
+    return _NAMES[: _NAMES.index(column)]
 
 
 def cause_of(column: str, previous: str, *, resent: bool, across: bool = False) -> str:
@@ -145,22 +144,32 @@ def stage(column: str) -> str:
     return f"{column} - {latest(before(column))}"
 
 
+def with_previous(source: str) -> str:
+    """Return the query for messages, with the time of the last point seen before each point, for :func:`held_sql`."""
+    times = (f"{latest(before(column))} AS {_previous(column)}" for column in _NAMES[1:])
+    return f"SELECT *, {', '.join(times)} FROM {source}"
+
+
+def _previous(column: str) -> str:
+    return f"before_{column}"
+
+
 def held_sql(column: str, *, joined: bool = False) -> dict[str, str]:
     """Return cause or group of causes → SQL for the time (ns) of the stage that ends at a point; NULL: none.
 
-    This is :func:`cause_of` applied to rows. `joined`: the trace contains several hosts.
+    This is :func:`cause_of` applied to rows of :func:`with_previous`. `joined`: the trace contains several hosts.
     """
     kinds: dict[str, list[str]] = {}
     for previous in before(column):
         kinds.setdefault(cause_of(column, previous, resent=False), []).append(previous)
-    held = stage(column)
+    held = f"{column} - {_previous(column)}"
     if len(kinds) == 1:
         own = dict.fromkeys(kinds, held)
     else:
         own = {cause: f"CASE WHEN {_is_last(names, column)} THEN {held} END" for cause, names in kinds.items()}
     others = []
     if column in _AGAIN:
-        resent = f"resent_ns > {latest(before(column))} AND resent_ns < {column}"
+        resent = f"resent_ns > {_previous(column)} AND resent_ns < {column}"
         others.append((RETRANSMISSION, resent, held))
     if joined and column in RECEIVED:
         others.append((NETWORK, _crosses(column), "network_ns"))
@@ -172,8 +181,7 @@ def held_sql(column: str, *, joined: bool = False) -> dict[str, str]:
 
 def _is_last(names: list[str], column: str) -> str:
     """Return the condition that the last point seen before this one is one of these."""
-    last = latest(before(column))
-    return f"coalesce({' OR '.join(f'{last} = {name}' for name in names)}, FALSE)"
+    return f"coalesce({' OR '.join(f'{_previous(column)} = {name}' for name in names)}, FALSE)"
 
 
 def _crosses(column: str) -> str:

@@ -6,8 +6,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from hopscope.model.cause import BY_NAME, CAUSES, UNKNOWN
-from hopscope.term.format import part, plural
-from hopscope.trace.gaps import lost_events, unattached
+from hopscope.term.format import plural
+from hopscope.trace.causes.pending import CAUSES as PENDING
+from hopscope.trace.gaps import attached, lost_events, unattached
 from hopscope.trace.relation import build
 from hopscope.verbs.explain.culprits import found
 from hopscope.verbs.explain.explanation import SLOW_NS, Explanation, Held
@@ -33,14 +34,8 @@ _LITTLE_TIME: Final = 0.5
 _MUCH_UNKNOWN: Final = 0.25
 # Points without which a cause cannot be told from others.
 _EVIDENCE: Final = (
-    "tx.send",
-    "tx.sent",
-    "tx.limit",
-    "tx.neighbour",
-    "tx.queue",
-    "rx.ready",
-    "sched.switch",
-    "sched.wake",
+    *("tx.send", "tx.sent", "tx.limit", "tx.neighbour", "tx.queue"),
+    *("rx.ready", "sched.switch", "sched.wake"),
 )
 
 
@@ -143,8 +138,7 @@ def _counts(trace: Trace) -> tuple[int, int, int, int, int, int]:
 def _sums(trace: Trace) -> tuple[dict[str, int], dict[str, int]]:
     """Return cause → its time, and cause → the number of messages that it held longest."""
     columns = ", ".join(cause.column for cause in CAUSES)
-    pending = {BY_NAME[name].column for name in _PENDING}
-    also = ", ".join(cause.column if cause.column in pending else "0" for cause in CAUSES)
+    also = ", ".join(cause.column if cause.name in PENDING else "0" for cause in CAUSES)
     both = (
         f"SELECT c.message, {columns} FROM explained e JOIN message_causes c ON c.message = e.message"
         f" UNION ALL SELECT p.message, {also} FROM explained e JOIN pending_causes p ON p.message = e.message"
@@ -163,13 +157,6 @@ def _sums(trace: Trace) -> tuple[dict[str, int], dict[str, int]]:
     counted = dict(trace.rows(f"SELECT CASE {greatest} END AS cause, count(*) FROM ({most}) m GROUP BY 1"))
     counted[APPLICATION] = int(trace.rows("SELECT count(*) FROM explained_exchanges")[0][0])
     return sums, {name: int(times) for name, times in counted.items() if name}
-
-
-_PENDING: Final = (
-    "handshake", "receiver-window", "congestion-window", "pacing", "nagle", "cork", "small-queue", "send-buffer",
-    "reader-asleep",
-    "reader-runnable", "reader-running", "unknown",
-)  # fmt: skip
 
 
 def _trust(trace: Trace, sums: dict[str, int], total_ns: int) -> Confidence:
@@ -199,15 +186,10 @@ def _limits(trace: Trace) -> Sequence[str]:
     if lost:
         notes.append(f"{plural(lost, 'event')} lost: messages of that time are incomplete")
     reasons = unattached(trace)
-    attached = {row.get("point", "") for row in trace.metadata.plan if row.get("status") == "attached"}
-    absent = [name for name in _EVIDENCE if name not in attached]
+    seen = attached(trace)
+    absent = [name for name in _EVIDENCE if name not in seen]
     refused = [name for name in absent if name in reasons]
-    if attached and absent:
+    if seen and absent:
         why = f" (not granted: {', '.join(refused)})" if refused else ""
         notes.append(f"not recorded: {', '.join(absent)}{why}; what only these can show is unknown")
     return notes
-
-
-def shares(explanation: Explanation) -> str:
-    """Return the causes with their shares, in words."""
-    return ", ".join(f"{each.cause} {part(each.share)}" for each in explanation.causes if each.share >= LEAST_SHARE)

@@ -15,6 +15,7 @@ from hopscope.model.system_calls import WAITS, call_name
 from hopscope.term.format import part, plural, time
 from hopscope.trace.causes.table import ARRIVED, READ
 from hopscope.trace.causes.threads import ASLEEP, RUNNABLE, RUNNING, STOPPED, THROTTLED
+from hopscope.trace.gaps import attached
 from hopscope.trace.packets.continues import PLACE
 from hopscope.verbs.explain.activity import activity
 
@@ -476,9 +477,9 @@ def _application(trace: Trace, cause: str) -> Found:  # noqa: ARG001 # as all of
 
 
 def _unknown(trace: Trace, cause: str) -> Found:  # noqa: ARG001 # as all of them
-    plan = {row.get("point", ""): row.get("status", "") for row in trace.metadata.plan}
     needed = ("tx.send", "tx.sent", "tx.limit", "tx.queue", "rx.ready", "sched.switch", "sched.wake", "rx.received")
-    absent = [name for name in needed if plan and plan.get(name) != "attached"]
+    seen = attached(trace)
+    absent = [name for name in needed if trace.metadata.plan and name not in seen]
     if absent:
         return Found(
             f"what held messages was not recorded: {', '.join(absent)}",

@@ -10,9 +10,9 @@ import numpy as np
 from hopscope.model.cause import BY_NAME as CAUSES
 from hopscope.model.report import Column, Report
 from hopscope.term.format import plural
-from hopscope.trace.gaps import loss_notes
+from hopscope.trace.causes.blame import cause_totals, most_blamed
+from hopscope.trace.gaps import attached, loss_notes
 from hopscope.trace.host_numbers import hosts
-from hopscope.trace.messages.blame import cause_totals, most_blamed
 from hopscope.trace.messages.missing import Circumstances, missing
 from hopscope.trace.messages.path import BY_COLUMN, RECEIVED, STEPS, earliest
 from hopscope.trace.names import UNNAMED
@@ -240,8 +240,8 @@ def _nothing(trace: Trace) -> str:
     plan = {
         row.get("point", ""): row.get("reason", "") for row in trace.metadata.plan if row.get("status") != "attached"
     }
-    attached = {row.get("point", "") for row in trace.metadata.plan if row.get("status") == "attached"}
-    failed = [f"{name}{f' ({plan[name]})' if plan.get(name) else ''}" for name in needed if name not in attached]
+    seen = attached(trace)
+    failed = [f"{name}{f' ({plan[name]})' if plan.get(name) else ''}" for name in needed if name not in seen]
     if trace.metadata.plan and failed:
         return f"no messages: they require the probe points {', '.join(needed)}; not attached: {', '.join(failed)}"
     return "no messages: no matching socket on this host sent anything during the recording"

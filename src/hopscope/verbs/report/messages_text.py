@@ -10,7 +10,7 @@ from hopscope.model.cause import CAUSES
 from hopscope.term import format as fmt
 from hopscope.term.report_table import NOTHING, footer, render_report
 from hopscope.term.terminal import pad
-from hopscope.trace.messages.blame import stages
+from hopscope.trace.causes.blame import stages
 from hopscope.trace.messages.path import BY_COLUMN, NETWORK, STEPS
 from hopscope.verbs.report.messages import NAMES, step_name
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from hopscope.model.report import Report, Value
     from hopscope.term.terminal import Terminal
-    from hopscope.trace.messages.blame import Stage
+    from hopscope.trace.causes.blame import Stage
 
 # Up to this number of messages, waterfalls are the default.
 FEW: Final = 10

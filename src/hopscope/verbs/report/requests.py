@@ -10,8 +10,8 @@ import numpy as np
 
 from hopscope.model.report import Column, Report
 from hopscope.term.format import plural
+from hopscope.trace.causes.blame import NAMES, cause_totals, held_by, longest
 from hopscope.trace.gaps import loss_notes
-from hopscope.trace.messages.blame import NAMES, cause_totals, held_by, longest
 from hopscope.trace.relation import build, columns, relation
 from hopscope.trace.selection import Selection
 from hopscope.verbs.report.messages import share

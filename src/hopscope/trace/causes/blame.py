@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from hopscope.model.cause import CAUSES
-from hopscope.trace.messages.path import GROUPS, NETWORK, QDISC, READER, SENDER, STEPS, cause_of
+from hopscope.model.cause import CAUSES, UNKNOWN
+from hopscope.trace.causes.table import SHARED
+from hopscope.trace.messages.path import GROUPS, NETWORK, SENDER, STEPS, cause_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -22,15 +23,6 @@ I64: TypeAlias = "NDArray[np.int64]"
 Columns: TypeAlias = "Mapping[str, NDArray[Any]]"
 
 NAMES: tuple[str, ...] = tuple(cause.name for cause in CAUSES)
-# Those that share the time of a group of causes.
-_OF_GROUPS = {
-    SENDER: (
-        "handshake", "receiver-window", "congestion-window", "pacing", "nagle", "cork", "small-queue", "send-buffer",
-        "send-copy",
-    ),
-    QDISC: ("shaper", "pacing", "queue-others", "queue-own", "driver"),
-    READER: ("reader-asleep", "reader-runnable", "reader-running", "earlier-data"),
-}  # fmt: skip
 # Between the last of these points before the read, the reader was in one state.
 _AFTER = {
     ("wake_ns", "switch_ns"): "reader-runnable",
@@ -118,12 +110,12 @@ def _shared(group: str, column: str, previous: str, held_ns: Mapping[str, int]) 
     own = _AFTER.get((previous, column))
     if own and held_ns.get(own):
         return (own,)
-    parts = {cause: held_ns.get(cause, 0) for cause in _OF_GROUPS[group]}
+    parts = {cause: held_ns.get(cause, 0) for cause in SHARED[group]}
     if any(parts.values()):
-        parts["unknown"] = held_ns.get("unknown", 0) if group == SENDER else 0
+        parts[UNKNOWN] = held_ns.get(UNKNOWN, 0) if group == SENDER else 0
     whole_ns = sum(parts.values())
     named = [cause for cause, part_ns in parts.items() if part_ns and part_ns >= _LEAST_PART * whole_ns]
-    return tuple(sorted(named, key=lambda cause: -parts[cause])) or ("unknown",)
+    return tuple(sorted(named, key=lambda cause: -parts[cause])) or (UNKNOWN,)
 
 
 def most_blamed(rows: Columns) -> tuple[NDArray[Any], NDArray[Any]]:
