@@ -111,12 +111,13 @@ def trace_argument(name: str = "folder", *, metavar: str = "TRACE", required: bo
     return click.argument(name, required=required, type=click.Path(path_type=Path), metavar=shown)
 
 
-def report_options(*, trace_required: bool = False, table: bool = True) -> Callable[[Decorated], Decorated]:
+def report_options(
+    *, trace_required: bool = False, output: Callable[[Any], Any] | None = None
+) -> Callable[[Decorated], Decorated]:
     """Add the shared options; the command's function takes them as one argument, `common`.
 
-    `table`: the result is a table, with rows that can be limited and printed as CSV.
+    `output`: what can be printed, if it is not a table with rows that can be limited and printed as CSV.
     """
-    output = (section(OUTPUT, limit_option()), form_options()) if table else (json_option("object", "docs/explain.md"),)
     options = together(
         trace_argument(required=trace_required),
         section(
@@ -140,7 +141,7 @@ def report_options(*, trace_required: bool = False, table: bool = True) -> Calla
             option("--from", "from_s", type=float, metavar="SECONDS", help="Only from this time after the start."),
             option("--until", "until_s", type=float, metavar="SECONDS", help="Only until this time after the start."),
         ),
-        *output,
+        output or together(section(OUTPUT, limit_option()), form_options()),
     )
 
     def decorate(function: Decorated) -> Decorated:

@@ -8,9 +8,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     Schema = dict[str, Any]
+
+
+def object_schema(properties: Mapping[str, Schema], *, null: bool = False, meaning: str = "") -> Schema:
+    """Return the schema of an object that has these members and no others; `null`: or null."""
+    whole: Schema = {"type": ["object", "null"] if null else "object"}
+    if meaning:
+        whole["description"] = meaning
+    return whole | {"additionalProperties": False, "required": list(properties), "properties": dict(properties)}
 
 
 def line_schema(name: str, version: int, description: str, line: Schema) -> Schema:

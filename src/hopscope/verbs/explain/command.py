@@ -12,6 +12,7 @@ from click.core import ParameterSource
 
 from hopscope.errors import UsageError
 from hopscope.live.help import MEASURE, OUTPUT, TRAFFIC, Command, option, section
+from hopscope.live.options import json_option
 from hopscope.live.seconds import Seconds
 from hopscope.recorded.options import Common, opened, print_blocks, report_options, terminal
 
@@ -53,7 +54,7 @@ _HOUR_S = 3600
     OUTPUT,
     option("--baseline", type=click.Path(path_type=Path), metavar="TRACE", help="Also compare with this recording."),
 )
-@report_options(table=False)
+@report_options(output=json_option("explanation", "docs/explain.md"))
 @click.pass_context
 def command(  # noqa: PLR0913 # one parameter an option
     context: click.Context,

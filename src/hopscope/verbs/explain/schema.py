@@ -10,7 +10,7 @@ import sys
 from typing import Any, Final, get_args
 
 from hopscope.model.cause import CAUSES
-from hopscope.term.schema_files import line_schema, write_schemas
+from hopscope.term.schema_files import line_schema, object_schema, write_schemas
 from hopscope.verbs.explain.explanation import Confidence
 from hopscope.verbs.explain.json import VERSION
 
@@ -47,12 +47,7 @@ EXPLANATION: Final[dict[str, dict[str, Any]]] = {
     "worst_ns": {**_COUNT, "description": "The longest time of a message, or between a request and its answer."},
     "causes": {
         "type": "array",
-        "items": {
-            "type": "object",
-            "additionalProperties": False,
-            "required": list(CAUSE),
-            "properties": CAUSE,
-        },
+        "items": object_schema(CAUSE),
         "description": "All causes that held messages, longest first.",
     },
     "finding": {"enum": [*_NAMES, None], "description": "The main cause; null: nothing held the messages for long."},
@@ -63,13 +58,8 @@ EXPLANATION: Final[dict[str, dict[str, Any]]] = {
 
 def schema() -> dict[str, Any]:
     """Return the JSON schema of the object."""
-    line = {
-        "type": "object",
-        "additionalProperties": False,
-        "required": list(EXPLANATION),
-        "properties": EXPLANATION,
-    }
-    return line_schema("explain", VERSION, "The line of `hopscope explain --json`: why messages were slow.", line)
+    meaning = "The line of `hopscope explain --json`: why messages were slow."
+    return line_schema("explain", VERSION, meaning, object_schema(EXPLANATION))
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ _PROFILES: Final = ("messages",)
 _POINTS: Final = ("call.enter",)
 _COUNTERS_S: Final = 1.0
 # What a recording can be asked for in the same words.
-_SELECTS: Final = {"protocol": "protocol", "ports": "ports", "addresses": "addresses", "interfaces": "interfaces"}
+_SELECTS: Final = ("protocol", "ports", "addresses", "interfaces")
 _OF_TRACES: Final = {"flows": "--flow", "from_s": "--from", "until_s": "--until"}
 
 
@@ -46,7 +46,7 @@ def watched(chosen: Mapping[str, Any], duration_s: float) -> Iterator[Path]:
     options = record_options(
         profiles=_PROFILES,
         points=_POINTS,
-        **{name: chosen[key] for name, key in _SELECTS.items()},
+        **{name: chosen[name] for name in _SELECTS},
         pids=tuple(int(each) for each in processes if each.isdigit()),
         comms=tuple(each for each in processes if not each.isdigit()),
         cgroups=(),

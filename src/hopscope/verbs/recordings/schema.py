@@ -11,7 +11,7 @@ from typing import Any, Final, get_args
 
 from hopscope.store.recordings import RecordingState
 from hopscope.term.json_lines import VERSION
-from hopscope.term.schema_files import line_schema, write_schemas
+from hopscope.term.schema_files import line_schema, object_schema, write_schemas
 
 _PROPERTIES: Final[dict[str, dict[str, Any]]] = {
     "name": {"type": "string", "description": "Name of the folder; every verb that reads takes it as TRACE."},
@@ -34,13 +34,8 @@ _PROPERTIES: Final[dict[str, dict[str, Any]]] = {
 
 def schema() -> dict[str, Any]:
     """Return the JSON schema of a line."""
-    line = {
-        "type": "object",
-        "additionalProperties": False,
-        "required": list(_PROPERTIES),
-        "properties": _PROPERTIES,
-    }
-    return line_schema("recordings", VERSION, "A line of `hopscope recordings --json`: a recording.", line)
+    meaning = "A line of `hopscope recordings --json`: a recording."
+    return line_schema("recordings", VERSION, meaning, object_schema(_PROPERTIES))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from hopscope.kernel.sockets.signs import SIGNS
 from hopscope.kernel.sockets.table import BBR, DCTCP, PROTOCOLS, STATE_NAMES, VEGAS
 from hopscope.kernel.sockets.tcp_info import FIELDS
 from hopscope.term.json_lines import VERSION
-from hopscope.term.schema_files import line_schema, write_schemas
+from hopscope.term.schema_files import line_schema, object_schema, write_schemas
 from hopscope.verbs.sockets.groups import GROUPS
 from hopscope.verbs.sockets.json import MEMORY_NAMES, SOCKET_OPTIONS
 
@@ -37,13 +37,6 @@ def _count(meaning: str, *, null: bool = False) -> Schema:
     return _typed("integer", meaning, null=null) | {"minimum": 0}
 
 
-def _object(properties: Mapping[str, Schema], *, null: bool = False, meaning: str = "") -> Schema:
-    whole: Schema = {"type": ["object", "null"] if null else "object"}
-    if meaning:
-        whole["description"] = meaning
-    return whole | {"additionalProperties": False, "required": list(properties), "properties": dict(properties)}
-
-
 def _list(items: Schema, meaning: str, *, null: bool = False) -> Schema:
     return {"type": ["array", "null"] if null else "array", "description": meaning, "items": items}
 
@@ -52,14 +45,14 @@ _PART: Final = {"minimum": 0, "maximum": 1}
 
 
 def _report() -> dict[str, Schema]:
-    states = _object(
+    states = object_schema(
         {
             "protocol": _typed("string", "tcp, udp or udplite."),
             "state": {"enum": _states()},
             "sockets": _count("How many."),
         }
     )
-    unread = _object({"netns": _count("Inode of the namespace."), "reason": _typed("string", "Why.")})
+    unread = object_schema({"netns": _count("Inode of the namespace."), "reason": _typed("string", "Why.")})
     return {
         "kind": {"enum": ["snapshot", "interval", "total"]},
         "time": {"$ref": f"{_COMMON}time"},
@@ -113,7 +106,7 @@ def _change() -> Schema:
         "rwnd_limited_share": "Time in which the peer's window stopped us, of the busy time.",
         "sndbuf_limited_share": "Time in which the send buffer stopped us, of the busy time.",
     }
-    return _object(
+    return object_schema(
         {
             "new": _typed("boolean", "It was not there before: counts are since it began."),
             "sent_bytes": _count("Data sent for the first time."),
@@ -144,7 +137,9 @@ def _control() -> Schema:
 
 
 def _socket() -> dict[str, Schema]:
-    owner = _object({"pid": _count("Process."), "comm": _typed("string", "Its name."), "fd": _count("Descriptor.")})
+    owner = object_schema(
+        {"pid": _count("Process."), "comm": _typed("string", "Its name."), "fd": _count("Descriptor.")}
+    )
     timer = {
         "name": _typed("string", "on (retransmission), keepalive, timewait or persist (window probe)."),
         "expires_ms": _count("Until it expires."),
@@ -172,7 +167,7 @@ def _socket() -> dict[str, Schema]:
         "send_queue_bytes": _count("Written and not acknowledged; null for a listener.", null=True),
         "accept_queue": _count("Connections that wait for accept(); null unless it is a listener.", null=True),
         "backlog": _count("How many may; null unless it is a listener.", null=True),
-        "timer": _object(timer, null=True),
+        "timer": object_schema(timer, null=True),
         "mark": _count("SO_MARK; null without CAP_NET_ADMIN.", null=True),
         "tos": _count("Type of service.", null=True),
         "tclass": _count("Traffic class of IPv6.", null=True),
@@ -183,7 +178,7 @@ def _socket() -> dict[str, Schema]:
         "congestion": _typed("string", "Congestion control.", null=True),
         "congestion_info": _control(),
         "ulp": _typed("string", "Upper layer protocol, such as tls or mptcp.", null=True),
-        "memory": _object(
+        "memory": object_schema(
             {name: _count("Packets." if name == "drops" else "SK_MEMINFO_*.") for name in MEMORY_NAMES.values()},
             null=True,
         ),
@@ -195,7 +190,7 @@ def _socket() -> dict[str, Schema]:
             "properties": {sign.name: _typed("number", f"{sign.meaning} ({sign.unit}).") for sign in SIGNS},
         },
         "change": _change(),
-        "tcp": _object(
+        "tcp": object_schema(
             {field.column: _typed("integer", f"{field.meaning}.", null=True) for field in FIELDS},
             null=True,
             meaning="struct tcp_info; null: what this kernel does not tell, or there is none of.",
@@ -217,7 +212,7 @@ SCHEMAS: Final[Mapping[str, tuple[str, Callable[[], dict[str, Schema]]]]] = {
 def schema(name: str) -> Schema:
     """Return the JSON schema of a kind of line."""
     what, make = SCHEMAS[name]
-    return line_schema(name, VERSION, f"A line of `hopscope sockets --json`. {what} {_LATER}", _object(make()))
+    return line_schema(name, VERSION, f"A line of `hopscope sockets --json`. {what} {_LATER}", object_schema(make()))
 
 
 if __name__ == "__main__":
