@@ -154,7 +154,7 @@ def _explained(cases: Sequence[Case], ask: Ask) -> list[Explained]:
         while together := list(islice(alike, _TOGETHER)):
             with tempfile.TemporaryDirectory(prefix="hopscope-bench-") as name:
                 folder = Path(name) / "trace"
-                with _recorded(folder, record):
+                with recorded(folder, record):
                     made = [make(case) for case in together]
                 ports = [each.case.at(each.attempt) for each in made]
                 answers = ask([("explain", str(folder), "--port", str(port), "--json") for port in ports])
@@ -252,7 +252,7 @@ def _told(explained: Explained, seed: int) -> str:
 
 
 @contextmanager
-def _recorded(folder: Path, record: Sequence[str]) -> Iterator[None]:
+def recorded(folder: Path, record: Sequence[str]) -> Iterator[None]:
     """Record all that happens in the worlds of cases."""
     argv = [*_OURS, "record", "-o", str(folder), *record, "--address", NETWORK, "--buffer", "64", "--counters", "0"]
     with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as recorder:
@@ -271,7 +271,7 @@ def _recorded(folder: Path, record: Sequence[str]) -> Iterator[None]:
 
 
 def _answer(argv: Sequence[str]) -> tuple[str, str]:
-    """Run a command of ours here; return what it prints, and why it failed."""
+    """Run a hopscope command in this process; return its output, and its error if it fails."""
     with redirect_stdout(StringIO()) as said:
         try:
             cli([*argv], prog_name="hopscope", standalone_mode=False)

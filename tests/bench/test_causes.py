@@ -98,7 +98,7 @@ def test_a_command_that_fails_is_told_apart_from_one_that_names_none(tmp_path: P
 @pytest.mark.root
 def test_what_the_recorder_wrote_has_the_case_by_its_port(tmp_path: Path) -> None:
     made: Made
-    with causes._recorded(tmp_path / "trace", ("-P", "all")):
+    with causes.recorded(tmp_path / "trace", ("-P", "all")):
         made = causes.make(case("cork", 0, 1))
     port = str(made.case.at(made.attempt))
     argv = [*causes._OURS, "report", "messages", str(tmp_path / "trace"), "--port", port, "--json", "--limit", "0"]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Each cause that can be provoked in namespaces, on live traffic: ``explain`` names it, its share, and who it is.
 
-What the share really was is told by clocks and the kernel's own accounts (:mod:`tests.lab.causes`).
+The true shares come from clocks and the kernel's own accounts (:mod:`tests.lab.causes`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pytest
 
-from bench.causes import _recorded, make
+from bench.causes import make, recorded
 from hopscope.store.trace import Trace
 from hopscope.trace.selection import Selection
 from hopscope.verbs.explain.analysis import explain
@@ -50,7 +50,7 @@ class Told(NamedTuple):
 def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Told]:
     """Return what is said of each case, all of one recording."""
     folder = tmp_path_factory.mktemp("causes") / "trace"
-    with _recorded(folder, ("-P", "all")):
+    with recorded(folder, ("-P", "all")):
         made = [make(case(name, number, SEED)) for number, name in enumerate((*NAMED, *HEALTHY))]
     return {each.case.name: Told(each, explained(folder, each)) for each in made}
 
@@ -66,7 +66,7 @@ def settled(first: Told, folder: Path, why_not: Callable[[Told], str]) -> str:
     for attempt in range(1, ATTEMPTS):
         if not wrong:
             break
-        with _recorded(folder / str(attempt), ("-P", "all")):
+        with recorded(folder / str(attempt), ("-P", "all")):
             made = make(told.made.case)
         told = Told(made, explained(folder / str(attempt), made))
         wrong = why_not(told)
@@ -111,7 +111,7 @@ def test_nothing_is_named_where_nothing_is_wrong(told: dict[str, Told], tmp_path
 def test_no_wrong_cause_is_named_where_evidence_lacks(tmp_path: Path, name: str) -> None:
     assert name in LACKING
     wanted = case(name, 0, SEED)
-    with _recorded(tmp_path / "trace", wanted.plan.record):
+    with recorded(tmp_path / "trace", wanted.plan.record):
         made = make(wanted)
     explanation = explained(tmp_path / "trace", made)
     assert explanation.finding in {None, "unknown"}

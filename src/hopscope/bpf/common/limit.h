@@ -7,8 +7,6 @@
 #include "common/events.h"
 #include "common/tcp.h"
 
-#define TCP_NAGLE_OFF 1
-#define TCP_NAGLE_CORK 2
 #define SK_PACING_NEEDED 1
 #define TSQ_THROTTLED 1
 /* include/net/tcp_states.h */

@@ -4,6 +4,8 @@
 
 #include "common/kernel.h"
 
+#define TCP_NAGLE_CORK 2
+
 static __always_inline bool before(u32 a, u32 b)
 {
 	return (s32)(a - b) < 0;

@@ -27,7 +27,7 @@ static __always_inline int device_takes(struct sk_buff *skb)
 	return 0;
 }
 
-/* Which queueing disciplines user space knows; one that takes the place of another in memory is told by its kind or its handle. */
+/* The queueing disciplines of which a record was made. A new one at the address of an old one has another kind or handle. */
 #define QDISCS 256
 
 struct known_qdisc {

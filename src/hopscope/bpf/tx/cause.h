@@ -15,7 +15,6 @@
 #include "common/tcp.h"
 #include "tx/state.h"
 
-#define TCP_NAGLE_CORK 2
 #define CHRONO_RWND 2
 
 /* ---- the tests of tcp_write_xmit ---- */
