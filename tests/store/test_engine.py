@@ -50,8 +50,8 @@ def foreign(statement: str) -> set[str]:
 class Recorded(DuckDB):
     """Keeps what reports ask it."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
         self.statements: list[str] = []
 
     def columns(self, query: str) -> dict[str, NDArray[Any]]:
@@ -78,8 +78,9 @@ class Recorded(DuckDB):
 @pytest.mark.parametrize("name", TRACES)
 def test_statements_keep_to_what_engines_share(name: str, tmp_path: Path) -> None:
     make, reports = TRACES[name]
-    engine = Recorded()
-    with Trace(make(tmp_path / "trace"), engine) as trace:
+    folder = make(tmp_path / "trace")
+    engine = Recorded(folder)
+    with Trace(folder, engine) as trace:
         for report in reports.values():
             report(trace)
     assert len(set(engine.statements)) > 100

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def change(folder: Path, **values: Any) -> None:  # noqa: ANN401 - JSON
     document = json.loads((folder / FILE).read_text())
-    document.update(values)
+    document.update({"checksum": ..., **values})
     (folder / FILE).write_text(json.dumps({name: value for name, value in document.items() if value is not ...}))
 
 

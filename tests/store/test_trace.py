@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hopscope.errors import FormatError, HopscopeError, UsageError
-from hopscope.store.meta import FILE
+from hopscope.store.meta import Metadata
 from hopscope.store.schema import TABLES
 from hopscope.store.trace import Trace
 from hopscope.store.writer import TraceWriter
@@ -155,7 +155,7 @@ def test_a_table_that_is_gone(copy: Path) -> None:
 def test_wrong_queries_are_one_sentence(whole: Path) -> None:
     with Trace(whole) as trace:
         for query in ("SELECT", "SELECT nothing FROM packets", "SELECT * FROM nothing", "SELECT 'x"):
-            with pytest.raises(UsageError) as caught:
+            with pytest.raises(UsageError) as caught, trace.by_user():
                 trace.rows(query)
             assert "\n" not in str(caught.value)
 
@@ -163,12 +163,13 @@ def test_wrong_queries_are_one_sentence(whole: Path) -> None:
 def test_a_file_that_goes_while_the_trace_is_open(copy: Path) -> None:
     with Trace(copy) as trace:
         (copy / "sockets" / "000001.parquet").unlink()
-        with pytest.raises(FormatError, match="cannot be read"):
+        with pytest.raises(FormatError, match=f"{copy}/sockets/000001.parquet is damaged"):
             trace.rows("SELECT * FROM sockets")
 
 
 def test_killed_it_says_so(copy: Path) -> None:
-    text = (copy / FILE).read_text()
-    (copy / FILE).write_text(text.replace('"complete"', '"recording"'))
+    killed = Metadata.read(copy)
+    killed.state = "recording"
+    killed.write(copy)
     with Trace(copy) as trace:
         assert trace.warnings == ["the recorder was killed or is still running: the trace ends with the last full file"]

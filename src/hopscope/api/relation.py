@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -44,14 +45,16 @@ class Relation:
         self._query = re.sub(r"[;\s]+\Z", "", query)
         if not self._query:
             raise UsageError("There is no query", "Give one, such as SELECT count(*) FROM packets")
-        self.columns = self._ready().names(self._query)
+        with self._ready() as trace:
+            self.columns = trace.names(self._query)
 
     def __repr__(self) -> str:
         return f"<hopscope.Relation {self.name}: {', '.join(self.columns)}>"
 
     def __len__(self) -> int:
         """Return the number of rows, which is counted for it."""
-        return int(self._ready().rows(f"SELECT count(*) FROM ({self._query})")[0][0])
+        with self._ready() as trace:
+            return int(trace.rows(f"SELECT count(*) FROM ({self._query})")[0][0])
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Iterate over the rows, as :meth:`rows` has them."""
@@ -65,7 +68,8 @@ class Relation:
         HopscopeError
             The recording is closed or damaged, or there is no memory for it.
         """
-        return [dict(zip(self.columns, row, strict=True)) for row in self._ready().rows(self._query)]
+        with self._ready() as trace:
+            return [dict(zip(self.columns, row, strict=True)) for row in trace.rows(self._query)]
 
     def numpy(self) -> dict[str, NDArray[Any]]:
         """Return the columns as arrays.
@@ -81,7 +85,8 @@ class Relation:
         HopscopeError
             As :meth:`rows`.
         """
-        return self._ready().columns(self._query)
+        with self._ready() as trace:
+            return trace.columns(self._query)
 
     def arrow(self) -> pa.Table:
         """Return the rows as a :class:`pyarrow.Table`.
@@ -94,7 +99,8 @@ class Relation:
             As :meth:`rows`.
         """
         _require("pyarrow", "arrow")
-        return self._ready().arrow(self._query)
+        with self._ready() as trace:
+            return trace.arrow(self._query)
 
     def pandas(self) -> pd.DataFrame:
         """Return the rows as a :class:`pandas.DataFrame`.
@@ -107,13 +113,16 @@ class Relation:
             As :meth:`rows`.
         """
         _require("pandas", "pandas")
-        return self._ready().pandas(self._query)
+        with self._ready() as trace:
+            return trace.pandas(self._query)
 
-    def _ready(self) -> Trace:
-        """Return the trace, with what the query names."""
+    @contextmanager
+    def _ready(self) -> Iterator[Trace]:
+        """Give the trace, with what the query names."""
         trace = self._opened()
         build_for(trace, self._query)
-        return trace
+        with trace.by_user():
+            yield trace
 
 
 def _require(module: str, extra: str) -> None:

@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-import duckdb
-
 from hopscope.errors import FormatError
+from hopscope.store.engine import DuckDB
 from hopscope.store.meta import Metadata
-from hopscope.store.trace import whole_files
+from hopscope.store.parts import parts_of
+from hopscope.store.schema import BY_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -52,18 +53,15 @@ def _counts(folder: Path) -> Counts:
         for table in Metadata.read(folder).tables
         if table.name.startswith(_PREFIX) and any(column.name == "time_ns" for column in table.columns)
     ]
-    return Counts(
-        _sum("SELECT sum(num_rows) FROM parquet_file_metadata(?)", folder, (*_EVENT_TABLES, *own)),
-        _sum("SELECT sum(lost) FROM read_parquet(?)", folder, ("losses",)),
-    )
-
-
-def _sum(query: str, folder: Path, tables: Iterable[str]) -> int:
-    try:
-        files = [str(file) for table in tables for file in whole_files(folder / table)[0]]
-        if not files:
-            return 0
-        with duckdb.connect(config={"threads": 1}) as engine:
-            return int(engine.execute(query, [files]).fetchall()[0][0] or 0)
-    except (duckdb.Error, OSError) as error:
-        raise FormatError(f"{folder} is damaged: {str(error).splitlines()[0]}", "Restore it from a backup") from error
+    with closing(DuckDB(folder)) as engine:
+        lost = parts_of(folder, "losses").whole
+        events = [file for table in (*_EVENT_TABLES, *own) for file in parts_of(folder, table).whole]
+        try:
+            query = f"SELECT sum(lost) FROM ({engine.source(BY_NAME['losses'], lost)}) l" if lost else "SELECT 0"
+            return Counts(engine.count(events), int(engine.rows(query)[0][0] or 0))
+        except Exception as error:
+            if engine.cause(error) is None:
+                raise
+            raise FormatError(
+                f"{folder} is damaged: {str(error).splitlines()[0]}", "Restore it from a backup"
+            ) from error

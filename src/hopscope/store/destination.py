@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final, TypeAlias
 import duckdb
 
 from hopscope.errors import DiskFullError, UsageError
+from hopscope.store import checksums
 from hopscope.store.capture import FILE as CAPTURE_FILE
 from hopscope.store.lock import FolderLock
 from hopscope.store.meta import FILE
@@ -106,7 +107,9 @@ class TableFolder(Files):
         try:
             path.parent.mkdir(exist_ok=True)
             write(partial)
+            checksum = checksums.digest_of(partial)
             partial.rename(path)
+            checksums.append(self.path, path, checksum)
         except (duckdb.IOException, OSError) as error:
             partial.unlink(missing_ok=True)
             raise unwritable(path, error) from error
@@ -144,7 +147,7 @@ class Folder(TableFolder, Destination):
         """Open the file for them."""
         path = self.path / CAPTURE_FILE
         try:
-            return path.open("wb", buffering=0)
+            return checksums.Summed(self.path, path)
         except OSError as error:
             raise unwritable(path, error) from error
 

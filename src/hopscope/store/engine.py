@@ -7,24 +7,24 @@ NULL, calls text STRING and takes ``a / b`` for no integer. tests/store/test_eng
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
-import tempfile
 from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, Literal, TypeAlias
 
 import duckdb
 import numpy as np
 
-from hopscope.errors import FormatError, UsageError
+from hopscope.errors import HopscopeError, UsageError
+from hopscope.store.budget import memory_bytes, threads
 from hopscope.store.schema import SQL_TYPES
+from hopscope.store.spill import Spill
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
 
     import pandas as pd
     import pyarrow as pa
@@ -32,10 +32,31 @@ if TYPE_CHECKING:
 
     from hopscope.store.schema import Table
 
-# What queries may need of memory before they go to the disk.
-MEMORY: Final = "3GB"
+# What an exception of an engine is about: a query that cannot be planned, or, as it ran, values or files; it is
+# what a query must not do; there is not enough memory; somebody interrupted it.
+Cause: TypeAlias = Literal["query", "data", "denied", "memory", "interrupted"]
+
 # Read from the engine at a time.
 _CHUNK: Final = 1 << 20
+# The named pipe in which lines come.
+_LINES: Final = "lines"
+# Of extensions, none is loaded, installed or looked for.
+NO_EXTENSIONS: Final[dict[str, str | bool | int | float | list[str]]] = {
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+    "allow_community_extensions": False,
+    "allow_persistent_secrets": False,
+    "extension_directory": "/dev/null/none",
+}
+# Statements that read what the connection has; of them, one.
+_READING: Final = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN, duckdb.StatementType.MULTI)
+_OF_QUERIES: Final = (
+    duckdb.ParserException,
+    duckdb.SyntaxException,
+    duckdb.BinderException,
+    duckdb.CatalogException,
+    duckdb.NotImplementedException,
+)
 
 
 class Engine(ABC):
@@ -102,49 +123,68 @@ class Engine(ABC):
         """Give back what it has."""
 
     @abstractmethod
-    def errors(self, folder: Path) -> contextlib.AbstractContextManager[None]:
-        """Tell a wrong query (UsageError) from a damaged trace (FormatError) in what the engine complains of."""
+    def cause(self, error: Exception) -> Cause | None:
+        """Tell what an exception is about; None: it is none of the engine's."""
 
 
 class DuckDB(Engine):
-    """The engine that comes with hopscope: in this process, on this host."""
+    """The engine that comes with hopscope: in this process, on this host.
 
-    def __init__(self) -> None:
-        spill = (
-            Path(tempfile.gettempdir()) / f"hopscope-{os.getpid()}-{id(self):x}"
-        )  # made when it is needed, and removed
-        self._connection = duckdb.connect(
-            config={"memory_limit": MEMORY, "preserve_insertion_order": False, "temp_directory": str(spill)}
-        )
+    It reads and writes nothing but the files of one folder, and its own temporary ones, and cannot be told otherwise.
+
+    Parameters
+    ----------
+    folder
+        Of a recording, which is there.
+    unrestricted
+        Queries may read and write whatever the user may, and change settings; extensions are never loaded.
+    """
+
+    def __init__(self, folder: Path, *, unrestricted: bool = False) -> None:
+        self._folder = folder
+        self._unrestricted = unrestricted
+        self._spill = Spill()
+        # Paths are given below this descriptor: no character of the folder's own path has a meaning in them.
+        self._folder_fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            self._connection = duckdb.connect(config=self._settings())
+        except (duckdb.Error, RuntimeError, MemoryError) as error:
+            raise HopscopeError(f"The engine for queries cannot start: {error}", "Give it more memory") from error
+        self._restrict()
 
     def columns(self, query: str) -> dict[str, NDArray[Any]]:
         """Return a query's columns."""
-        return self._connection.execute(query).fetchnumpy()
+        return self._run(query).fetchnumpy()
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
         """Return a query's rows."""
-        return self._connection.execute(query).fetchall()
+        return self._run(query).fetchall()
 
     def arrow(self, query: str) -> pa.Table:
         """Return a query's rows."""
+        self._check(query)
         return self._connection.sql(query).to_arrow_table()
 
     def pandas(self, query: str) -> pd.DataFrame:
         """Return a query's rows."""
-        return self._connection.execute(query).df()
+        return self._run(query).df()
 
     def names(self, query: str) -> list[str]:
         """Return the names of its columns."""
-        return [each[0] for each in self._connection.execute(f"SELECT * FROM ({query}) LIMIT 0").description or []]
+        return [each[0] for each in self._run(f"SELECT * FROM ({query}) LIMIT 0").description or []]
 
     def source(self, table: Table, files: Sequence[Path]) -> str:
         """Return the query for their rows."""
-        listed = ", ".join("'" + str(file).replace("'", "''") + "'" for file in files)
-        read = f"read_parquet([{listed}], union_by_name=true)"
+        read = f"read_parquet([{self._listed(files)}], union_by_name=true, hive_partitioning=false)"
         found = set(self.names(f"SELECT * FROM {read}"))
         # In quotation marks: the kernel calls fields as it likes, `order` for one.
         known = (f'"{column.name}"' if column.name in found else "NULL" for column in table.columns)
         return f"SELECT {typed(table, known)} FROM {read}"
+
+    def count(self, files: Sequence[Path]) -> int:
+        """Return how many rows Parquet files say that they have, in the parts that they have them in."""
+        query = f"SELECT sum(row_group_num_rows) FROM parquet_metadata([{self._listed(files)}]) WHERE column_id = 0"
+        return int(self._connection.execute(query).fetchall()[0][0] or 0) if files else 0
 
     def make_base(self, name: str, query: str) -> None:
         """Make a view that is not temporary."""
@@ -186,9 +226,17 @@ class DuckDB(Engine):
 
     def copy_lines(self, query: str, out: BinaryIO) -> int:
         """Write them as bytes that never become Python's strings, which is three times as fast."""
-        reading, writing = os.pipe()
-        options = "FORMAT csv, HEADER false, DELIMITER '\x01', QUOTE '', ESCAPE ''"
-        statement = f"COPY ({query}) TO '/dev/fd/{writing}' ({options})"
+        if self._spill.folder is None:
+            raise UsageError("There is no directory for temporary files", "Set TMPDIR to one")
+        # A named pipe in the engine's own folder: a descriptor of a pipe is a path that it may not open.
+        path = self._spill.folder / _LINES
+        if not path.exists():
+            os.mkfifo(path, 0o600)
+        reading = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        writing = os.open(path, os.O_WRONLY | os.O_CLOEXEC)  # so that it has not ended before the engine opens it
+        os.set_blocking(reading, True)
+        options = "FORMAT csv, HEADER false, DELIMITER '\x01', QUOTE '', ESCAPE '', USE_TMP_FILE false"
+        statement = f"COPY ({query}) TO {_text(str(path))} ({options})"
         lines = 0
         with ThreadPoolExecutor(1) as worker, open(reading, "rb", buffering=0) as pipe:  # noqa: PTH123 # a descriptor
             done = worker.submit(self._copy, statement, writing)
@@ -205,25 +253,72 @@ class DuckDB(Engine):
             os.close(writing)
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection; again is allowed."""
         self._connection.close()
+        self._spill.close()
+        if self._folder_fd >= 0:
+            os.close(self._folder_fd)
+            self._folder_fd = -1
 
-    @contextlib.contextmanager
-    def errors(self, folder: Path) -> Iterator[None]:
+    def cause(self, error: Exception) -> Cause | None:
         """Tell by the kind of the exception."""
-        try:
-            yield
-        except (
-            duckdb.ProgrammingError,
-            duckdb.DataError,
-            duckdb.NotSupportedError,
-            duckdb.OutOfMemoryException,
-        ) as error:
-            if isinstance(error, duckdb.InvalidInputException):  # as a rule that of a file, rather than the query
-                raise damaged(folder, error) from error
-            raise wrong(error) from error
-        except (duckdb.Error, RuntimeError) as error:  # the latter where bytes are not even text to complain with
-            raise damaged(folder, error) from error
+        if isinstance(error, duckdb.InterruptException):
+            return "interrupted"
+        if isinstance(error, duckdb.OutOfMemoryException):
+            return "memory"
+        if isinstance(error, duckdb.PermissionException):
+            return "denied"
+        if isinstance(error, _OF_QUERIES):
+            return "query"
+        # The latter two where bytes are not even text to complain with.
+        return "data" if isinstance(error, duckdb.Error | RuntimeError | UnicodeDecodeError) else None
+
+    def _settings(self) -> dict[str, Any]:
+        memory = memory_bytes()
+        return {
+            **NO_EXTENSIONS,
+            "memory_limit": f"{memory >> 20}MiB",
+            "threads": threads(memory),
+            "preserve_insertion_order": False,
+            "python_enable_replacements": False,
+            "temp_directory": str(self._spill.folder or ""),
+            "max_temp_directory_size": f"{self._spill.most_bytes >> 20}MiB",
+        }
+
+    def _restrict(self) -> None:
+        if not self._unrestricted:
+            lines = _text(str(self._spill.folder / _LINES)) if self._spill.folder else ""
+            self._connection.execute(
+                f"SET allowed_directories = [{_text(self._below())}]; SET allowed_paths = [{lines}]; "
+                "SET enable_external_access = false; SET lock_configuration = true"
+            )
+
+    def _run(self, query: str) -> duckdb.DuckDBPyConnection:
+        self._check(query)
+        return self._connection.execute(query)
+
+    def _check(self, query: str) -> None:
+        """Refuse what the user may have written to other ends than reading."""
+        statements = self._connection.extract_statements(query)
+        if not statements:
+            raise duckdb.ParserException("There is no statement")
+        if not self._unrestricted and (len(statements) > 1 or statements[0].type not in _READING):
+            raise duckdb.PermissionException(
+                "Only one statement, and one that reads, is possible without --unrestricted"
+            )
+        if any(each.type == duckdb.StatementType.LOAD for each in statements):
+            raise duckdb.PermissionException("Extensions are never loaded")
+
+    def _below(self) -> str:
+        return f"/proc/self/fd/{self._folder_fd}/"
+
+    def _listed(self, files: Sequence[Path]) -> str:
+        return ", ".join(_text(f"{self._below()}{file.relative_to(self._folder)}") for file in files)
+
+
+def _text(value: str) -> str:
+    """Return a text as SQL has it."""
+    return "'" + value.replace("'", "''") + "'"
 
 
 def words(query: str) -> set[str]:
@@ -237,20 +332,6 @@ def typed(table: Table, values: Iterable[str]) -> str:
         f'CAST({value} AS {SQL_TYPES[np.dtype(column.dtype).name]}) AS "{column.name}"'
         for column, value in zip(table.columns, values, strict=True)
     )
-
-
-def wrong(error: object) -> UsageError:
-    """Return what to raise where a query is wrong."""
-    return UsageError(_first_line(error), "docs/trace.md describes the tables")
-
-
-def damaged(folder: Path, error: object) -> FormatError:
-    """Return what to raise where a trace is damaged."""
-    return FormatError(f"{folder} cannot be read: {_first_line(error)}", "Restore it from a backup")
-
-
-def _first_line(error: object) -> str:
-    return str(error).strip().splitlines()[0].rstrip(".")
 
 
 def last_known(expression: str) -> str:

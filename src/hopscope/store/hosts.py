@@ -21,9 +21,11 @@ import numpy as np
 
 from hopscope import __version__
 from hopscope.errors import DiskFullError, FormatError, UsageError
+from hopscope.store.declared import read_as
 from hopscope.store.destination import make_folder, unwritable
 from hopscope.store.document import read_document, write_document
 from hopscope.store.lock import FolderLock
+from hopscope.store.meta import State  # noqa: TC001 # read_as() looks it up
 from hopscope.store.schema import Column, Table
 from hopscope.store.tables import TableFiles
 
@@ -32,7 +34,6 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-    from hopscope.store.meta import State
     from hopscope.store.tables import Columns
 
 FILE: Final = "hosts.json"
@@ -161,15 +162,19 @@ class Hosts:
         none = FormatError(
             f"{folder} is not a recording of several hosts: it has no {FILE}", "`hopscope record --host` makes one"
         )
-        document = read_document(folder / FILE, FORMAT, _VERSION, none=none)
+        return read_document(folder / FILE, FORMAT, _VERSION, cls._of, none=none)
+
+    @classmethod
+    def _of(cls, document: Mapping[str, Any]) -> Self:
+        file = read_as(_File, document)
+        hosts = [_host(each) for each in file.hosts]
+        for pair in file.pairs:
+            _check_pair(pair, hosts)
         try:
-            hosts = [_host(each) for each in document["hosts"]]
-            pairs = [_pair(each, hosts) for each in document["pairs"]]
-            found = cls(hosts, pairs, str(document["hopscope"]), document["state"])
-        except (TypeError, ValueError, AttributeError, KeyError) as error:
-            raise FormatError(f"{folder / FILE} is damaged: {error}", "Restore it from a backup") from error
-        check_names([host.name for host in hosts])
-        return found
+            check_names([host.name for host in hosts])
+        except UsageError as error:
+            raise ValueError(error.what) from error
+        return cls(hosts, file.pairs, file.hopscope, file.state)
 
 
 def is_of_hosts(folder: Path) -> bool:
@@ -320,15 +325,34 @@ class HostsWriter:
             self._folder_lock.release()
 
 
-def _host(document: Mapping[str, Any]) -> RecordedHost:
-    parts = [_folder(part["folder"]) for part in document["parts"]]
-    absences = [
-        Absence(int(each["from_ns"]), None if each["until_ns"] is None else int(each["until_ns"]), str(each["reason"]))
-        for each in document["absences"]
-    ]
-    if len(absences) > max(len(parts), 1):
-        raise ValueError(f"{len(absences)} absences after {len(parts)} parts")
-    return RecordedHost(str(document["name"]), str(document["target"]), parts, absences)
+@dataclass(frozen=True, slots=True)
+class _Part:
+    folder: str
+
+
+@dataclass(frozen=True, slots=True)
+class _HostInFile:
+    """As :class:`RecordedHost`, but that a part is an object with its folder."""
+
+    name: str
+    target: str
+    parts: list[_Part]
+    absences: list[Absence]
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    hosts: list[_HostInFile]
+    pairs: list[Pair]
+    hopscope: str
+    state: State
+
+
+def _host(given: _HostInFile) -> RecordedHost:
+    parts = [_folder(part.folder) for part in given.parts]
+    if len(given.absences) > max(len(parts), 1):
+        raise ValueError(f"{len(given.absences)} absences after {len(parts)} parts")
+    return RecordedHost(given.name, given.target, parts, given.absences)
 
 
 def _folder(name: str) -> str:
@@ -337,12 +361,9 @@ def _folder(name: str) -> str:
     return name
 
 
-def _pair(document: Mapping[str, Any], hosts: list[RecordedHost]) -> Pair:
-    first, second = (int(place) for place in document["hosts"])
-    parts = [int(part) for part in document["parts"]]
-    for place, part in zip((first, second), parts, strict=True):
+def _check_pair(pair: Pair, hosts: list[RecordedHost]) -> None:
+    for place, part in zip(pair.hosts, pair.parts, strict=True):
         if not 0 <= place < len(hosts) or not 0 <= part < max(len(hosts[place].parts), 1):
             raise ValueError(f"there is no part {part} of host {place}")
-    if first == second:
-        raise ValueError(f"host {first} cannot be a pair with itself")
-    return Pair((first, second), (parts[0], parts[1]))
+    if pair.hosts[0] == pair.hosts[1]:
+        raise ValueError(f"host {pair.hosts[0]} cannot be a pair with itself")

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Required, TypeAlias, TypedDict
 
 from hopscope.errors import FormatError
-from hopscope.store.document import packed, read_document, write_document
+from hopscope.store.declared import In, Read, read_as
+from hopscope.store.document import packed, parsed, read_document, write_document
 from hopscope.store.schema import VERSION, Table, described_table
 
 if TYPE_CHECKING:
@@ -19,6 +19,40 @@ FILE: Final = "hopscope.json"
 FORMAT: Final = "hopscope trace"
 
 State: TypeAlias = Literal["recording", "complete", "stopped: the disk is full"]
+
+# What the fields of the file can have, which is checked as it is read.
+_Ns: TypeAlias = Annotated[int, In(range(1 << 62))]
+_Count: TypeAlias = Annotated[int, In(range(1 << 63))]
+_Number: TypeAlias = Annotated[int, In(range(1 << 32))]
+_Place: TypeAlias = Annotated[int, In(range(1 << 15))]
+_Own: TypeAlias = Annotated[Table, Read(described_table)]
+
+
+class ComparedPair(TypedDict, total=False):
+    """Two hosts of a joined trace, as :class:`hopscope.trace.join.clocks.Compared` has them."""
+
+    first: Required[_Place]
+    second: Required[_Place]
+    probes: Required[tuple[_Count, _Count]]
+    packets: Required[tuple[_Count, _Count]]
+    breaks: _Count
+    contradictory: _Count
+    refused: _Count
+    residual_ns: Required[tuple[float, float]]
+    by_nics: _Count | None
+
+
+Joined = TypedDict(
+    "Joined",
+    {
+        "from": list[str],
+        "files": str,
+        "pairs": list[ComparedPair],
+        "notes": list[str],
+        "alone": dict[_Place, list[int]],
+    },
+    total=False,
+)
 
 
 @dataclass(slots=True)
@@ -56,18 +90,18 @@ class Metadata:
     """
 
     hopscope: str
-    started_ns: int
-    realtime_ns: int
-    points: dict[int, str]
-    reasons: dict[int, str] = field(default_factory=dict)
+    started_ns: _Ns
+    realtime_ns: _Ns
+    points: dict[_Number, str]
+    reasons: dict[_Number, str] = field(default_factory=dict)
     host: dict[str, str] = field(default_factory=dict)
     plan: list[dict[str, str]] = field(default_factory=list)
     options: dict[str, Any] = field(default_factory=dict)
-    tables: list[Table] = field(default_factory=list)
-    missed: int = 0
-    joined: dict[str, Any] = field(default_factory=dict)
+    tables: list[_Own] = field(default_factory=list)
+    missed: _Count = 0
+    joined: Joined = field(default_factory=Joined)
     state: State = "recording"
-    ended_ns: int | None = None
+    ended_ns: _Ns | None = None
 
     def write(self, folder: Path) -> None:
         """Write the file, in one step: a reader finds the old or the new one."""
@@ -83,11 +117,7 @@ class Metadata:
             There is none, or it is not a trace's, or of a version that this hopscope cannot read.
         """
         none = FormatError(f"{folder} is not a trace: it has no {FILE}", "`hopscope record -o DIR` makes one")
-        document = read_document(folder / FILE, FORMAT, VERSION, none=none)
-        try:
-            return cls._of(document)
-        except (TypeError, ValueError, AttributeError, KeyError) as error:
-            raise FormatError(f"{folder / FILE} is damaged: {error}", "Restore it from a backup") from error
+        return read_document(folder / FILE, FORMAT, VERSION, cls._of, none=none)
 
     def packed(self) -> bytes:
         """Return it for :meth:`unpacked` on another host."""
@@ -103,17 +133,13 @@ class Metadata:
             It is none, or a field of it is not what it should be.
         """
         try:
-            document = json.loads(raw)
+            document = parsed(raw)
+            if document["version"] != VERSION:
+                raise ValueError("it is of another version")  # noqa: TRY301 # as what `_of` raises
             found = cls._of(document)
-            times = (found.started_ns, found.realtime_ns, found.missed, found.ended_ns or 0)
-            if document["version"] != VERSION or not all(type(time) is int and 0 <= time < 1 << 63 for time in times):
-                raise ValueError("a time is none")  # noqa: TRY301 # as what `_of` raises
-            if not all(0 <= number < 1 << 32 for number in (*found.points, *found.reasons)):
-                raise ValueError("a number of a point or a reason is none")  # noqa: TRY301 # as above
-            if not isinstance(found.hopscope, str) or not isinstance(found.options, dict) or found.joined != {}:
+            if found.joined:
                 raise ValueError("it is not of one host's trace")  # noqa: TRY301 # as above
-            found.host, *found.plan = [{str(k): str(v) for k, v in each.items()} for each in (found.host, *found.plan)]
-        except (TypeError, ValueError, AttributeError, KeyError, RecursionError) as error:
+        except (TypeError, ValueError, KeyError, RecursionError) as error:
             raise FormatError(f"What another host says of its trace is damaged: {error}") from error
         return found
 
@@ -122,9 +148,9 @@ class Metadata:
 
     @classmethod
     def _of(cls, document: Mapping[str, Any]) -> Metadata:
-        known = {each.name for each in fields(cls)}
-        found = cls(**{name: value for name, value in document.items() if name in known})
-        found.points = {int(number): str(name) for number, name in found.points.items()}
-        found.reasons = {int(number): str(name) for number, name in found.reasons.items()}
-        found.tables = [described_table(each) for each in document.get("tables", ())]
+        found = read_as(cls, document)
+        if len({table.name.lower() for table in found.tables}) < len(found.tables):
+            raise ValueError("two of its tables have one name")
+        if found.ended_ns is not None and found.ended_ns < found.started_ns:
+            raise ValueError("it ends before it begins")
         return found

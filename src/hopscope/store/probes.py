@@ -4,18 +4,21 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, Final
 
-import duckdb
 import numpy as np
 
 from hopscope.errors import FormatError
+from hopscope.store.engine import DuckDB
 from hopscope.store.hosts import BACK, CHANGES, PROBES, THERE, UNKNOWN_RATE
-from hopscope.store.trace import whole_files
+from hopscope.store.parts import parts_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
+
+    from numpy.typing import NDArray
 
     from hopscope.clock.change import Change
     from hopscope.clock.samples import Samples
@@ -76,19 +79,24 @@ def _ppt(rate: float) -> int:
 
 
 def _read(folder: Path, table: Table) -> Columns:
-    files, _ = whole_files(folder / table.name)
+    files = parts_of(folder, table.name).whole
     if not files:
         return {column.name: np.empty(0, column.dtype) for column in table.columns}
-    with duckdb.connect() as engine:
+    with closing(DuckDB(folder)) as engine:
         try:
-            rows = engine.read_parquet([str(file) for file in files])
-            old = table is PROBES and _BY_NICS not in rows.columns
-            names = (
-                f"-1 AS {name}" if old and name == _BY_NICS else name
-                for name in (column.name for column in table.columns)
-            )
-            found = rows.select(", ".join(names)).fetchnumpy()
-        except (duckdb.Error, RuntimeError) as error:
+            found = engine.columns(engine.source(table, files))
+        except Exception as error:
+            if engine.cause(error) is None:
+                raise
             what = str(error).strip().splitlines()[0].rstrip(".")
             raise FormatError(f"{folder / table.name} cannot be read: {what}", "Restore it from a backup") from error
-    return {column.name: np.asarray(found[column.name], column.dtype) for column in table.columns}
+    return {column.name: _known(column.name, found[column.name]).astype(column.dtype) for column in table.columns}
+
+
+def _known(name: str, values: NDArray[Any]) -> NDArray[Any]:
+    """Return a column without the values that older recordings do not have."""
+    if name == _BY_NICS:
+        return np.ma.filled(values, -1)
+    if np.ma.is_masked(values):
+        raise FormatError(f"the table has no {name} in places", "Restore it from a backup")
+    return np.asarray(values)

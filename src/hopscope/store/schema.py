@@ -11,10 +11,12 @@ them.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
+
+from hopscope.store.declared import read_as
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -328,19 +330,42 @@ SQL_TYPES: Final = {"int8": "TINYINT", "int16": "SMALLINT", "int32": "INTEGER", 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
+# Linux' own names of events and fields are shorter than 64 characters; a joined trace adds that of a host.
+_NAME_CHARACTERS: Final = 200
+_MOST_COLUMNS: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class _DescribedColumn:
+    name: str
+    dtype: Literal["int8", "int16", "int32", "int64", "object"]
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Described:
+    name: str
+    meaning: str
+    columns: list[_DescribedColumn]
+    once: list[str] = field(default_factory=list)
+
+
 def described_table(description: Mapping[str, Any]) -> Table:
     """Return a table that only one trace has, as the trace's metadata describes it.
 
     Raises
     ------
-    ValueError, KeyError, TypeError
+    ValueError
         It is not described as :class:`Table` is, or its name is taken, or a name is none for a folder and for SQL.
     """
-    columns = tuple(Column(each["name"], each["dtype"], each["meaning"]) for each in description["columns"])
-    table = Table(description["name"], description["meaning"], columns, tuple(description.get("once", ())))
-    for name in (table.name, *(column.name for column in columns), *table.once):
-        if not _NAME.fullmatch(name):
-            raise ValueError(f"'{name}' cannot be a name in it")
-    if table.name in BY_NAME or not columns or any(column.dtype not in SQL_TYPES for column in columns):
+    table = read_as(_Described, description)
+    columns = tuple(Column(each.name, each.dtype, each.meaning) for each in table.columns)
+    names = [column.name for column in columns]
+    for name in (table.name, *names, *table.once):
+        if not _NAME.fullmatch(name) or len(name) > _NAME_CHARACTERS:
+            raise ValueError(f"'{name[:_NAME_CHARACTERS]}' cannot be a name in it")
+    if table.name in BY_NAME or not columns or len(columns) > _MOST_COLUMNS:
         raise ValueError(f"it cannot have a table {table.name} like that")
-    return table
+    if len({name.lower() for name in names}) < len(names):
+        raise ValueError(f"two columns of its table {table.name} have one name")
+    return Table(table.name, table.meaning, columns, tuple(table.once))

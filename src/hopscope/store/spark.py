@@ -6,19 +6,18 @@ pyspark is not among what hopscope installs: who has a Spark has the pyspark tha
 
 from __future__ import annotations
 
-import contextlib
 import re
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import numpy as np
 from py4j.protocol import Py4JJavaError
-from pyspark.errors import AnalysisException, ArithmeticException, PySparkException
+from pyspark.errors import AnalysisException, PySparkException
 
-from hopscope.store.engine import Engine, damaged, words, wrong
+from hopscope.store.engine import Engine, words
 from hopscope.store.schema import SQL_TYPES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     import pandas as pd
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pyspark.sql import DataFrame, SparkSession
 
+    from hopscope.store.engine import Cause
     from hopscope.store.schema import Table
 
 # As DuckDB has it: "x" is a column and not a text, and what overflows is an error.
@@ -134,17 +134,12 @@ class Spark(Engine):
     def close(self) -> None:
         """Forget nothing: the session with its views goes with this object, and the one given belongs to others."""
 
-    @contextlib.contextmanager
-    def errors(self, folder: Path) -> Iterator[None]:
+    def cause(self, error: Exception) -> Cause | None:
         """Tell by the kind of the exception."""
-        try:
-            yield
-        except (AnalysisException, ArithmeticException) as error:
-            raise wrong(error) from error
-        except PySparkException as error:
-            raise damaged(folder, error) from error
-        except Py4JJavaError as error:  # a task's, which pyspark does not translate
-            raise damaged(folder, error.java_exception.getMessage()) from error
+        if isinstance(error, AnalysisException):
+            return "query"
+        # The latter is a task's, which pyspark does not translate.
+        return "data" if isinstance(error, PySparkException | Py4JJavaError) else None
 
     def _frame(self, query: str) -> DataFrame:
         return self._session.sql(_translated(query))

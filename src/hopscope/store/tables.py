@@ -16,6 +16,7 @@ import duckdb
 import numpy as np
 
 from hopscope.store.destination import Files, TableFolder
+from hopscope.store.engine import NO_EXTENSIONS
 from hopscope.store.parquet import PAGE_ROWS, IntegerFile
 from hopscope.store.schema import TEXT
 
@@ -68,7 +69,7 @@ class TableFiles:
         self._file_rows = file_rows
         self._file_s = file_s
         self._tables = {table.name: _rows(table) for table in tables}
-        self._engine = duckdb.connect(config={"threads": 1})
+        self._engine = duckdb.connect(config=dict(NO_EXTENSIONS, threads=1))
         self._worker: ThreadPoolExecutor | None = ThreadPoolExecutor(1, thread_name_prefix="hopscope-writer")
         self._pending: deque[Future[int]] = deque()
         # The thread begins now, and not when there is something to write: its caller may want to give it a priority.
@@ -226,7 +227,9 @@ class _Texts(_Rows):
             columns = {name: np.concatenate([part[name] for part in parts], dtype=types[name]) for name in types}
             engine.register("columns", columns)
             try:
-                engine.execute(f"COPY (SELECT * FROM columns) TO '{_quoted(path)}' ({_FORMAT})")
+                # By its descriptor: no character of the path can have a meaning for the engine.
+                with path.open("wb") as out:
+                    engine.execute(f"COPY (SELECT * FROM columns) TO '/proc/self/fd/{out.fileno()}' ({_FORMAT})")
             finally:
                 engine.unregister("columns")
 
@@ -287,7 +290,3 @@ class _Integers(_Rows):
 
 def _rows(table: Table) -> _Rows:
     return _Texts(table) if any(column.dtype == TEXT for column in table.columns) else _Integers(table)
-
-
-def _quoted(path: Path) -> str:
-    return str(path).replace("'", "''")

@@ -3,15 +3,18 @@
 
 from __future__ import annotations
 
-import struct
+import contextlib
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, Self
 
+from hopscope.errors import FormatError, HopscopeError, UsageError
+from hopscope.store import checksums
 from hopscope.store.engine import DuckDB, typed
+from hopscope.store.limits import limits
 from hopscope.store.meta import Metadata
+from hopscope.store.parts import tables_of
 from hopscope.store.schema import TABLES
 
 if TYPE_CHECKING:
-    import contextlib
     from collections.abc import Iterator
     from pathlib import Path
     from types import TracebackType
@@ -20,11 +23,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from hopscope.store.engine import Engine
+    from hopscope.store.engine import Cause, Engine
     from hopscope.store.schema import Table
 
-_MAGIC: Final = b"PAR1"
-_FOOTER: Final = struct.Struct("<I4s")
+# What is read at most to find the file that a query failed on.
+_SEARCHED_BYTES: Final = 1 << 30
+# A joined trace has rows of these in any case.
+_OF_JOINED: Final = ("hosts", "clocks")
 
 
 class Trace:
@@ -69,11 +74,18 @@ class Trace:
         self.warnings += self.metadata.joined.get("notes", [])
         if self.metadata.missed:
             self.warnings.append(f"missed events: {self.metadata.missed:,} (BPF runs suppressed by the kernel)")
-        self._engine = engine or DuckDB()
-        for table in (*TABLES, *self.metadata.tables):
-            self._make_view(table)
-        self._make_names("points", "point", self.metadata.points)
-        self._make_names("reasons", "reason", self.metadata.reasons)
+        tables = (*TABLES, *self.metadata.tables)
+        self._parts = tables_of(folder, [table.name for table in tables])
+        self._check_missing()
+        self._by_user = False
+        with contextlib.ExitStack() as stack:
+            self._engine = stack.enter_context(contextlib.closing(engine or DuckDB(folder)))
+            self._check_rows()
+            for table in tables:
+                self._make_view(table)
+            self._make_names("points", "point", self.metadata.points)
+            self._make_names("reasons", "reason", self.metadata.reasons)
+            stack.pop_all()
 
     def columns(self, query: str) -> dict[str, NDArray[Any]]:
         """Run a query.
@@ -126,7 +138,7 @@ class Trace:
         FormatError
             The trace is damaged.
         """
-        for file in whole_files(self.folder / table.name)[0]:
+        for file in self._parts[table.name].whole:
             yield self.columns(self._source(table, [file]))
 
     def names(self, query: str) -> list[str]:
@@ -203,11 +215,110 @@ class Trace:
     ) -> None:
         self.close()
 
-    def _errors(self) -> contextlib.AbstractContextManager[None]:
-        return self._engine.errors(self.folder)
+    @contextlib.contextmanager
+    def by_user(self) -> Iterator[None]:
+        """Take queries inside of the ``with`` for the user's own: what is wrong with them is wrong usage."""
+        self._by_user = True
+        try:
+            yield
+        finally:
+            self._by_user = False
+
+    @contextlib.contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            cause = self._engine.cause(error)
+            if cause is None:
+                raise
+            raise self._complaint(cause, error) from error
+
+    def _complaint(self, cause: Cause, error: Exception) -> BaseException:
+        """Return what to raise where the engine complains."""
+        said = str(error).strip().splitlines()[0].rstrip(".")
+        if cause == "interrupted":
+            return KeyboardInterrupt()
+        if cause == "memory":
+            return HopscopeError(f"{self.folder}: there is not enough memory for this: {said}", "Select a part of it")
+        if cause == "denied":
+            return UsageError(said, "`hopscope sql --unrestricted` reads and writes other files, too")
+        return self._wrong(cause, said)
+
+    def _wrong(self, cause: Cause, said: str) -> HopscopeError:
+        """Tell a wrong query from damaged data: the former only the user can be to blame for."""
+        if not (self._by_user and cause == "query") and (file := self._damaged_file()):
+            return FormatError(f"{file} is damaged: {said}", "Restore it from a backup")
+        if self._by_user:
+            return UsageError(said, "docs/trace.md describes the tables")
+        return FormatError(
+            f"{self.folder} cannot be read: {said}", f"`hopscope verify {self.folder}` looks for damaged files"
+        )
+
+    def _damaged_file(self) -> Path | None:
+        """Return a file that differs from its checksum, or cannot be read."""
+        known, left_bytes = checksums.read(self.folder), _SEARCHED_BYTES
+        for table, file in self.files():
+            digest = known.get(file.relative_to(self.folder).as_posix())
+            try:
+                left_bytes -= file.stat().st_size
+                if left_bytes < 0:
+                    break
+                if not (checksums.digest_of(file) == digest if digest else self.can_decode(table, file)):
+                    return file
+            except OSError:
+                return file
+        return None
+
+    def can_decode(self, table: Table, file: Path) -> bool:
+        """Tell whether all values of a file can be read, whatever they are."""
+        names = ", ".join(f'"{column.name}"' for column in table.columns)
+        try:
+            self._engine.rows(f"SELECT count(*) FROM ({self._engine.source(table, [file])}) s WHERE hash({names}) = 0")
+        except Exception as error:
+            if self._engine.cause(error) in {"query", "data"}:
+                return False
+            raise
+        return True
+
+    def files(self) -> Iterator[tuple[Table, Path]]:
+        """Yield the Parquet files that are whole, each with its table."""
+        for table in (*TABLES, *self.metadata.tables):
+            for file in self._parts[table.name].whole:
+                yield table, file
+
+    def _check_missing(self) -> None:
+        """Say which files are gone that were recorded; refuse a joined trace, of which all files belong together."""
+        there = {file.relative_to(self.folder).as_posix() for each in self._parts.values() for file in each.files}
+        listed = (name for name in checksums.read(self.folder) if name.partition("/")[0] in self._parts)
+        missing = [name for name in listed if name not in there]
+        if self.metadata.joined:
+            missing += [table for table in _OF_JOINED if not self._parts[table].files]
+        if missing and self.metadata.joined:
+            raise FormatError(
+                f"{self.folder} has no {missing[0]}, which belongs to the joined trace",
+                "Remove the folder, and join the hosts again with `hopscope join`",
+            )
+        if missing:
+            self.warnings.append(f"{len(missing)} of the recorded files are missing, such as {missing[0]}")
+
+    def _check_rows(self) -> None:
+        """Compare the number of rows to what can be in files of their size."""
+        with contextlib.ExitStack() as stack:
+            local = self._engine
+            if not isinstance(local, DuckDB):
+                local = stack.enter_context(contextlib.closing(DuckDB(self.folder)))
+            with self._errors():
+                rows = local.count([file for each in self._parts.values() for file in each.whole])
+        limits().rows(self.folder, rows, sum(each.size_bytes for each in self._parts.values()))
 
     def _make_view(self, table: Table) -> None:
-        source = self._source(table, self._complete(table))
+        parts = self._parts[table.name]
+        if parts.cut:
+            self.warnings.append(
+                f"{len(parts.cut)} of {len(parts.whole) + len(parts.cut)} files of {table.name} are cut off: left out"
+            )
+        source = self._source(table, parts.whole)
         if table.once:
             source = f"SELECT DISTINCT * FROM ({source})"
         with self._errors():
@@ -220,34 +331,8 @@ class Trace:
         with self._errors():
             return self._engine.source(table, files)
 
-    def _complete(self, table: Table) -> list[Path]:
-        """Return the table's files that are whole."""
-        whole, cut = whole_files(self.folder / table.name)
-        if cut:
-            self.warnings.append(f"{cut} of {len(whole) + cut} files of {table.name} are cut off: left out")
-        return whole
-
     def _make_names(self, view: str, number: str, names: dict[int, str]) -> None:
         listed = ", ".join(f"({each}, '{name.replace(chr(39), chr(39) * 2)}')" for each, name in names.items())
         values = f"(VALUES {listed})" if listed else "(SELECT 0, '' WHERE false)"
         with self._errors():
             self._engine.make_base(view, f"SELECT * FROM {values} AS names({number}, name)")
-
-
-def whole_files(folder: Path) -> tuple[list[Path], int]:
-    """Return a table's files that are whole, in order, and how many others there are."""
-    files = sorted(folder.glob("*.parquet"))
-    whole = [file for file in files if _is_whole(file)]
-    return whole, len(files) - len(whole)
-
-
-def _is_whole(file: Path) -> bool:
-    """Whether a Parquet file has its footer, without which nothing of it can be read."""
-    size = file.stat().st_size
-    if size < 2 * len(_MAGIC) + _FOOTER.size:
-        return False
-    with file.open("rb") as opened:
-        starts = opened.read(len(_MAGIC))
-        opened.seek(-_FOOTER.size, 2)
-        length, ends = _FOOTER.unpack(opened.read(_FOOTER.size))
-    return bool(starts == ends == _MAGIC and length <= size)

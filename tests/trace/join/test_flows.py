@@ -69,7 +69,7 @@ def test_datagrams_inside_of_hosts_are_of_each_alone(recording: Recording) -> No
         recording.part(name, made)
     recording.probe("a", "b")
     with recording.joined() as trace:
-        assert [row["packets"] for row in trace.metadata.joined["pairs"]] == [[0, 0]]
+        assert [row["packets"] for row in trace.metadata.joined["pairs"]] == [(0, 0)]
         found = rows(messages(trace, Selection()))
         assert len(found) == 4 * COUNT
         assert {(row["network_ns"], row["network_bound_ns"], row["until"]) for row in found} == {
@@ -115,7 +115,7 @@ def test_clients_with_the_same_address_have_each_their_own_connection(recording:
         recording.part(name, made)
     recording.probe("a", "b")
     with recording.joined() as trace:
-        assert [row["packets"] for row in trace.metadata.joined["pairs"]] == [[0, 0]]
+        assert [row["packets"] for row in trace.metadata.joined["pairs"]] == [(0, 0)]
         found = rows(messages(trace, Selection()))
         assert len(found) == 2 * COUNT
         assert {(row["sender_host"], row["receiver_host"], row["until"]) for row in found} == {

@@ -37,20 +37,20 @@ def host_lines(trace: Trace) -> list[str]:
         else:
             lines.append(f"{name}: error bound {np.median(bounds):,.0f} ns (median), {bounds.max():,} ns (maximum)")
     for pair in trace.metadata.joined.get("pairs", []):
-        first, second = names[pair["first"]], names[pair["second"]]
+        first, second = (names.get(host, f"host {host}") for host in (pair["first"], pair["second"]))
         counts = [
             f"{there:,} {kind} in one direction and {back:,} in the other{_stamped(pair) if kind == 'probes' else ''}"
-            for kind in ("probes", "packets")
-            for there, back in [pair[kind]]
+            for kind, (there, back) in (("probes", pair["probes"]), ("packets", pair["packets"]))
             if there or back
         ]
         line = f"clocks of {first} and {second}: compared using {', '.join(counts)}"
         median, worst = pair["residual_ns"]
         if worst >= 1:
             line += f"; deviation from the consensus of all pairs: {median:,.0f} ns (median), {worst:,.0f} ns (maximum)"
+        numbers: Mapping[str, object] = pair
         for field, what in _SAID.items():
-            if pair.get(field):
-                line += f"; {what}: {pair[field]:,}"
+            if numbers.get(field):
+                line += f"; {what}: {numbers[field]:,}"
         lines.append(line)
     return lines
 

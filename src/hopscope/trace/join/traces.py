@@ -6,7 +6,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
     from pathlib import Path
 
+    from hopscope.store.meta import ComparedPair
     from hopscope.trace.join.clocks import Axis, Compared
     from hopscope.trace.join.numbers import Numbers
     from hopscope.trace.join.sources import Source
@@ -98,7 +99,10 @@ def join(folders: Sequence[Path], out: Path, *, without: Collection[str] = ()) -
         metadata.joined = {
             "from": [str(folder) for folder in folders],
             "files": fingerprint(folders),
-            "pairs": [asdict(pair) | {"by_nics": by_nics.get((pair.first, pair.second))} for pair in compared],
+            "pairs": [
+                cast("ComparedPair", asdict(pair) | {"by_nics": by_nics.get((pair.first, pair.second))})
+                for pair in compared
+            ],
             "notes": notes,
             "alone": {host: sorted(own.values()) for host, own in enumerate(alone) if own},
         }

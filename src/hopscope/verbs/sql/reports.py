@@ -39,7 +39,8 @@ def query_report(trace: Trace, query: str, *, limit: int | None = None) -> Repor
     """
     text = re.sub(r"[;\s]+\Z", "", query)
     build_for(trace, text)
-    found = trace.columns(text)
+    with trace.by_user():
+        found = trace.columns(text)
     rows = len(next(iter(found.values()), ()))
     shown = rows if limit is None else min(limit, rows)
     values = {name: array[:shown] for name, array in found.items()}

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How much memory queries may take: a part of what this process can have, so that nothing has to be killed for it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# A query that needs more goes to the disk, however much memory there is: the host has other work to do.
+_MOST: Final = 3 << 30
+# With less than that, the engine cannot even read a file.
+_LEAST: Final = 32 << 20
+# Python, NumPy and the engine before the first query, and what results and their text take.
+_OWN: Final = 96 << 20
+_SHARE: Final = 0.5
+# What a thread of the engine needs, by its documentation.
+_PER_THREAD: Final = 128 << 20
+
+
+def memory_bytes(root: Path = Path("/")) -> int:
+    """Return how much memory queries may take, before they go to the disk.
+
+    Half of what is left by the smallest of the host's available memory, the limits of this process's cgroups
+    (version 1 or 2, and of those that contain them), and the limits of its address space and data; 3 GiB at most.
+
+    Parameters
+    ----------
+    root
+        Of the file system with /proc and what is mounted.
+    """
+    least = min([*_of_host(root), *_of_cgroups(root), *_of_process(root)], default=_MOST)
+    return min(_MOST, max(_LEAST, int((least - _OWN) * _SHARE)))
+
+
+def threads(memory: int) -> int:
+    """Return how many threads can work in so much memory."""
+    cpus = len(os.sched_getaffinity(0))
+    return cpus if memory >= _MOST else max(1, min(cpus, memory // _PER_THREAD))
+
+
+def _of_host(root: Path) -> Iterator[int]:
+    for line in _lines(root / "proc/meminfo"):
+        name, _, value = line.partition(":")
+        if name == "MemAvailable":
+            yield int(value.split()[0]) << 10
+
+
+def _of_process(root: Path) -> Iterator[int]:
+    """Yield what is left of the limits that ``ulimit`` sets."""
+    sizes = _lines(root / "proc/self/statm")
+    pages = [int(each) for each in sizes[0].split()] if sizes else [0] * 7
+    page_bytes = os.sysconf("SC_PAGE_SIZE")
+    for kind, taken in ((resource.RLIMIT_AS, pages[0]), (resource.RLIMIT_DATA, pages[5])):
+        soft, _ = resource.getrlimit(kind)
+        if soft != resource.RLIM_INFINITY:
+            yield soft - taken * page_bytes
+
+
+def _of_cgroups(root: Path) -> Iterator[int]:
+    """Yield the limits of this process's cgroups, and of those that contain them."""
+    of_process = [line.split(":", 2) for line in _lines(root / "proc/self/cgroup")]
+    for line in _lines(root / "proc/self/mountinfo"):
+        fields, _, about = (part.split(" ") for part in line.partition(" - "))
+        if about[0] == "cgroup2":
+            controllers, file = "", "memory.max"
+        elif about[0] == "cgroup" and "memory" in about[-1].split(","):
+            controllers, file = "memory", "memory.limit_in_bytes"
+        else:
+            continue
+        mounted, mount = fields[3], root / fields[4].lstrip("/")
+        for _, has, path in (each for each in of_process if len(each) == 3):
+            if controllers in has.split(","):
+                yield from _of_ancestors(mount, mount / os.path.relpath(path, mounted), file)
+
+
+def _of_ancestors(mount: Path, folder: Path, file: str) -> Iterator[int]:
+    folder = Path(os.path.normpath(folder))
+    # What is mounted may not have this process's own cgroup, as in some containers, but an ancestor of it.
+    while mount == folder or mount in folder.parents:
+        for line in _lines(folder / file):
+            if line.isdecimal():
+                yield int(line)
+        folder = folder.parent
+
+
+def _lines(path: Path) -> list[str]:
+    with contextlib.suppress(OSError):
+        return path.read_text(errors="replace").splitlines()
+    return []

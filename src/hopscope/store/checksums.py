@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checksums of a recording's files, by which damage is noticed that still looks like values.
+
+They are in the file ``checksums`` beside the tables, a line for each file as soon as it is complete, as ``b2sum --tag``
+writes them: ``b2sum -c checksums`` compares them without hopscope. The JSON files have theirs within.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import re
+from typing import TYPE_CHECKING, Final
+
+from hopscope.errors import FormatError
+from hopscope.store.limits import limits
+from hopscope.store.regular import open_regular
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from typing_extensions import Buffer
+
+FILE: Final = "checksums"
+_DIGEST_BYTES: Final = 32
+_LINE: Final = re.compile(r"BLAKE2b-256 \(([A-Za-z0-9_./-]+)\) = ([0-9a-f]{64})", re.ASCII)
+
+
+def append(folder: Path, file: Path, digest: str) -> None:
+    """Write down the checksum of a file of a recording, which is complete.
+
+    Raises
+    ------
+    OSError
+        There is no room.
+    """
+    line = f"BLAKE2b-256 ({file.relative_to(folder)}) = {digest}\n".encode()
+    with (folder / FILE).open("ab", buffering=0) as out:
+        if out.write(line) < len(line):
+            raise OSError(28, os.strerror(28))
+
+
+def digest_of(file: Path) -> str:
+    """Return the checksum of a file.
+
+    Raises
+    ------
+    FormatError
+        It is not a regular file.
+    OSError
+        It cannot be read.
+    """
+    with open_regular(file) as opened:
+        return hashlib.file_digest(opened, _new).hexdigest()  # type: ignore[arg-type] # it is a BufferedReader
+
+
+def read(folder: Path) -> dict[str, str]:
+    """Return path in the folder → checksum; empty of a recording that was made before there were any.
+
+    Raises
+    ------
+    FormatError
+        The file is damaged.
+    """
+    path = folder / FILE
+    try:
+        with open_regular(path) as opened:
+            limits().document(path, os.fstat(opened.fileno()).st_size)
+            *lines, rest = opened.read().decode(errors="replace").split("\n")
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise FormatError(f"{path} cannot be read: {error.strerror}") from error
+    found = [_LINE.fullmatch(line) for line in lines]
+    if not all(found) or len(rest) > len("BLAKE2b-256 () = ") + 2 * _DIGEST_BYTES + os.pathconf("/", "PC_PATH_MAX"):
+        raise FormatError(f"{path} is damaged", "Restore it from a backup, or remove it: the recording opens without")
+    return {match[1]: match[2] for match in found if match}  # `rest`: a line that was being written as it was killed
+
+
+class Summed(io.FileIO):
+    """A file to write whose checksum is written down when it is closed.
+
+    Parameters
+    ----------
+    folder
+        Of the recording.
+    path
+        Of the file, in it.
+    """
+
+    def __init__(self, folder: Path, path: Path) -> None:
+        super().__init__(path, "w")
+        self._folder, self._path, self._digest = folder, path, _new()
+
+    def write(self, data: Buffer, /) -> int:
+        """Write bytes, and return how many were taken."""
+        written = super().write(data)
+        self._digest.update(memoryview(data).cast("B")[:written])
+        return written
+
+    def close(self) -> None:
+        """Close it; again is allowed."""
+        if not self.closed:
+            super().close()
+            append(self._folder, self._path, self._digest.hexdigest())
+
+
+def _new() -> hashlib.blake2b:
+    return hashlib.blake2b(digest_size=_DIGEST_BYTES)
