@@ -16,8 +16,8 @@ from hopscope import __version__
 from hopscope.errors import HopscopeError, HostsError
 
 VERBS: Final = (
-    "explain", "rx", "tx", "cpu", "drops", "check", "counters", "sockets", "clock", "record", "recordings", "join",
-    "report", "sql", "cdf", "script", "probes", "demo", "agent",
+    "explain", "rx", "tx", "cpu", "drops", "check", "counters", "sockets", "clock", "record", "recordings", "verify",
+    "join", "report", "sql", "cdf", "script", "probes", "demo", "agent",
 )  # fmt: skip
 
 # What writing to a full or broken output says; anything else that goes wrong with a file is a bug here.

@@ -16,6 +16,7 @@ from hopscope.errors import UsageError
 from hopscope.live.handover import handed_over
 from hopscope.recorded.joined import one_trace
 from hopscope.recorded.which import which_recording
+from hopscope.store.limits import raised
 from hopscope.store.trace import Trace
 from hopscope.trace.catalogue import catalogue
 from hopscope.trace.gaps import lost_events
@@ -33,7 +34,9 @@ _LOG: Final = logging.getLogger("hopscope")
 _NS_PER_US: Final = 1000
 
 
-def open(path: str | os.PathLike[str] | None = None, *, spark: SparkSession | None = None) -> Recording:  # noqa: A001 # as tarfile.open
+def open(  # noqa: A001 # as tarfile.open
+    path: str | os.PathLike[str] | None = None, *, spark: SparkSession | None = None, limits: float = 1.0
+) -> Recording:
     """Open a recording.
 
     Parameters
@@ -44,6 +47,8 @@ def open(path: str | os.PathLike[str] | None = None, *, spark: SparkSession | No
         a recording that `hopscope recordings` lists; None: the last of them.
     spark
         Run queries there instead of in this process; its executors must find the folder under the same path.
+    limits
+        A factor that raises the limits on a recording's size (docs/trace.md), for one that you trust.
 
     Returns
     -------
@@ -62,7 +67,7 @@ def open(path: str | os.PathLike[str] | None = None, *, spark: SparkSession | No
     >>> with hopscope.open("trace") as recording:
     ...     print(len(recording["packets"]))
     """
-    return Recording(path, spark=spark)
+    return Recording(path, spark=spark, limits=limits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +112,15 @@ class Recording:
         Sentences on what is missing from the recording, such as files that are cut off.
     """
 
-    def __init__(self, path: str | os.PathLike[str] | None = None, *, spark: SparkSession | None = None) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        spark: SparkSession | None = None,
+        limits: float = 1.0,
+    ) -> None:
         self.path = which_recording(None if path is None else Path(path), _LOG.info)
-        with contextlib.ExitStack() as stack:
+        with contextlib.ExitStack() as stack, raised(limits):
             folder = stack.enter_context(one_trace(self.path, _LOG.info))
             self._trace: Trace = stack.enter_context(Trace(folder, _engine(spark)))
             metadata = self._trace.metadata

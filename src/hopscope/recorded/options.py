@@ -8,12 +8,12 @@ import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 
 import click
 
 from hopscope.live.handover import handover
-from hopscope.live.help import OUTPUT, TRAFFIC, option, section, together
+from hopscope.live.help import OTHER, OUTPUT, TRAFFIC, option, section, together
 from hopscope.live.options import (
     SHOWN,
     address_option,
@@ -23,6 +23,7 @@ from hopscope.live.options import (
     process_options,
     protocol_option,
 )
+from hopscope.live.seconds import Factor, Seconds
 from hopscope.recorded.joined import one_trace
 from hopscope.recorded.which import which_recording
 
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from hopscope.trace.selection import Selection
 
 Decorated = TypeVar("Decorated", bound="Callable[..., Any]")
+# Further from a recording's start than any recorded time.
+SINCE_START: Final = Seconds(-1e9, 1e9)
 Form: TypeAlias = Literal["text", "json", "csv"]
 
 
@@ -74,23 +77,23 @@ class Common:
 
         return Selection(**self.chosen)
 
-    def trace(self) -> AbstractContextManager[Trace]:
+    def trace(self, *, unrestricted: bool = False) -> AbstractContextManager[Trace]:
         """Open the trace."""
-        return opened(self.folder)
+        return opened(self.folder, unrestricted=unrestricted)
 
 
 @contextmanager
-def opened(folder: Path | None) -> Iterator[Trace]:
+def opened(folder: Path | None, *, unrestricted: bool = False) -> Iterator[Trace]:
     """Open a trace, or those of several hosts as one, and say on stderr what is missing from it.
 
-    `folder` is as of :func:`~hopscope.recorded.which.which_recording`.
+    `folder` is as of :func:`~hopscope.recorded.which.which_recording`, `unrestricted` of the engine.
     """
     from hopscope.store.trace import Trace  # noqa: PLC0415 # as above
 
     if (taken := handover()) and folder and folder in taken.traces:
         yield taken.traces[folder]
         return
-    with one_trace(which_recording(folder)) as one, Trace(one) as trace:
+    with one_trace(which_recording(folder)) as one, Trace(one, unrestricted=unrestricted) as trace:
         for warning in trace.warnings:
             click.echo(f"hopscope: {warning}", err=True)
         yield trace
@@ -109,6 +112,28 @@ def trace_argument(name: str = "folder", *, metavar: str = "TRACE", required: bo
     """Add which recording; None: the last one, unless it is required."""
     shown = metavar if required else f"[{metavar}]"
     return click.argument(name, required=required, type=click.Path(path_type=Path), metavar=shown)
+
+
+def limits_option() -> Callable[[Any], Any]:
+    """Add the option that raises the limits on recordings, while the command runs."""
+
+    def raise_limits(context: click.Context, _option: click.Parameter, factor: float) -> None:
+        from hopscope.store.limits import raised  # noqa: PLC0415 # it is quick to import, but others need it not
+
+        context.with_resource(raised(factor))
+
+    return section(
+        OTHER,
+        option(
+            "--limits",
+            type=Factor(1, 1e9),
+            default=1.0,
+            metavar="FACTOR",
+            callback=raise_limits,
+            expose_value=False,
+            help="Read a recording that exceeds the limits on size (docs/trace.md).",
+        ),
+    )
 
 
 def report_options(
@@ -138,10 +163,11 @@ def report_options(
             TRAFFIC,
             option("--process", "processes", multiple=True, metavar="NAME|PID", hidden=True),
             option("--interface", "interfaces", multiple=True, metavar="NAME", help="Only this interface."),
-            option("--from", "from_s", type=float, metavar="SECONDS", help="Only from this time after the start."),
-            option("--until", "until_s", type=float, metavar="SECONDS", help="Only until this time after the start."),
+            option("--from", "from_s", type=SINCE_START, help="Only from this time after the start."),
+            option("--until", "until_s", type=SINCE_START, help="Only until this time after the start."),
         ),
         output or together(section(OUTPUT, limit_option()), form_options()),
+        limits_option(),
     )
 
     def decorate(function: Decorated) -> Decorated:

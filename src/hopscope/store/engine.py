@@ -268,7 +268,7 @@ class DuckDB(Engine):
             return "memory"
         if isinstance(error, duckdb.PermissionException):
             return "denied"
-        if isinstance(error, _OF_QUERIES):
+        if isinstance(error, (*_OF_QUERIES, UnicodeEncodeError)):  # the latter of words that were no text
             return "query"
         # The latter two where bytes are not even text to complain with.
         return "data" if isinstance(error, duckdb.Error | RuntimeError | UnicodeDecodeError) else None
@@ -307,7 +307,7 @@ class DuckDB(Engine):
                 "Only one statement, and one that reads, is possible without --unrestricted"
             )
         if any(each.type == duckdb.StatementType.LOAD for each in statements):
-            raise duckdb.PermissionException("Extensions are never loaded")
+            raise duckdb.NotImplementedException("Extensions are never loaded")
 
     def _below(self) -> str:
         return f"/proc/self/fd/{self._folder_fd}/"

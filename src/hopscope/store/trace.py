@@ -45,6 +45,8 @@ class Trace:
         That was recorded into.
     engine
         What runs the queries; without it DuckDB, here. It is closed with the trace.
+    unrestricted
+        Without an engine: queries may read and write other files.
 
     Attributes
     ----------
@@ -62,7 +64,7 @@ class Trace:
         It is no trace, or not of a version that can be read.
     """
 
-    def __init__(self, folder: Path, engine: Engine | None = None) -> None:
+    def __init__(self, folder: Path, engine: Engine | None = None, *, unrestricted: bool = False) -> None:
         self.folder = folder
         self.metadata = Metadata.read(folder)
         self.warnings: list[str] = []
@@ -79,7 +81,7 @@ class Trace:
         self._check_missing()
         self._by_user = False
         with contextlib.ExitStack() as stack:
-            self._engine = stack.enter_context(contextlib.closing(engine or DuckDB(folder)))
+            self._engine = stack.enter_context(contextlib.closing(engine or DuckDB(folder, unrestricted=unrestricted)))
             self._check_rows()
             for table in tables:
                 self._make_view(table)
@@ -174,11 +176,11 @@ class Trace:
             self._engine.drop_view(name)
 
     def tables_of(self, query: str) -> set[str]:
-        """Return the names of the tables that a query reads, whether they are there or not.
+        """Return the names of the tables that a user's query reads, whether they are there or not.
 
         Of a query that cannot be parsed, they are its words.
         """
-        with self._errors():
+        with self.by_user(), self._errors():
             return self._engine.tables_of(query)
 
     def whole(self, table: str) -> str:
@@ -218,11 +220,11 @@ class Trace:
     @contextlib.contextmanager
     def by_user(self) -> Iterator[None]:
         """Take queries inside of the ``with`` for the user's own: what is wrong with them is wrong usage."""
-        self._by_user = True
+        before, self._by_user = self._by_user, True
         try:
             yield
         finally:
-            self._by_user = False
+            self._by_user = before
 
     @contextlib.contextmanager
     def _errors(self) -> Iterator[None]:

@@ -144,7 +144,7 @@ _BY_CALLER: Final = "point IN (SELECT point FROM points WHERE name IN ('tx.send'
 
 
 def _flow(text: str) -> str:
-    if re.fullmatch(r"-?\d+", text):
+    if re.fullmatch(r"-?[0-9]{1,19}", text):
         return f"flow = {text}"
     found = _FLOW.fullmatch(text)
     if not found:
@@ -160,7 +160,7 @@ def _flow(text: str) -> str:
 def _end(text: str) -> tuple[str, str]:
     """Return the address and port of an endpoint, as SQL."""
     address, _, port = text.rpartition(":")
-    if not port.isdecimal():
+    if not re.fullmatch(r"[0-9]{1,5}", port):
         raise UsageError(f"{text} is not an endpoint of a flow", "Give ADDRESS:PORT, or [ADDRESS]:PORT for IPv6")
     return _texts([_address(address.strip("[]"))]), port
 
@@ -197,17 +197,33 @@ def _ends_in(network: ipaddress.IPv4Network | ipaddress.IPv6Network, trace: Trac
         members = [str(network.network_address)]
     else:
         known = trace.rows("SELECT DISTINCT source FROM flows UNION SELECT DISTINCT destination FROM flows")
-        members = [text for (text,) in known if ipaddress.ip_address(text) in network]
+        members = [text for (text,) in known if _is_in(text, network)]
     listed = _texts(members) if members else "NULL"
     return f"(source IN ({listed}) OR destination IN ({listed}))"
 
 
+def _is_in(text: str | None, network: ipaddress.IPv4Network | ipaddress.IPv6Network) -> bool:
+    """Tell whether what a recording has for an address is in a network."""
+    try:
+        return ipaddress.ip_address(text or "") in network
+    except ValueError:
+        return False
+
+
 def _process(text: str) -> str:
-    return f"{own_thread('pid')} = {text}" if text.isdecimal() else f"comm = {_texts([text])}"
+    return f"{own_thread('pid')} = {text}" if re.fullmatch(r"[0-9]{1,9}", text) else f"comm = {_texts([text])}"
 
 
 def _texts(values: Iterable[str]) -> str:
-    return ", ".join("'" + value.replace("'", "''") + "'" for value in values)
+    return ", ".join("'" + _encodable(value).replace("'", "''") + "'" for value in values)
+
+
+def _encodable(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"{text!r} is not text in UTF-8", "Recordings have no such names") from None
+    return text
 
 
 def _all(parts: Sequence[str]) -> str:

@@ -133,7 +133,10 @@ def _is_loopback(key: Key) -> bool:
 
 
 def _is_for_many(destination: str) -> bool:
-    address = ip_address(destination)
+    try:
+        address = ip_address(destination)
+    except ValueError:  # a recording may have anything there
+        return False
     # The broadcast address of a subnet is unknown, but usually ends like this.
     return address.is_multicast or (address.version == 4 and destination.endswith(".255"))
 

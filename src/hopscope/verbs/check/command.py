@@ -16,7 +16,7 @@ from hopscope.errors import UsageError
 from hopscope.live.help import MEASURE, OUTPUT, Command, option, section
 from hopscope.live.options import json_option, netns_option
 from hopscope.live.seconds import Seconds
-from hopscope.recorded.options import opened
+from hopscope.recorded.options import limits_option, opened
 
 if TYPE_CHECKING:
     from hopscope.verbs.check.findings import Check, Severity
@@ -62,6 +62,7 @@ EXIT_CODES: Final = {"critical": 4, "warning": 3, "notice": 0, None: 0}
     option("--all", "everything", is_flag=True, help="Also list what is in order or cannot be checked."),
     json_option("finding", "docs/check.md"),
 )
+@limits_option()
 @click.argument("trace", type=click.Path(path_type=Path), required=False)
 @click.pass_context
 def command(  # noqa: PLR0913 # one parameter an option

@@ -14,7 +14,7 @@ from hopscope.errors import UsageError
 from hopscope.live.help import MEASURE, OUTPUT, TRAFFIC, Command, option, section
 from hopscope.live.options import json_option
 from hopscope.live.seconds import Seconds
-from hopscope.recorded.options import Common, opened, print_blocks, report_options, terminal
+from hopscope.recorded.options import SINCE_START, Common, opened, print_blocks, report_options, terminal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,8 +47,8 @@ _HOUR_S = 3600
 @section(
     TRAFFIC,
     option("--slowest", type=click.IntRange(1), metavar="N", help="Only the N slowest messages."),
-    option("--message", type=float, metavar="SECONDS", help="Only the message that begins then, as reports show it."),
-    option("--request", type=float, metavar="SECONDS", help="Only the request that begins then, as reports show it."),
+    option("--message", type=SINCE_START, help="Only the message that begins then, as reports show it."),
+    option("--request", type=SINCE_START, help="Only the request that begins then, as reports show it."),
 )
 @section(
     OUTPUT,

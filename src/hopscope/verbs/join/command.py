@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from hopscope.live.help import HOSTS, OUTPUT, Command, option, section
+from hopscope.recorded.options import limits_option
 
 
 @click.command(
@@ -31,6 +32,7 @@ from hopscope.live.help import HOSTS, OUTPUT, Command, option, section
     ),
 )
 @section(HOSTS, option("--without", multiple=True, metavar="HOST", help="Exclude this host (repeatable)."))
+@limits_option()
 def command(traces: tuple[Path, ...], output: Path | None, without: tuple[str, ...]) -> None:
     """Join recordings of several hosts into one trace, on which every report works.
 

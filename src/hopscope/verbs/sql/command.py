@@ -9,9 +9,9 @@ from pathlib import Path
 import click
 
 from hopscope.errors import UsageError
-from hopscope.live.help import OUTPUT, Command, section
+from hopscope.live.help import OTHER, OUTPUT, Command, option, section
 from hopscope.live.options import limit_option
-from hopscope.recorded.options import chosen_form, form_options, show
+from hopscope.recorded.options import chosen_form, form_options, limits_option, show
 
 
 @click.command(
@@ -32,10 +32,19 @@ from hopscope.recorded.options import chosen_form, form_options, show
     limit_option(),
 )
 @form_options()
+@section(OTHER, option("--unrestricted", is_flag=True, help="Let the query read and write other files."))
+@limits_option()
 @click.argument("trace", required=False, metavar="[TRACE]")
 @click.argument("query", required=False, metavar="[QUERY]")
 def command(  # noqa: PLR0913 # one parameter an option
-    *, as_json: bool, as_csv: bool, limit: int | None, tables: bool, trace: str | None, query: str | None
+    *,
+    as_json: bool,
+    as_csv: bool,
+    limit: int | None,
+    tables: bool,
+    unrestricted: bool,
+    trace: str | None,
+    query: str | None,
 ) -> None:
     """Query a recording in SQL. Without a QUERY, it is read from standard input.
 
@@ -45,6 +54,9 @@ def command(  # noqa: PLR0913 # one parameter an option
 
     docs/trace.md describes the recorded tables, docs/relations.md what can be derived from them: names, lifetimes of
     packets, messages, requests and more. A relation that the query names is built first.
+
+    QUERY is one statement that reads the recording. With --unrestricted it may be several of any kind, which read and
+    write whatever the user may; extensions of DuckDB are not loaded in any case.
     """
     from hopscope.recorded.options import Common  # noqa: PLC0415
     from hopscope.verbs.sql.reports import described, listed, query_report  # noqa: PLC0415 # with DuckDB and NumPy
@@ -57,10 +69,10 @@ def command(  # noqa: PLR0913 # one parameter an option
         with common.trace() as opened:
             show(listed(opened) if query is None else described(opened, query), form)
         return
-    text = sys.stdin.read() if query is None else query
-    if not text.strip():
+    text = query if query is not None else sys.stdin.read() if sys.stdin else ""
+    if not text.strip("; \n\r\t"):
         raise UsageError("No query was given", "Give it as the last argument, or on standard input")
-    with common.trace() as opened:
+    with common.trace(unrestricted=unrestricted) as opened:
         show(query_report(opened, text, limit=common.limit), form)
 
 
