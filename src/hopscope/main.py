@@ -7,6 +7,7 @@ import contextlib
 import errno
 import importlib
 import os
+import re
 import sys
 from typing import Final
 
@@ -22,6 +23,9 @@ VERBS: Final = (
 
 # What writing to a full or broken output says; anything else that goes wrong with a file is a bug here.
 _UNWRITABLE: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
+
+# What the dynamic linker says of a library that finds no room.
+_NO_MEMORY: Final = re.compile("failed to map segment|cannot allocate memory", re.IGNORECASE)
 
 # As a shell says of a process that SIGPIPE ended.
 _NOBODY_READS: Final = 141
@@ -90,6 +94,11 @@ def main() -> None:
         code = error.exit_code
     except click.Abort:
         code = 130
+    except (MemoryError, ImportError) as error:
+        if isinstance(error, ImportError) and not _NO_MEMORY.search(str(error)):
+            raise
+        _complain("There is not enough memory. Raise the limit: `ulimit -v`, or that of the cgroup")
+        code = 1
     except OSError as error:
         if error.errno not in _UNWRITABLE:
             raise

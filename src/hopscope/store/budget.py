@@ -9,6 +9,8 @@ import resource
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from hopscope.errors import HopscopeError
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -19,6 +21,8 @@ _LEAST: Final = 32 << 20
 # Python, NumPy and the engine before the first query, and what results and their text take.
 _OWN: Final = 96 << 20
 _SHARE: Final = 0.5
+# Of address space: threads reserve much more than they use, and the engine crashes where they cannot.
+_ADDRESSES: Final = 768 << 20
 # What a thread of the engine needs, by its documentation.
 _PER_THREAD: Final = 128 << 20
 
@@ -33,8 +37,19 @@ def memory_bytes(root: Path = Path("/")) -> int:
     ----------
     root
         Of the file system with /proc and what is mounted.
+
+    Raises
+    ------
+    HopscopeError
+        The process may not have enough for any query.
     """
-    least = min([*_of_host(root), *_of_cgroups(root), *_of_process(root)], default=_MOST)
+    of_process = list(_of_process(root))
+    if min(of_process, default=_ADDRESSES) < _ADDRESSES:
+        raise HopscopeError(
+            "The limit of this process's memory is too low for queries",
+            f"Raise `ulimit -v` or `ulimit -d`: queries need {_ADDRESSES >> 20} MiB of address space besides what is in use",
+        )
+    least = min([*_of_host(root), *_of_cgroups(root), *of_process], default=_MOST)
     return min(_MOST, max(_LEAST, int((least - _OWN) * _SHARE)))
 
 
