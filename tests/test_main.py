@@ -200,6 +200,10 @@ def test_the_installed_command_is_the_same() -> None:
         (["demo", "--duration", "5s"], "'5s' is not a number of seconds, e.g. 5 or 0.5"),
         (["demo", "more"], "unexpected extra argument"),
         (["cdf", "tx.ack"], "Missing argument 'FILE...'"),
+        (["explain", "--from", "nan", "trace"], "'nan' is not a number of seconds"),
+        (["explain", "--until", "inf", "trace"], "inf is not in the range"),
+        (["explain", "--message", "1e300", "trace"], "1e+300 is not in the range"),
+        (["verify", "--limits", "nan"], "'nan' is not a number, e.g. 2 or 10"),
     ],
 )
 def test_wrong_usage_is_one_sentence_with_the_next_step(args: list[str], said: str) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +13,11 @@ from hypothesis import strategies as st
 
 from hopscope.errors import FormatError
 from hopscope.store.meta import FILE, Metadata
-from hopscope.store.schema import VERSION
+from hopscope.store.schema import VERSION, Column, Table
 from tests.store.columns import metadata
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 
@@ -68,6 +70,49 @@ def test_a_field_that_must_be_there(folder: Path, field: str) -> None:
 def test_a_field_of_another_type(folder: Path, value: object) -> None:
     change(folder, points=value)
     assert "is damaged" in sentence(folder)
+
+
+STRANGE = (None, True, -1, 7, 0.5, 2**70, "x", "x" * 30_000, [], {}, [1], [None], [[]], [{}], {"a": 1}, {"1": None})
+
+
+@pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.parametrize("value", STRANGE, ids=lambda value: repr(value)[:20])
+def test_a_field_has_its_declared_type_or_is_damaged(folder: Path, value: object, *, inside: bool) -> None:
+    whole = Metadata.read(folder)
+    pair = {"first": 0, "second": 1, "probes": [0, 1], "packets": [1, 2], "residual_ns": [0.5, 1], "by_nics": None}
+    whole.joined = {"from": ["a"], "files": "x", "pairs": [pair], "notes": ["n"], "alone": {1: [2]}}  # type: ignore[typeddict-item] # as JSON has it
+    whole.tables = [Table("e_x", "m", (Column("a", "int8", "m"),))]
+    whole.write(folder)
+    text = (folder / FILE).read_text()
+    document = json.loads(text)
+    places = [(name,) for name in document if name not in {"format", "version", "checksum"}]
+    if inside:
+        places = [place for name in document for place in _inside(document[name], (name,))]
+    for place in places:
+        changed = json.loads(text)
+        del changed["checksum"]
+        part = changed
+        for step in place[:-1]:
+            part = part[step]
+        part[place[-1]] = value
+        (folder / FILE).write_text(json.dumps(changed))
+        found = None
+        with contextlib.suppress(FormatError):
+            found = Metadata.read(folder)
+        if found is None:
+            assert len(sentence(folder)) < 500
+            continue
+        assert type(found.started_ns) is type(found.missed) is int
+        assert all(type(each) is str for row in (found.host, *found.plan) for each in row.values())
+        found.write(folder)
+        assert Metadata.read(folder) == found
+
+
+def _inside(value: Any, place: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:  # noqa: ANN401 - JSON
+    steps = value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
+    for step in steps:
+        yield (*place, step)
+        yield from _inside(value[step], (*place, step))
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"format": "other"}', "\udcff"])

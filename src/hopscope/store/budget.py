@@ -47,7 +47,7 @@ def memory_bytes(root: Path = Path("/")) -> int:
     if min(of_process, default=_ADDRESSES) < _ADDRESSES:
         raise HopscopeError(
             "The limit of this process's memory is too low for queries",
-            f"Raise `ulimit -v` or `ulimit -d`: queries need {_ADDRESSES >> 20} MiB of address space besides what is in use",
+            f"Raise `ulimit -v` or `ulimit -d`: queries need {_ADDRESSES >> 20} MiB besides what is in use",
         )
     least = min([*_of_host(root), *_of_cgroups(root), *of_process], default=_MOST)
     return min(_MOST, max(_LEAST, int((least - _OWN) * _SHARE)))

@@ -24,7 +24,12 @@ if TYPE_CHECKING:
 
 FILE: Final = "checksums"
 _DIGEST_BYTES: Final = 32
-_LINE: Final = re.compile(r"BLAKE2b-256 \(([A-Za-z0-9_./-]+)\) = ([0-9a-f]{64})", re.ASCII)
+# A line that was being written when the recorder was killed.
+_BEGUN: Final = re.compile(r"BLAKE2b-256 \([A-Za-z0-9_./-]*(\)( (=( [0-9a-f]{0,64})?)?)?)?", re.ASCII)
+# Files of the recording, and of its tables: no name leads elsewhere.
+_LINE: Final = re.compile(
+    r"BLAKE2b-256 \(((?:[A-Za-z0-9_-][A-Za-z0-9_.-]*/)?[A-Za-z0-9_-][A-Za-z0-9_.-]*)\) = ([0-9a-f]{64})", re.ASCII
+)
 
 
 def append(folder: Path, file: Path, digest: str) -> None:
@@ -73,9 +78,9 @@ def read(folder: Path) -> dict[str, str]:
     except OSError as error:
         raise FormatError(f"{path} cannot be read: {error.strerror}") from error
     found = [_LINE.fullmatch(line) for line in lines]
-    if not all(found) or len(rest) > len("BLAKE2b-256 () = ") + 2 * _DIGEST_BYTES + os.pathconf("/", "PC_PATH_MAX"):
+    if not all(found) or (rest and not _BEGUN.fullmatch(rest)):
         raise FormatError(f"{path} is damaged", "Restore it from a backup, or remove it: the recording opens without")
-    return {match[1]: match[2] for match in found if match}  # `rest`: a line that was being written as it was killed
+    return {match[1]: match[2] for match in found if match}
 
 
 class Summed(io.FileIO):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import textwrap
 import unicodedata
@@ -70,12 +71,8 @@ class Terminal:
             return text
         mark = "…" if self.unicode else "~"
         if text.startswith("/"):
-            while text and columns(text) > width - 1:
-                text = text[1:]
-            return mark + text
-        while text and columns(text) > width - 1:
-            text = text[:-1]
-        return text + mark
+            return mark + _beginning(text[::-1], width - 1)[::-1]
+        return _beginning(text, width - 1) + mark
 
 
 def columns(text: str) -> int:
@@ -85,6 +82,12 @@ def columns(text: str) -> int:
     return sum(
         0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text
     )
+
+
+def _beginning(text: str, width: int) -> str:
+    """Return as many characters as fit. Each is looked at once, as names can be as long as whoever gave them liked."""
+    ends = itertools.accumulate(map(columns, text))
+    return text[: next((place for place, end in enumerate(ends) if end > width), len(text))]
 
 
 def pad(text: str, width: int) -> str:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from hopscope.clock.change import Change
-from hopscope.errors import UsageError
+from hopscope.errors import FormatError, UsageError
 from hopscope.store.hosts import CHANGES
 from hopscope.store.meta import FILE, Metadata
 from hopscope.store.probes import change_columns
@@ -448,6 +449,20 @@ def test_a_joined_trace_is_not_joined_again(recording: Recording, tmp_path: Path
         folder = trace.folder
     with pytest.raises(UsageError, match="is already a joined trace"):
         join([folder, folder], tmp_path / "again")
+
+
+def test_a_joined_trace_without_one_of_its_tables_is_refused(recording: Recording) -> None:
+    for name in "ab":
+        recording.part(name, event())
+    recording.probe("a", "b")
+    with recording.joined() as trace:
+        folder = trace.folder
+    shutil.rmtree(folder / "clocks")
+    with pytest.raises(FormatError, match=r"has no clocks/000001\.parquet, which belongs to the joined trace"):
+        Trace(folder)
+    (folder / "checksums").unlink()  # as it was made earlier
+    with pytest.raises(FormatError, match="has no clocks, which belongs to the joined trace"):
+        Trace(folder)
 
 
 def test_single_traces_are_joined_by_their_packets_and_called_as_their_hosts(tmp_path: Path) -> None:

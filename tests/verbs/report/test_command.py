@@ -80,14 +80,10 @@ def test_events_are_all_shown_unless_limited(folder: Path) -> None:
 
 
 def test_killed_recording_is_shown_with_a_warning(folder: Path, tmp_path: Path) -> None:
-    copy = tmp_path / "copy"
-    copy.mkdir()
-    for file in folder.rglob("*"):
-        target = copy / file.relative_to(folder)
-        if file.is_dir():
-            target.mkdir()
-        else:
-            target.write_bytes(file.read_bytes().replace(b'"complete"', b'"recording"'))
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    killed = Metadata.read(copy)
+    killed.state = "recording"
+    killed.write(copy)
     done = hopscope("report", "summary", copy)
     assert done.returncode == 0
     assert "the recorder was killed or is still running" in done.stderr

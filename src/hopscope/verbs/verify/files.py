@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 
 from hopscope.errors import FormatError
 from hopscope.store import checksums
-from hopscope.store.capture import FILE as CAPTURE
 from hopscope.store.document import has_checksum
 from hopscope.store.hosts import CHANGES, JOINED, PROBES, Hosts, is_of_hosts
 from hopscope.store.hosts import FILE as HOSTS
@@ -100,18 +99,17 @@ def _of_trace(folder: Path) -> Iterator[Checked]:
         return
     tables = [table.name for table in (*TABLES, *metadata.tables)]
     known = checksums.read(folder)
-    yield from _by_checksum(folder, tables, CAPTURE)
+    yield from _by_checksum(folder, tables)
     without = [file for name in tables for file in parts_of(folder, name).whole if _name(folder, file) not in known]
     if without:
         yield from _decoded(folder, set(without))
 
 
-def _by_checksum(folder: Path, tables: Sequence[str], *others: str) -> Iterator[Checked]:
+def _by_checksum(folder: Path, tables: Sequence[str]) -> Iterator[Checked]:
     """Check the files that have a checksum, and find those that are cut off."""
     known = checksums.read(folder)
     for name in sorted(known):
-        if name.partition("/")[0] in tables or name in others:
-            yield _compared(folder / name, known[name])
+        yield _compared(folder / name, known[name])
     for table in tables:
         for file in parts_of(folder, table).cut:
             if _name(folder, file) not in known:
