@@ -155,7 +155,7 @@ def test_a_damaged_part_is_named_whatever_is_wrong_with_it(folder: Path) -> None
 def test_parts_that_are_gone_are_said(folder: Path) -> None:
     (folder / "flows" / "000001.parquet").unlink()
     with Trace(folder) as trace:
-        assert trace.warnings == ["1 of the recorded files are missing, such as flows/000001.parquet"]
+        assert trace.warnings == ["recorded files that are missing: 1, such as flows/000001.parquet"]
 
 
 def test_temporary_files_are_private_and_go_with_their_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

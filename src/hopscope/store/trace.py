@@ -302,7 +302,7 @@ class Trace:
                 "Remove the folder, and join the hosts again with `hopscope join`",
             )
         if missing:
-            self.warnings.append(f"{len(missing)} of the recorded files are missing, such as {missing[0]}")
+            self.warnings.append(f"recorded files that are missing: {len(missing):,}, such as {missing[0]}")
 
     def _check_rows(self) -> None:
         """Compare the number of rows to what can be in files of their size."""

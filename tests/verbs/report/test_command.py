@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 from typing import TYPE_CHECKING
 
 import jsonschema
 import pytest
 
+from hopscope.store.meta import Metadata
 from tests.lab.command import SCHEMAS, complaint, hopscope
 from tests.lab.small_trace import small
 
