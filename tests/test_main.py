@@ -16,6 +16,8 @@ from hopscope.live.help import SECTIONS, Command, CommandBeside, Option
 from hopscope.main import VERBS
 from tests.lab.command import TIMEOUT_S, complaint, environ, hopscope
 
+RECORDING = Path(__file__).resolve().parent / "recordings" / "udp"
+
 
 def test_help_mentions_every_verb() -> None:
     done = hopscope("--help")
@@ -175,6 +177,20 @@ def test_the_installed_command_is_the_same() -> None:
         [script, "--help"], capture_output=True, text=True, timeout=TIMEOUT_S, check=True, env=environ()
     )
     assert done.stdout == hopscope("--help").stdout
+
+
+def test_closed_standard_files_are_nobody_else_s() -> None:
+    shell = ("sh", "-c", 'exec "$@" 2>&- <&-', "sh")
+    done = hopscope("report", "hops", RECORDING, before=shell)
+    assert (done.returncode, done.stdout) == (0, hopscope("report", "hops", RECORDING).stdout)
+    # 2 as of wrong usage: a traceback, which nobody can see, is 1.
+    assert hopscope("report", "hops", "--flow", "x", RECORDING, before=shell).returncode == 2
+    assert complaint(hopscope("sql", RECORDING, before=(*shell[:2], 'exec "$@" <&-', "sh")), 2).startswith("No query")
+
+
+def test_without_address_space_it_is_one_sentence() -> None:
+    shell = ("sh", "-c", 'ulimit -v 500000 && exec "$@"', "sh")
+    assert complaint(hopscope("report", "hops", RECORDING, before=shell), 1).startswith("The limit of this process's")
 
 
 @pytest.mark.parametrize(

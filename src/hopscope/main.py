@@ -83,6 +83,7 @@ def main() -> None:
     if sys.stdout is None:  # and its number is free for the next file, whichever that is
         _complain("Standard output is closed. Redirect it to a file, a pipe or /dev/null")
         sys.exit(1)
+    _keep_standard_numbers()
     try:
         code = cli(prog_name="hopscope", standalone_mode=False)
     except HopscopeError as error:
@@ -106,6 +107,15 @@ def main() -> None:
         _complain(f"The output cannot be written: {error.strerror}. Redirect it elsewhere, or free some space")
         code = 1
     sys.exit(code)
+
+
+def _keep_standard_numbers() -> None:
+    """Open /dev/null where standard input or error is closed: else the next file has its number, and gets its text."""
+    for number in (0, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # of the free numbers it has the lowest
 
 
 def _one_sentence(error: click.ClickException) -> str:

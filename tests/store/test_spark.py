@@ -25,12 +25,12 @@ from tests.store.columns import metadata, rows
 from tests.verbs.report.every_report import TRACES
 
 if TYPE_CHECKING:
-    import contextlib
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
+    from hopscope.store.engine import Cause
     from hopscope.store.schema import Table
 
 pyspark_sql = pytest.importorskip("pyspark.sql", reason="no Spark here: pip install pyspark")
@@ -84,8 +84,8 @@ class Compared(Engine):
     DuckDB's rows are others than they were then.
     """
 
-    def __init__(self, other: Engine) -> None:
-        self._one, self._other = DuckDB(), other
+    def __init__(self, folder: Path, other: Engine) -> None:
+        self._one, self._other = DuckDB(folder), other
         self._sources: dict[str, str] = {}
         self._made: dict[str, tuple[str, list[Any]]] = {}
         self._answers: dict[str, list[Any]] = {}
@@ -159,8 +159,8 @@ class Compared(Engine):
     def close(self) -> None:
         self._one.close()
 
-    def errors(self, folder: Path) -> contextlib.AbstractContextManager[None]:
-        return self._one.errors(folder)
+    def cause(self, error: Exception) -> Cause | None:
+        return self._one.cause(error)
 
     def _translated(self, query: str) -> str:
         for ours, theirs in self._sources.items():
@@ -192,8 +192,9 @@ def _compare(query: str, ours: list[tuple[Any, ...]], theirs: list[tuple[Any, ..
 @pytest.mark.parametrize("name", TRACES)
 def test_spark_answers_what_duckdb_answers(name: str, session: Any, tmp_path: Path) -> None:  # noqa: ANN401 # pyspark's
     make, reports = TRACES[name]
-    engine = Compared(spark(session))
-    with Trace(make(tmp_path / "trace"), engine) as trace:
+    folder = make(tmp_path / "trace")
+    engine = Compared(folder, spark(session))
+    with Trace(folder, engine) as trace:
         for report in reports.values():
             report(trace)
     assert engine.asked > 100
@@ -229,15 +230,15 @@ def test_what_is_wrong_is_said_in_one_sentence(session: Any, tmp_path: Path) -> 
         written.append("packets", rows("packets", 7))
     file = tmp_path / "t" / "packets" / "000001.parquet"
     with Trace(tmp_path / "t", spark(session)) as trace:
-        with pytest.raises(UsageError, match="nothing"):
+        with pytest.raises(UsageError, match="nothing"), trace.by_user():
             trace.rows("SELECT nothing FROM packets")
-        with pytest.raises(UsageError):
+        with pytest.raises(UsageError), trace.by_user():
             trace.rows("SELEC")
         trace.make_table("few", "SELECT * FROM packets LIMIT 3")
         trace.make_table("few", "SELECT * FROM few LIMIT 2")
         assert np.array_equal(trace.columns("SELECT count(*) AS rows FROM few")["rows"], [2])
         trace.drop("few", "none")
-        with pytest.raises(UsageError, match="few"):
+        with pytest.raises(UsageError, match="few"), trace.by_user():
             trace.rows("SELECT * FROM few")
         data = bytearray(file.read_bytes())
         data[4:64] = bytes(60)

@@ -162,7 +162,11 @@ class Hosts:
         none = FormatError(
             f"{folder} is not a recording of several hosts: it has no {FILE}", "`hopscope record --host` makes one"
         )
-        return read_document(folder / FILE, FORMAT, _VERSION, cls._of, none=none)
+        found = read_document(folder / FILE, FORMAT, _VERSION, cls._of, none=none)
+        for name in (*(part for host in found.hosts for part in host.parts), JOINED):
+            if (folder / name).is_symlink():
+                raise FormatError(f"{folder / name} is a symbolic link", "Restore the recording from a backup")
+        return found
 
     @classmethod
     def _of(cls, document: Mapping[str, Any]) -> Self:

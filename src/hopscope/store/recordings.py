@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from hopscope.errors import FormatError, HopscopeError, UsageError
+from hopscope.errors import HopscopeError, UsageError
 from hopscope.store import hosts as of_hosts
 from hopscope.store import meta as of_trace
 from hopscope.store.document import has_format
@@ -236,7 +236,7 @@ def _described(folder: Path) -> StoredRecording | None:
 
 def _of_trace(folder: Path, modified_ns: int) -> StoredRecording:
     metadata = Metadata.read(folder)
-    started_ns, ended_ns = _checked_ns(folder, metadata)
+    started_ns, ended_ns = _times_ns(metadata)
     return StoredRecording(
         folder,
         _state(folder, metadata.state),
@@ -254,7 +254,7 @@ def _of_hosts(folder: Path, modified_ns: int) -> StoredRecording:
     hosts = Hosts.read(folder)
     traces = tuple(folder / part for host in hosts.hosts for part in host.parts)
     parts = [Metadata.read(trace) for trace in traces if is_recording(trace)]
-    times = [_checked_ns(folder, part) for part in parts]
+    times = [_times_ns(part) for part in parts]
     ends = [ended_ns for _, ended_ns in times if ended_ns is not None]
     return StoredRecording(
         folder,
@@ -275,13 +275,7 @@ def _state(folder: Path, state: str) -> RecordingState:
     return "being recorded" if is_locked(folder) else "cut off"
 
 
-def _checked_ns(folder: Path, metadata: Metadata) -> tuple[int, int | None]:
-    """Return beginning and end by the wall clock, and check what else is used of the metadata."""
-    ended_ns = metadata.ended_ns
-    whole = (metadata.started_ns, metadata.realtime_ns, metadata.missed, 0 if ended_ns is None else ended_ns)
-    if not all(type(each) is int and 0 <= each < 1 << 63 for each in whole) or not all(
-        isinstance(each, dict) for each in (metadata.options, metadata.host)
-    ):
-        raise FormatError(f"{folder / of_trace.FILE} is damaged", "Restore it from a backup")
+def _times_ns(metadata: Metadata) -> tuple[int, int | None]:
+    """Return beginning and end by the wall clock."""
     ahead_ns = metadata.realtime_ns - metadata.started_ns
-    return metadata.realtime_ns, None if ended_ns is None else ended_ns + ahead_ns
+    return metadata.realtime_ns, None if metadata.ended_ns is None else metadata.ended_ns + ahead_ns

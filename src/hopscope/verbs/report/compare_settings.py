@@ -63,7 +63,11 @@ def _of_recording(trace: Trace) -> Settings:
     hosts = [{"release": release, "machine": machine} for release, machine in trace.rows(_HOSTS)] or [metadata.host]
     found = [(title, "", host.get(name, "")) for name, title in _OF_HOST.items() for host in hosts]
     found += [("record option", name, _plain(metadata.options.get(name))) for name in _OF_RECORDING]
-    found += [("probe point", row["point"], row["way"]) for row in metadata.plan if row.get("status") == "attached"]
+    found += [
+        ("probe point", row.get("point", ""), row.get("way", ""))
+        for row in metadata.plan
+        if row.get("status") == "attached"
+    ]
     settings: Settings = defaultdict(set)
     for kind, name, value in found:
         if value:
