@@ -150,7 +150,7 @@ def test_blocks_of_any_kind_write_tables_of_the_trace_or_are_refused(
                 with suppress(FormatError):
                     incoming.take(Block(head, memoryview(bytearray(data))))
         assert {path.name for path in below.iterdir()} <= {"inside"}
-        assert {path.name for path in folder.iterdir()} <= {FILE, "capture.pcapng", OWN.name, *BY_NAME}
+        assert {path.name for path in folder.iterdir()} <= {FILE, "capture.pcapng", "checksums", OWN.name, *BY_NAME}
         for path in folder.rglob("*/*"):
             assert path.suffix == ".parquet"
         with suppress(HopscopeError), Trace(folder) as trace:
