@@ -104,6 +104,7 @@ def test_a_field_has_its_declared_type_or_is_damaged(folder: Path, value: object
             continue
         assert type(found.started_ns) is type(found.missed) is int
         assert all(type(each) is str for row in (found.host, *found.plan) for each in row.values())
+        assert all({"first", "second", "probes"} <= pair.keys() for pair in found.joined.get("pairs", []))
         found.write(folder)
         assert Metadata.read(folder) == found
 

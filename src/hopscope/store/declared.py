@@ -96,7 +96,8 @@ def _object(kind: Any, value: Any, where: str) -> Any:  # noqa: ANN401 # as abov
     _expect(isinstance(value, dict), value, where)
     types = get_type_hints(kind, include_extras=True)
     if is_typeddict(kind):
-        needed = kind.__required_keys__
+        # Its own attribute does not know of annotations that are evaluated later.
+        needed = {name for name, each in types.items() if kind.__total__ or get_origin(each) is Required}
     else:
         needed = {each.name for each in fields(kind) if each.default is MISSING and each.default_factory is MISSING}
     if missing := sorted(needed - value.keys()):
