@@ -106,7 +106,7 @@ def test_packets_of_applications_alone_are_enough(original: Path, recording: Pat
     with Trace(tmp_path / "out") as trace:
         (pair,) = trace.metadata.joined["pairs"]
         # TCP both ways, and UDP.
-        assert pair["probes"] == [0, 0]
+        assert pair["probes"] == (0, 0)
         assert pair["packets"][0] > pair["packets"][1] > 100
     assert_holds(tmp_path / "out", original / "b")
 
@@ -172,7 +172,7 @@ def test_what_was_joined_before_more_came_is_joined_anew(recording: Path) -> Non
         file.write("1")
     assert "joining the hosts" in hopscope("report", "summary", recording).stderr
     assert "joining the hosts" not in hopscope("report", "summary", recording).stderr
-    assert sorted(path.name for path in recording.iterdir()) == ["a", "b", "hosts.json", JOINED, "probes"]
+    assert sorted(path.name for path in recording.iterdir()) == ["a", "b", "checksums", "hosts.json", JOINED, "probes"]
 
 
 def test_a_folder_that_cannot_be_written_is_joined_elsewhere(recording: Path) -> None:
