@@ -15,6 +15,7 @@ import click
 
 from hopscope import __version__
 from hopscope.errors import HopscopeError, HostsError
+from hopscope.gate import guard, tell
 
 VERBS: Final = (
     "explain", "rx", "tx", "cpu", "drops", "check", "counters", "sockets", "clock", "record", "recordings", "verify",
@@ -84,6 +85,7 @@ def main() -> None:
         _complain("Standard output is closed. Redirect it to a file, a pipe or /dev/null")
         sys.exit(1)
     _keep_standard_numbers()
+    guard()
     try:
         code = cli(prog_name="hopscope", standalone_mode=False)
     except HopscopeError as error:
@@ -129,7 +131,7 @@ def _one_sentence(error: click.ClickException) -> str:
 
 def _complain(sentence: str) -> None:
     with contextlib.suppress(OSError):  # nobody listens
-        click.echo(f"hopscope: {sentence}", err=True)
+        tell(f"hopscope: {sentence}")
 
 
 def _forget_output() -> None:

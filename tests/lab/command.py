@@ -4,11 +4,15 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
+import pty
 import re
+import struct
 import subprocess
 import sys
+import termios
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -158,6 +162,22 @@ def assert_fits(document: Json, name: str) -> None:
         (each["$id"], Resource.from_contents(each)) for each in documented
     )
     jsonschema.Draft202012Validator(schema(name), registry=registry).validate(document)
+
+
+def on_terminal(*args: object, before: tuple[str, ...] = (), width: int = 80, **changes: str) -> tuple[int, str]:
+    """Run to the end on a terminal of so many columns; return the exit code and what the terminal got."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
+    variables = {name: value for name, value in environ(TERM="xterm", **changes).items() if name != "COLUMNS"}
+    argv = [*before, *HOPSCOPE, *map(str, args)]
+    child = subprocess.Popen(argv, stdin=theirs, stdout=theirs, stderr=theirs, env=variables)
+    os.close(theirs)
+    read = b""
+    with contextlib.suppress(OSError):  # EIO: the other end is closed
+        while block := os.read(ours, 65_536):
+            read += block
+    os.close(ours)
+    return child.wait(TIMEOUT_S), read.decode("utf-8", "surrogateescape")
 
 
 def plain(text: str) -> list[str]:

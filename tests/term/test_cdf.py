@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from hopscope.gate import passed
 from hopscope.model.cdf import Curve
 from hopscope.model.histogram import Histogram
 from hopscope.term.cdf import render_cdf, verdicts
@@ -34,7 +35,7 @@ def test_no_line_is_wider_than_the_terminal(curves: list[Curve]) -> None:
 
 
 def test_colour_changes_nothing_but_colour(curves: list[Curve]) -> None:
-    painted = render_cdf(curves, Terminal(100, colour=True))
+    painted = passed(render_cdf(curves, Terminal(100, colour=True)))
     assert "\x1b[36mA" in painted
     assert re.sub(r"\x1b\[\d*m", "", painted) == render_cdf(curves, Terminal(100))
 

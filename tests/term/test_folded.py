@@ -27,7 +27,7 @@ def test_lines_are_sorted_and_equal_stacks_are_one(stacks: list[Stack]) -> None:
 
 def test_names_cannot_make_lines_or_frames_of_their_own() -> None:
     text = render_folded([Stack("send", ("a;b",), 1, "two words\n;forged 7")])
-    assert text == "send;two words?,forged 7;a,b 1\n"
+    assert text == "send;two words ,forged 7;a,b 1\n"
 
 
 NAMES = st.text(st.characters(codec="utf-8"), max_size=5)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from hopscope.gate import passed
 from hopscope.live.remote.codec import CODECS
 from hopscope.model.hosts import Absence, HostReport, HostsSnapshot
 from hopscope.term.hosts import absence_lines, absences_to_json, host_heading
@@ -33,7 +34,9 @@ def test_absence_says_since_when_how_long_and_why(until_ns: int | None, said: st
     absence = Absence(STARTED_NS, until_ns, "The connection to b ended")
     assert absence_lines("b", [absence], NOW_NS, Terminal(100)) == [said]
     assert all(len(line) <= 40 for line in absence_lines("b", [absence], NOW_NS, Terminal(40)))
-    assert absence_lines("b", [absence], NOW_NS, Terminal(100, colour=True)) == [f"\x1b[33m{said}\x1b[0m"]
+    assert [passed(line) for line in absence_lines("b", [absence], NOW_NS, Terminal(100, colour=True))] == [
+        f"\x1b[33m{said}\x1b[0m"
+    ]
 
 
 def test_absences_follow_their_schema() -> None:
@@ -43,7 +46,7 @@ def test_absences_follow_their_schema() -> None:
 
 
 def test_name_of_a_host_stands_out() -> None:
-    assert host_heading("web1", Terminal(80, colour=True)) == ["\x1b[1mweb1\x1b[0m"]
+    assert [passed(line) for line in host_heading("web1", Terminal(80, colour=True))] == ["\x1b[1mweb1\x1b[0m"]
     assert host_heading("*", Terminal(80)) == ["all hosts"]
 
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from hopscope.gate import passed
 from hopscope.term.plan import render_plan, render_probes
 from hopscope.term.terminal import Terminal, columns
 
@@ -35,6 +36,6 @@ def test_probes_in_ascii(point_statuses: list[PointStatus], host: list[HostFact]
 
 
 def test_refusals_stand_out(tcp_snapshot: Snapshot) -> None:
-    lines = render_plan(tcp_snapshot.plan, Terminal(80, colour=True)).splitlines()
+    lines = passed(render_plan(tcp_snapshot.plan, Terminal(80, colour=True))).splitlines()
     assert [line for line in lines if line.startswith("\x1b[33m")] == lines[1:3]
     assert "refused" in lines[1]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from hopscope.gate import passed
 from hopscope.model.histogram import Histogram
 from hopscope.model.snapshot import Discard, HopRow, Overhead, Snapshot
 from hopscope.term.table import render_table
@@ -38,7 +39,7 @@ def test_table_in_ascii_looks_as_agreed(full_snapshot: Snapshot, golden: Callabl
 
 
 def test_table_in_colour_looks_as_agreed(tcp_snapshot: Snapshot, golden: Callable[[str, str], None]) -> None:
-    golden("table_tcp_80_colour", render_table(tcp_snapshot, Terminal(80, colour=True)).replace("\x1b", "\\e"))
+    golden("table_tcp_80_colour", passed(render_table(tcp_snapshot, Terminal(80, colour=True))).replace("\x1b", "\\e"))
 
 
 @pytest.mark.parametrize("snapshot", SNAPSHOTS, indirect=True)
@@ -49,12 +50,12 @@ def test_no_line_is_wider_than_the_terminal(snapshot: Snapshot) -> None:
 
 
 def test_colour_changes_nothing_but_colour(full_snapshot: Snapshot) -> None:
-    painted = render_table(full_snapshot, Terminal(100, colour=True))
+    painted = passed(render_table(full_snapshot, Terminal(100, colour=True)))
     assert re.sub(r"\x1b\[\d*m", "", painted) == render_table(full_snapshot, Terminal(100))
 
 
 def test_only_the_largest_hop_of_a_protocol_stands_out(tcp_snapshot: Snapshot) -> None:
-    lines = render_table(tcp_snapshot, Terminal(80, colour=True)).splitlines()
+    lines = passed(render_table(tcp_snapshot, Terminal(80, colour=True))).splitlines()
     bold = [line for line in lines if line.startswith("\x1b[1m")]
     assert len(bold) == 1
     assert "rx.tcp_wake" in bold[0]

@@ -10,6 +10,7 @@ import termios
 
 import pytest
 
+from hopscope.gate import passed
 from hopscope.term.terminal import Terminal, columns, pad
 
 
@@ -101,5 +102,5 @@ def test_fold_indents_and_fits() -> None:
 
 
 def test_paint_needs_colour() -> None:
-    assert Terminal(colour=True).paint("x", "bold") == "\x1b[1mx\x1b[0m"
+    assert passed(Terminal(colour=True).paint("x", "bold")) == "\x1b[1mx\x1b[0m"
     assert Terminal(colour=False).paint("x", "bold") == "x"

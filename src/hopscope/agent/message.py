@@ -7,6 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from hopscope.errors import FormatError
+from hopscope.gate import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -57,7 +58,7 @@ def decode(raw: ReadableBuffer) -> dict[str, Any]:
 
 def printable(text: object, limit: int = _TEXT_CHARACTERS) -> str:
     """Return what may be shown of a text that another host sent."""
-    shown = "".join(character if character.isprintable() else " " for character in str(text)[: limit + 1])
+    shown = one_line(str(text)[: limit + 1])
     return shown if len(shown) <= limit else f"{shown[: limit - 1]}…"
 
 

@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+import codecs
+import contextlib
 import os
 import signal
 import subprocess
+import sys
 import threading
-from typing import TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Final
 
 from hopscope.agent.transport import Pipes
 from hopscope.errors import UsageError
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
 
 # How long it may take to end by itself, and when it is asked to.
 _GRACE_S: Final = 2.0
+_PART_BYTES: Final = 4096
 
 
 class Process:
@@ -31,7 +35,8 @@ class Process:
     explain
         What an exit code of it means, as a part of a sentence; negative: the signal that killed it.
     stderr
-        Where its standard error goes; None: to ours, since what it says and asks is the user's.
+        Where its standard error goes; None: through the gate to ours, since what it says is the user's. It asks on the
+        terminal itself.
     environ
         Its environment, None for ours.
 
@@ -53,7 +58,12 @@ class Process:
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             self._child = subprocess.Popen(
-                argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, env=environ, bufsize=0
+                argv,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE if stderr is None else stderr,
+                env=environ,
+                bufsize=0,
             )
         except OSError as error:
             raise UsageError(f"{argv[0]} cannot be started: {error.strerror}", "Give a program that exists") from error
@@ -63,6 +73,8 @@ class Process:
         assert self._child.stdout is not None  # noqa: S101 - for the type checker
         with self._child.stdin as to_it, self._child.stdout as from_it:
             self._pipes = Pipes(os.dup(from_it.fileno()), os.dup(to_it.fileno()))
+        self._repeating = threading.Thread(target=_repeat, args=(self._child.stderr,), daemon=True)
+        self._repeating.start()
         self._ending = threading.Lock()
         self.read_into, self.write = self._pipes.read_into, self._pipes.write
 
@@ -87,8 +99,20 @@ class Process:
                     end()
                 else:
                     break
+            self._repeating.join(_GRACE_S)  # another program may still have the pipe
 
     def why_ended(self) -> str:
         """Return what its exit code means, once it has ended or was ended."""
         self.close()
         return self._explain(self._child.returncode) if self._child.returncode is not None else ""
+
+
+def _repeat(said: IO[bytes] | None) -> None:
+    """Write on the standard error what a program says: another host may have said it."""
+    if said is None:
+        return
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    with said, contextlib.suppress(OSError, ValueError):  # ours is closed
+        while part := said.read(_PART_BYTES):
+            sys.stderr.write(decoder.decode(part))
+            sys.stderr.flush()

@@ -15,6 +15,7 @@ from hopscope.clock.phc import Domain
 from hopscope.clock.probe import Refusal
 from hopscope.clock.relation import ClockReading
 from hopscope.errors import ConnectionLostError, FormatError, HopscopeError, StreamClosedError
+from hopscope.gate import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -165,7 +166,7 @@ class Remote:
 
 def _printable(text: object, length: int) -> str:
     """Return the beginning of what a peer says, without what would steer a terminal."""
-    return "".join(character if character.isprintable() else "?" for character in str(text)[:length])
+    return one_line(str(text)[:length])
 
 
 def _integer(answer: Answer, name: str) -> int:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
+from hopscope.gate import tell
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def complain(sentence: str) -> None:
     """Write a sentence to the standard error."""
-    click.echo(f"hopscope: {sentence}", err=True)
+    tell(f"hopscope: {sentence}")
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 
 import click
 
+from hopscope.gate import tell, write_data
 from hopscope.live.handover import handover
 from hopscope.live.help import OTHER, OUTPUT, TRAFFIC, option, section, together
 from hopscope.live.options import (
@@ -95,7 +96,7 @@ def opened(folder: Path | None, *, unrestricted: bool = False) -> Iterator[Trace
         return
     with one_trace(which_recording(folder)) as one, Trace(one, unrestricted=unrestricted) as trace:
         for warning in trace.warnings:
-            click.echo(f"hopscope: {warning}", err=True)
+            tell(f"hopscope: {warning}")
         yield trace
 
 
@@ -238,10 +239,10 @@ def show(report: Report, form: Form, render: Callable[[Report, Terminal], str] |
     if form == "text":
         print_blocks([(render or render_report)(report, terminal())])
         return
-    print_blocks(json_lines(report) if form == "json" else csv_lines(report))
+    write_data(json_lines(report) if form == "json" else csv_lines(report))
     left_out = [f"{plural(report.left_out, 'row')} not shown (--limit)"] if report.left_out else []
     for note in [*report.notes, *left_out]:
-        click.echo(f"hopscope: {note}", err=True)
+        tell(f"hopscope: {note}")
 
 
 def print_blocks(blocks: Iterable[str]) -> None:

@@ -11,6 +11,7 @@ import textwrap
 from html import escape
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from hopscope.gate import one_line
 from hopscope.model.cdf import PERCENTILES, points
 from hopscope.term import format as fmt
 from hopscope.term.cdf import LETTERS, legend, ratio, verdicts
@@ -218,4 +219,4 @@ def _text(x: float, y: float, text: str, look: str = "") -> str:
 
 def _clean(text: str) -> str:
     """Return what XML can hold: no control characters, nothing that is markup."""
-    return escape("".join(char if char.isprintable() else "?" for char in text))
+    return escape(one_line(text))

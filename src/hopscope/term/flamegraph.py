@@ -13,6 +13,7 @@ from html import escape
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
+from hopscope.gate import one_line
 from hopscope.model.categories import OTHER
 from hopscope.model.classify import classify
 from hopscope.model.stacks import merge
@@ -203,4 +204,4 @@ def _words(category: str) -> str:
 
 def _clean(text: str) -> str:
     """Return what XML can hold: no control characters."""
-    return "".join(char if char.isprintable() else "?" for char in text)
+    return one_line(text)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hopscope.gate import one_line
 from hopscope.model.stacks import merge
 
 if TYPE_CHECKING:
@@ -24,4 +25,4 @@ def render_folded(stacks: Iterable[Stack]) -> str:
 
 def _clean(name: str) -> str:
     """Return a name without what ends one in this format, and without control characters."""
-    return "".join(char if char.isprintable() else "?" for char in name).replace(";", ",")
+    return one_line(name).replace(";", ",")

@@ -95,7 +95,12 @@ def probes_to_json(kernel: str, points: Sequence[PointStatus], host: Sequence[Ho
 
 def line(document: Json) -> str:
     """Return a document as one line of strict JSON, without the line's end."""
-    return json.dumps(document, allow_nan=False, separators=(",", ":"))
+    return escaped(json.dumps(document, allow_nan=False, separators=(",", ":")))
+
+
+def escaped(text: str) -> str:
+    """Return JSON with DEL escaped, too: of all control characters, `json` leaves only that one as it is."""
+    return text.replace("\x7f", "\\u007f")
 
 
 def _hop(row: HopRow) -> Json:

@@ -11,6 +11,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from hopscope.model.report import plain_values
+from hopscope.term.json_lines import escaped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -39,7 +40,7 @@ def json_lines(report: Report) -> Iterator[str]:
 
 
 def _name(name: str) -> str:
-    return json.dumps(name).replace("%", "%%")
+    return escaped(json.dumps(name)).replace("%", "%%")
 
 
 def _json_values(array: NDArray[Any], unit: Unit, known: dict[str, str]) -> Iterable[object]:
@@ -55,7 +56,7 @@ def _json_values(array: NDArray[Any], unit: Unit, known: dict[str, str]) -> Iter
 def _json_text(text: str, known: dict[str, str]) -> str:
     found = known.get(text)
     if found is None:
-        found = json.dumps(text)
+        found = escaped(json.dumps(text))
         if len(known) < _MOST_KNOWN:
             known[text] = found
     return found

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-import json
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
 from hopscope import __version__
 from hopscope.model.stacks import merge
+from hopscope.term.json_lines import line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -44,4 +44,4 @@ def render_speedscope(title: str, stacks: Iterable[Stack]) -> str:
         "shared": {"frames": [{"name": name} for name in frames]},
         "profiles": profiles,
     }
-    return json.dumps(file, ensure_ascii=False, separators=(",", ":")) + "\n"
+    return line(file) + "\n"

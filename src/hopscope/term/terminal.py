@@ -10,6 +10,8 @@ import unicodedata
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TextIO
 
+from hopscope.gate import one_line, style
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -20,16 +22,6 @@ _NEEDED = "µ…→∞▁█▏"
 _ASCII = str.maketrans({"µ": "u", "…": "~", "→": "->", "∞": "inf"})
 _C_LOCALES = {"C", "POSIX"}
 _COERCED = "C.UTF-8"
-_CODES = {
-    "dim": "2",
-    "bold": "1",
-    "warn": "33",
-    "cyan": "36",
-    "red": "31",
-    "yellow": "33",
-    "magenta": "35",
-    "green": "32",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +41,14 @@ class Terminal:
 
     def text(self, text: str) -> str:
         """Make any text printable: no control characters, nothing but ASCII where that is all there is."""
-        if text.isprintable() and (self.unicode or text.isascii()):
+        text = one_line(text)
+        if self.unicode or text.isascii():
             return text
-        text = " ".join(text.split("\n"))
-        if not self.unicode:
-            text = text.translate(_ASCII).encode("ascii", "replace").decode()
-        return "".join(char if char.isprintable() else "?" for char in text)
+        return text.translate(_ASCII).encode("ascii", "replace").decode()
 
     def paint(self, text: str, look: str) -> str:
         """Return the text as `dim`, `bold`, `warn` or in a colour, if there is colour."""
-        return f"\x1b[{_CODES[look]}m{text}\x1b[0m" if self.colour and text else text
+        return style(text, look) if self.colour and text else text
 
     def fold(self, text: str, indent: int = 2) -> list[str]:
         """Break a sentence into lines that fit; the second and later ones are indented by `indent` columns."""

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from hopscope.gate import CONTROLS, REPLACEMENT
 from hopscope.trace.host_numbers import CPUS, THREADS, host_of_cpu, host_of_netns, host_of_thread, hosts
 from hopscope.trace.relation import build, columns, fixed
 
 if TYPE_CHECKING:
     from hopscope.store.trace import Trace
 
-# Names may contain arbitrary bytes; control characters are removed for output.
-_CONTROLS: Final = "".join(map(chr, (*range(1, 32), 127)))
-CLEAN: Final = f"translate({{}}, '{_CONTROLS}', '{'?' * len(_CONTROLS)}')"
+# Names may contain arbitrary bytes. Lines that the engine formats have them as the gate would print them.
+CLEAN: Final = f"translate({{}}, '{CONTROLS}', '{REPLACEMENT * len(CONTROLS)}')"
 
 # Name of a flow whose addresses are not in the trace, for its number.
 UNNAMED: Final = "concat('addresses not recorded (flow ', {}, ')')"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from hopscope.gate import passed
 from hopscope.model.counters.names import find
 from hopscope.model.counters.rows import CounterRow, CounterSnapshot
 from hopscope.term.terminal import Terminal, columns
@@ -59,7 +60,7 @@ def test_total_of_a_command_says_which(snapshot: CounterSnapshot, golden: Callab
 
 
 def test_colours_do_not_change_the_text(snapshot: CounterSnapshot) -> None:
-    coloured = render_counters(snapshot, Terminal(colour=True))
+    coloured = passed(render_counters(snapshot, Terminal(colour=True)))
     assert "\x1b[33m! rx_missed_errors" in coloured
 
 

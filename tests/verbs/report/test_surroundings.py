@@ -3,15 +3,9 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
-import pty
 import re
 import shutil
-import struct
-import subprocess
 import sys
-import termios
 from pathlib import Path
 
 import pytest
@@ -19,7 +13,7 @@ import pytest
 import hopscope as package
 from hopscope.probes.catalogue import POINTS
 from hopscope.term.terminal import columns
-from tests.lab.command import HOPSCOPE, TIMEOUT_S, complaint, environ, hopscope, objects, plain
+from tests.lab.command import complaint, hopscope, objects, on_terminal, plain
 
 pytestmark = pytest.mark.root
 NO_CAPABILITIES = ("setpriv", "--bounding-set=-all", "--inh-caps=-all")
@@ -119,32 +113,16 @@ def test_missing_object_is_one_sentence(verb: list[str], missing: str, tmp_path:
     assert complaint(done, 1) == f"The BPF object {missing}.bpf.o is not built. Run `make build`, or install the wheel"
 
 
-def on_terminal(width: int, *args: object) -> list[str]:
-    """Return the lines that it prints on a terminal of so many columns."""
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
-    variables = {name: value for name, value in environ(TERM="xterm").items() if name != "COLUMNS"}
-    child = subprocess.Popen([*HOPSCOPE, *map(str, args)], stdin=theirs, stdout=theirs, stderr=theirs, env=variables)
-    os.close(theirs)
-    read = b""
-    try:
-        while block := os.read(ours, 65_536):
-            read += block
-    except OSError:
-        pass  # EIO: the other end is closed
-    os.close(ours)
-    assert child.wait(TIMEOUT_S) == 0, read
-    assert b"\x1b[1m" in read or b"\x1b[2m" in read
-    return plain(read.decode())
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "args", [["demo", "-d1"], ["rx", "-d", ".2", "--plan"], ["rx", "-d.2", "--histogram"], ["probes"]]
 )
 @pytest.mark.parametrize("width", [40, 80])
 def test_no_line_is_wider_than_the_terminal(args: list[str], width: int) -> None:
-    lines = on_terminal(width, *args)
+    code, said = on_terminal(*args, width=width)
+    assert code == 0, said
+    assert "\x1b[1m" in said or "\x1b[2m" in said
+    lines = plain(said)
     assert len(lines) > 3
     assert [line for line in lines if columns(line) > width] == []
 

@@ -13,6 +13,7 @@ import click
 from click.core import ParameterSource
 
 from hopscope.errors import UsageError
+from hopscope.gate import rewrite
 from hopscope.live.help import MEASURE, OUTPUT, Command, option, section
 from hopscope.live.options import json_option, netns_option
 from hopscope.live.seconds import Seconds
@@ -141,4 +142,4 @@ def _check_trace(folder: Path) -> tuple[Check, int]:
 
 def _progress(text: str) -> None:
     if sys.stderr is not None and sys.stderr.isatty():
-        click.echo(f"\r\x1b[K{text}", nl=False, err=True)
+        rewrite(text)

@@ -8,9 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import click
-
 from hopscope.errors import UsageError
+from hopscope.gate import tell
 from hopscope.kernel.capabilities import require_rights
 from hopscope.live.lookup import record_options
 from hopscope.live.recorder.collector import Recorder
@@ -55,7 +54,7 @@ def watched(chosen: Mapping[str, Any], duration_s: float) -> Iterator[Path]:
     )
     with tempfile.TemporaryDirectory(prefix="hopscope-explain-") as temporary:
         folder = Path(temporary) / "trace"
-        click.echo(f"hopscope: watching for {duration_s:g} s", err=True)
+        tell(f"hopscope: watching for {duration_s:g} s")
         limits = Limits(duration_s, None)
         record(Recorder(options), folder, limits, counters_s=_COUNTERS_S, flight=None, command=(), quiet=True)
         yield folder

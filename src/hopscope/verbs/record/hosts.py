@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hopscope.agent.connect_all import connected
 from hopscope.errors import HopscopeError
+from hopscope.gate import rewrite, tell
 from hopscope.live.child import exit_code, running
 from hopscope.live.remote.own import OWN, flows_of
 from hopscope.live.stop import stop_on_signal
@@ -75,7 +76,7 @@ def record_hosts(  # noqa: PLR0913 # one parameter a part
         stack.callback(clocks.end)
         for host, began in zip(hosts, begun, strict=True):
             if began.not_granted:
-                sys.stderr.write(f"not granted by the kernel of {host.name}: {', '.join(began.not_granted)}\n")
+                tell(f"not granted by the kernel of {host.name}: {', '.join(began.not_granted)}")
             host.start(began)
         clocks.start(hosts, writer)
         work = _Work(hosts, clocks)
@@ -182,7 +183,7 @@ class _Work:
         """
         for host in self._hosts:
             for remark in host.remarks:
-                sys.stderr.write(f"{host.name}: {remark}\n")
+                tell(f"{host.name}: {remark}")
         sys.stderr.write(
             render_hosts_end([(host.name, host.now(), host.cpu_s) for host in self._hosts], str(folder)) + "\n"
         )
@@ -206,7 +207,7 @@ class _Work:
         self._clocks.look()
         while self._clocks.news:
             self._screen.clear()
-            sys.stderr.write(f"{self._clocks.news.popleft()}\n")
+            tell(self._clocks.news.popleft())
         if (state := self._state()) != self._known:
             self._known = state
             for number, host in enumerate(self._hosts):
@@ -239,5 +240,5 @@ class _Screen:
     def clear(self) -> None:
         """Take them away."""
         if self._lines:
-            sys.stderr.write(f"\x1b[{self._lines}A\x1b[J")
+            rewrite("", self._lines)
         self._lines = 0

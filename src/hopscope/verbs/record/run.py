@@ -9,6 +9,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Final
 
+from hopscope.gate import rewrite, tell
 from hopscope.live.child import exit_code, running
 from hopscope.live.stop import stop_on_signal
 from hopscope.store.destination import Folder
@@ -61,7 +62,7 @@ def record(  # noqa: PLR0913 # one parameter a part
                 Pipeline(recorder, Folder(folder), flight=flight, counters_s=counters_s, backlog_bytes=_BACKLOG_BYTES)
             )
         if missing := recorder.not_granted():
-            sys.stderr.write(f"not granted by this kernel: {', '.join(missing)} (`hopscope probes` says why)\n")
+            tell(f"not granted by this kernel: {', '.join(missing)} (`hopscope probes` says why)")
         progress = _Progress(pipeline)
         # The command begins with the priority that it would have without us.
         with running(command, stop, None) as child, prior():
@@ -69,7 +70,7 @@ def record(  # noqa: PLR0913 # one parameter a part
         over = pipeline.finish()
         progress.clear()
         for remark in pipeline.remarks():
-            sys.stderr.write(f"{remark}\n")
+            tell(remark)
         if not quiet:
             sys.stderr.write(render_end(over, str(folder)) + "\n")
     return 0 if child is None or not ended else exit_code(child)
@@ -87,11 +88,10 @@ class _Progress:
         """Write it, if that is some time ago."""
         if self._live and time.monotonic() - self._shown_s >= _PROGRESS_S:
             now = self._pipeline.now()
-            sys.stderr.write(f"\r\x1b[K{render_progress(now, self._before)}")
-            sys.stderr.flush()
+            rewrite(render_progress(now, self._before))
             self._shown_s, self._before = time.monotonic(), now
 
     def clear(self) -> None:
         """Take it away."""
         if self._live:
-            sys.stderr.write("\r\x1b[K")
+            rewrite("")

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 
 from hopscope.errors import UsageError
+from hopscope.gate import bytes_out, tell
 from hopscope.live.handover import handover
 from hopscope.live.help import OUTPUT, TRAFFIC, Command, option, section
 from hopscope.live.options import SHOWN, group_option
@@ -247,10 +247,11 @@ def events(*, common: Common) -> None:
         if handover():
             show(analysis.event_report(trace, common.selection, limit=limit), common.form)
             return
-        notes = analysis.write_events(trace, common.selection, common.form, sys.stdout.buffer, limit=limit)
-        sys.stdout.buffer.flush()
+        out = bytes_out(data=common.form != "text")
+        notes = analysis.write_events(trace, common.selection, common.form, out, limit=limit)
+        out.flush()
     for note in notes:
-        click.echo(f"hopscope: {note}", err=True)
+        tell(f"hopscope: {note}")
 
 
 @command.command(

@@ -72,7 +72,8 @@ fixed(
     "event_points",
     "a probe point as shown in a line",
     columns("point name cell", name="name of the probe point", cell="text of the line"),
-    f"SELECT point, name, concat(rpad(name, {_POINT_WIDTH}, ' '), ' ') AS cell FROM points",
+    f"SELECT point, name, concat(rpad(name, {_POINT_WIDTH}, ' '), ' ') AS cell"
+    f" FROM (SELECT point, {CLEAN.format('name')} AS name FROM points) cleaned",
     report="events",
 )
 fixed(

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The gate between what others wrote and a terminal: all text that hopscope prints passes through it.
+
+Names of processes, interfaces and cgroups, recordings, and agents on other hosts can contain escape sequences, which
+would make a terminal overwrite what was printed, or worse. :func:`guard` therefore puts a :class:`Gate` in place of the
+standard output and the standard error. It replaces every control character, whatever module printed it and wherever it
+came from; line ends, tabs, and the sequences of this module are all that it lets through. ``tests/test_gate.py`` checks
+that no other module writes past it or has escape sequences of its own.
+"""
+
+from __future__ import annotations
+
+import codecs
+import itertools
+import os
+import re
+import sys
+from typing import TYPE_CHECKING, BinaryIO, Final, TextIO, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+REPLACEMENT: Final = "?"
+# C0 and C1 with DEL, marks and overrides of the writing direction, separators of lines and paragraphs, and halves of
+# surrogate pairs, which are no text at all.
+_LAYOUT: Final = "\t\n"
+_CLASS: Final = "\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
+_CONTROL_BYTES: Final = bytes(sorted({*range(32), 127} - set(_LAYOUT.encode())))
+# What a name in a database may not have, other than surrogates, which cannot be there.
+_CONTROL: Final = re.compile(f"[{_LAYOUT}{_CLASS}]")
+CONTROLS: Final = "".join(filter(_CONTROL.match, map(chr, (*range(1, 0xA0), 0x61C, *range(0x2000, 0x2070)))))
+
+# A style begins with characters that only this process knows: a name cannot contain a style.
+_SECRET: Final = os.urandom(8).hex()
+_LOOKS: Final = {
+    "dim": "2",
+    "bold": "1",
+    "warn": "33",
+    "cyan": "36",
+    "red": "31",
+    "yellow": "33",
+    "magenta": "35",
+    "green": "32",
+}
+# A class first, which `re` looks for quickly.
+_STYLE_OR_CONTROL: Final = re.compile(rf"[{_CLASS}](?:(?<=\x1b){_SECRET}(\[\d+m))?")
+
+# Lines that are written at once.
+_BATCH: Final = 1000
+
+
+def style(text: str, look: str) -> str:
+    """Return a text as `dim`, `bold`, `warn` or in a colour, in a form that only the gate makes a style of."""
+    return f"\x1b{_SECRET}[{_LOOKS[look]}m{text}\x1b{_SECRET}[0m"
+
+
+def passed(text: str) -> str:
+    """Return what the gate makes of a text: styles as escape sequences, other control characters replaced."""
+    return _STYLE_OR_CONTROL.sub(_replaced, text)
+
+
+def _replaced(match: re.Match[str]) -> str:
+    return f"\x1b{match[1]}" if match[1] else REPLACEMENT
+
+
+def one_line(text: str) -> str:
+    """Return a text that cannot be printed in full as one line that can: a blank for a line end, else ``?``."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else " " if char == "\n" else REPLACEMENT for char in text)
+
+
+class Gate:
+    """A text stream that writes what passes the gate. It has no `buffer`, so that nobody writes bytes past it.
+
+    Parameters
+    ----------
+    stream
+        Where to write to.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+        self.encoding = stream.encoding
+        self.errors = stream.errors
+
+    def write(self, text: str) -> int:
+        """Write a text, and return its length."""
+        self.stream.write(passed(text))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """Write texts, many at once."""
+        rest = iter(lines)
+        while batch := "".join(itertools.islice(rest, _BATCH)):
+            self.write(batch)
+
+    def flush(self) -> None:
+        """Write what the stream still has."""
+        self.stream.flush()
+
+    def isatty(self) -> bool:
+        """Tell whether it is a terminal."""
+        return self.stream.isatty()
+
+    def fileno(self) -> int:
+        """Return the descriptor, for programs that hopscope starts."""
+        return self.stream.fileno()
+
+    def writable(self) -> bool:
+        """Tell that it can be written to."""
+        return True
+
+
+class _Bytes:
+    """A binary stream for lines of text in UTF-8 that pass the gate, in parts of any size."""
+
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def write(self, raw: bytes) -> int:
+        # Nearly all are these, and are not decoded: events come by the hundred million.
+        if raw.isascii() and len(raw.translate(None, _CONTROL_BYTES)) == len(raw) and not self._decoder.getstate()[0]:
+            self._gate.stream.buffer.write(raw)
+        else:
+            self._gate.stream.buffer.write(passed(self._decoder.decode(raw)).encode())
+        return len(raw)
+
+    def flush(self) -> None:
+        self._gate.stream.buffer.flush()
+
+
+def guard() -> None:
+    """Put a gate in place of the standard output and the standard error."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is not None and not isinstance(stream, Gate):
+            setattr(sys, name, Gate(stream))
+
+
+def tell(sentence: str) -> None:
+    """Write a sentence on the standard error, as one line whatever names are in it."""
+    if sys.stderr is not None:
+        sys.stderr.write(f"{one_line(sentence)}\n")
+
+
+def rewrite(text: str, lines: int = 0) -> None:
+    """Write a text on the standard error, a terminal, in place of its current line, or of so many lines above that."""
+    stream = _behind(sys.stderr)
+    stream.write((f"\x1b[{lines}A\x1b[J" if lines else "\r\x1b[K") + passed(text))
+    stream.flush()
+
+
+def write_data(lines: Iterable[str]) -> None:
+    """Write lines of data on the standard output, each with a line end: as they are, but to a terminal as text."""
+    out = sys.stdout if sys.stdout.isatty() else _behind(sys.stdout)
+    out.writelines(f"{line}\n" for line in lines)
+    out.flush()
+
+
+def bytes_out(*, data: bool) -> BinaryIO:
+    """Return where lines in UTF-8 go on the standard output, which are text, or data as of :func:`write_data`."""
+    out = sys.stdout
+    out.flush()
+    if isinstance(out, Gate) and not (data and not out.isatty()):
+        return cast("BinaryIO", _Bytes(out))
+    return _behind(out).buffer
+
+
+def _behind(stream: TextIO) -> TextIO:
+    return stream.stream if isinstance(stream, Gate) else stream
