@@ -6,7 +6,7 @@ VENV := .venv/bin
 PYTEST = $(VENV)/python -m pytest -n $(shell echo $$((2 * $$(nproc)))) --dist loadfile
 C_FILES = $(shell find src/hopscope/bpf bench tests -name '*.[ch]')
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-quick test-all lint layout layout-check format bench vmtest matrix wheel clean
+.PHONY: help build run test test-quick test-all lint layout layout-check format bench vmtest matrix wheel lock clean
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -59,13 +59,16 @@ vmtest: ## Boot other kernels under QEMU and run the kernel tests there (root)
 matrix: ## Write docs/support-matrix.md from the results of the last vmtest and of this machine (root)
 	$(VENV)/python -m vmtest.matrix build/vmtest docs/support-matrix.md
 
-wheel: ## Build dist/*.whl with libbpf in it, install it into a fresh environment and check it
+wheel: ## Build dist/*.whl with libbpf in it and its SBOM, check that it is reproducible, and that it can be installed
 	@tools/setup wheel
 	@rm -rf dist
-	PATH="$(CURDIR)/$(VENV):$$PATH" HOPSCOPE_BUNDLE_LIBBPF=1 \
-		python -m pip wheel -qq --no-deps --no-build-isolation --wheel-dir dist .
+	$(VENV)/python tools/build_wheel.py dist
+	$(VENV)/python tools/sbom.py dist/*.whl requirements/run.txt
 	$(VENV)/python tools/check_wheel.py dist/*.whl
 	@tools/give-back
+
+lock: ## Renew the versions and hashes of all Python packages, in requirements/
+	@trap tools/give-back EXIT; tools/setup lock && tools/lock
 
 clean: ## Remove all that was built or installed here
 	rm -rf .venv build dist .*_cache .hypothesis src/hopscope/bpf/*.bpf.o

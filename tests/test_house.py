@@ -4,17 +4,23 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 import build_bpf
+import build_wheel
 import bundle_libbpf
+import sbom
 from hopscope.libbpf._types import Kind
 from hopscope.libbpf.btf import Btf
 from tests import leftovers
@@ -166,6 +172,104 @@ def test_setup_without_root_names_what_is_missing_and_the_command(tmp_path: Path
     assert re.fullmatch(r"setup: missing here: .*\btcpdump\b.*\. Run: sudo make test\n", done.stderr)
 
 
+@pytest.mark.parametrize("name", ["run", "build", "lint", "test", "spark", "vmtest", "lock"])
+def test_locked_packages_are_those_that_are_asked_for(name: str) -> None:
+    """Each requirement has a version that satisfies it, hashes, and no address from where to get it."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    text = (ROOT / "requirements" / f"{name}.txt").read_text()
+    assert "//" not in text
+    found: dict[str, list[str]] = {}
+    for package, version, rest in re.findall(r"^([\w-]+)==(\S+)(.*?)(?=^\S|\Z)", text, re.DOTALL | re.MULTILINE):
+        assert "--hash=sha256:" in rest
+        found.setdefault(package, []).append(version)
+    assert text.count("==") >= len(found)
+    extras = {"test": ["lint", "test"], "spark": ["lint", "test", "spark"], "vmtest": ["test", "vmtest"]}
+    wanted = list(project["project"]["dependencies"])
+    wanted += project["build-system"]["requires"] if name != "run" else []
+    for extra in extras.get(name, [name] if name in {"lint", "lock"} else []):
+        wanted += project["project"]["optional-dependencies"][extra]
+    for each in map(Requirement, wanted):
+        if each.name != "hopscope":
+            versions = found[each.name.replace(".", "-")]
+            assert [version for version in versions if not each.specifier.contains(version)] == []
+
+
+def setup_in(tree: Path, policy: Path, apt: str) -> list[str]:
+    """Return the command of a set-up that lacks iperf3, with an apt-get that does this, and without its own effects."""
+    (tree / "tools").mkdir()
+    (tree / "bin").mkdir()
+    text = (ROOT / "tools" / "setup").read_text().replace("/usr/sbin/policy-rc.d", str(policy))
+    (tree / "tools" / "setup").write_text(text.replace("need iperf3 iperf3", "need not-there-at-all iperf3"))
+    (tree / "tools" / "give-back").write_text("#!/bin/sh\n")
+    (tree / "bin" / "apt-get").write_text(f"#!/bin/sh\n{apt}\n")
+    for path in (tree / "tools" / "setup", tree / "tools" / "give-back", tree / "bin" / "apt-get"):
+        path.chmod(0o755)
+    return ["env", f"PATH={tree / 'bin'}:{os.environ['PATH']}", str(tree / "tools" / "setup"), "test"]
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("end", ["exit 1", "kill -TERM $PPID", "kill -INT $PPID; exit 1", "kill -9 $PPID"])
+def test_services_are_forbidden_while_packages_are_installed_and_never_after(end: str, tmp_path: Path) -> None:
+    policy = tmp_path / "policy"
+    seen = tmp_path / "seen"
+    command = setup_in(tmp_path, policy, f'case "$*" in *install*) cp {policy} {seen}; {end};; esac')
+    assert subprocess.run(command, capture_output=True, check=False).returncode != 0
+    assert "exit 101" in seen.read_text()
+    if "-9" in end:  # nobody can do anything then: the next set-up does
+        (tmp_path / "bin" / "apt-get").write_text("#!/bin/sh\nexit 1\n")
+        subprocess.run(command, capture_output=True, check=False)
+    assert not policy.exists()
+    policy.write_text("#!/bin/sh\nexit 101\n")  # the administrator's own stays
+    subprocess.run(command, capture_output=True, check=False)
+    assert policy.exists()
+
+
+@pytest.mark.root
+def test_root_runs_nothing_that_others_can_change(tmp_path: Path) -> None:
+    command = setup_in(tmp_path, tmp_path / "policy", "exit 1")
+    program = tmp_path / ".venv" / "bin" / "python"
+    program.parent.mkdir(parents=True)
+    program.touch(0o755)
+    environ = {name: value for name, value in os.environ.items() if name != "SUDO_UID"}
+    by_user = {"SUDO_UID": "1234"}
+    for owner, mode, sudo, refused in (
+        (0, 0o755, {}, False),
+        (1234, 0o755, {}, True),
+        (0, 0o775, {}, True),
+        (0, 0o757, {}, True),
+        (1234, 0o755, by_user, False),
+        (1235, 0o755, by_user, True),
+    ):
+        os.chown(program, owner, owner)
+        program.chmod(mode)
+        done = subprocess.run(command, env=environ | sudo, capture_output=True, text=True, check=False)
+        sentence = "setup: others can change .venv/bin/python, which root would run. Remove .venv, and run this again\n"
+        assert (done.stderr == sentence) == refused, done.stderr
+
+
+def test_bill_of_materials_names_what_comes_with_a_wheel(tmp_path: Path) -> None:
+    library = bundle_libbpf.find_libbpf()
+    wheel = tmp_path / "hopscope-1.2-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as files:
+        files.write(library, "hopscope/libbpf/_lib/libbpf.so.1")
+    text = (ROOT / "requirements" / "run.txt").read_text()
+    bill = sbom.bill(wheel, text)
+    assert {"click", "duckdb", "numpy", "pyroute2", "libbpf1"} <= {each["name"] for each in bill["components"]}
+    assert len(bill["components"]) == len(re.findall(r"^[\w-]+==", text, re.MULTILINE)) + 1
+    assert bill["components"][-1]["hashes"][0]["content"] == hashlib.sha256(library.read_bytes()).hexdigest()
+
+
+def test_wheels_that_differ_are_told_by_what(tmp_path: Path) -> None:
+    wheels = [tmp_path / folder / "a.whl" for folder in ("one", "same", "other")]
+    for wheel, text in zip(wheels, ("x", "x", "y"), strict=True):
+        wheel.parent.mkdir()
+        with zipfile.ZipFile(wheel, "w") as files:
+            files.writestr(zipfile.ZipInfo("kept"), "kept")
+            files.writestr(zipfile.ZipInfo("changed"), text)
+    assert build_wheel.differences(wheels[0], wheels[1]) == []
+    assert build_wheel.differences(wheels[0], wheels[2]) == ["changed"]
+
+
 @pytest.mark.root
 def test_give_back_hands_files_to_the_owner_of_the_tree(tmp_path: Path) -> None:
     tools = tmp_path / "tools"
@@ -176,7 +280,10 @@ def test_give_back_hands_files_to_the_owner_of_the_tree(tmp_path: Path) -> None:
     subprocess.run([tools / "give-back"], check=True)
     assert (tmp_path / "made").stat().st_uid == 0
     os.chown(tmp_path, 1234, 1234)
-    subprocess.run([tools / "give-back"], check=True)
+    environ = {name: value for name, value in os.environ.items() if name != "SUDO_UID"}
+    subprocess.run([tools / "give-back"], env=environ, check=True)
+    assert (tmp_path / "made").stat().st_uid == 0  # root's own, which nobody else may change
+    subprocess.run([tools / "give-back"], env={**environ, "SUDO_UID": "1234"}, check=True)
     assert {path.lstat().st_uid for path in tmp_path.rglob("*")} == {1234}
     assert Path("/etc/passwd").stat().st_uid == 0
 

@@ -9,6 +9,8 @@ import tempfile
 import venv
 from pathlib import Path
 
+ROOT = Path(__file__).resolve().parent.parent
+
 # Opens every shipped object, so that libbpf and libelf are in use, then tells where they were loaded from.
 PROBE = """
 from pathlib import Path
@@ -46,7 +48,8 @@ def check(wheel: Path, sources: Path) -> list[str]:
         venv.create(home / "venv", with_pip=True, symlinks=True)
         programs = home / "venv" / "bin"
         pip = [str(programs / "python"), "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
-        subprocess.run([*pip, str(wheel.resolve())], check=True)
+        subprocess.run([*pip, "--require-hashes", "-r", str(ROOT / "requirements" / "run.txt")], check=True)
+        subprocess.run([*pip, "--no-index", str(wheel.resolve())], check=True)  # nothing more is needed
         # The environment's own programs are all there is on PATH.
         shown = run([programs / "hopscope", "--help"], cwd=home, path=programs)
         probed = run([programs / "python", "-c", PROBE], cwd=home, path=programs)
@@ -65,7 +68,7 @@ def check(wheel: Path, sources: Path) -> list[str]:
 def main() -> int:
     """Check the wheel that is named on the command line."""
     wheel = Path(sys.argv[1])
-    wrong = check(wheel, Path(__file__).resolve().parent.parent / "src" / "hopscope" / "bpf")
+    wrong = check(wheel, ROOT / "src" / "hopscope" / "bpf")
     for sentence in wrong:
         print(f"check_wheel: {sentence}", file=sys.stderr)
     if not wrong:
