@@ -113,7 +113,7 @@ def runnable(trace: Trace, cause: str) -> Found:
     return Found(
         f"the reader {name} was ready to run, but {other} occupied the CPU",
         other,
-        (waited, f"on the CPU just before it: {most} of that time"),
+        (waited, f"{'meanwhile on its CPU' if did.are_turns else 'on the CPU just before it'}: {most} of that time"),
         "high" if share > MOSTLY else "medium",
         f"ps -o pid,ni,cls,psr,cgroup,comm -p {pid_of(trace, who)},{pid_of(trace, tid)}   (weights, CPUs, cgroups)",
     )
