@@ -4,6 +4,7 @@ from __future__ import annotations
 import importlib
 import re
 import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -210,3 +211,30 @@ def test_wrong_usage_is_one_sentence_with_the_next_step(args: list[str], said: s
     verb = f" {args[0]}" if args[0] in VERBS and args[-1] != "--interval" else ""
     assert re.search(rf"[a-z0-9>'=.)][.?] See hopscope{verb} --help$", sentence)
     assert done.stdout == ""
+
+
+# Runs the program, and sends it a signal when it begins to import a module.
+INTERRUPTED = """
+import os, runpy, sys
+
+class Interrupts:
+    def __init__(self, module, number):
+        self.module, self.number = module, number
+
+    def find_spec(self, name, path=None, target=None):
+        if name == self.module:
+            os.kill(os.getpid(), self.number)
+
+sys.meta_path.insert(0, Interrupts(sys.argv.pop(1), int(sys.argv.pop(1))))
+runpy.run_module("hopscope", run_name="__main__", alter_sys=True)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("module", ["click", "hopscope.verbs.sql.command", "numpy", "duckdb"])
+def test_interrupted_while_it_begins_it_says_nothing(module: str, number: signal.Signals, tmp_path: Path) -> None:
+    words = [sys.executable, "-c", INTERRUPTED, module, str(int(number)), "sql", str(tmp_path), "SELECT 1"]
+    done = subprocess.run(words, env=environ(), capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    # As a shell says of both: that the signal ended it.
+    assert done.returncode in {-number, 128 + number}
+    assert (done.stdout, done.stderr.strip()) == ("", "")

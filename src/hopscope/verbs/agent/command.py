@@ -83,7 +83,7 @@ def command(*, listen: str | None, tls: Tls, allowed: tuple[str, ...], allow_fil
     from hopscope.live.stop import stop_on_signal  # noqa: PLC0415
 
     pipes = _take_pipes()
-    with stop_on_signal(signal.SIGHUP) as stop:  # before anybody can see that we are here
+    with stop_on_signal() as stop:  # before anybody can see that we are here
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's is for the client, who ends us in order
         try:
             agent = Agent(pipes, SERVICES, ssh_connection())

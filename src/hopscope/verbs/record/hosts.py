@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import signal
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -66,6 +65,8 @@ def record_hosts(  # noqa: PLR0913 # one parameter a part
             {"words": list(words), OWN: _own(number, channels, clocks) or None} for number in range(len(targets))
         ]
         begun = _begun(channels, requests)
+        # From here on there is something to complete.
+        stop = stack.enter_context(stop_on_signal())
         writer = stack.enter_context(HostsWriter(folder, [(each.name, each.destination) for each in targets]))
         hosts = [
             HostRecording(target, transports, request, writer)
@@ -79,11 +80,9 @@ def record_hosts(  # noqa: PLR0913 # one parameter a part
             host.start(began)
         clocks.start(hosts, writer)
         work = _Work(hosts, clocks)
-        also = (signal.SIGQUIT,) if any(word.startswith("--flight=") for word in words) else ()
-        with stop_on_signal(*also) as stop:
-            with running(command, stop, None) as child:
-                ended = work.run(stop, limits)
-            work.finish()
+        with running(command, stop, None) as child:
+            ended = work.run(stop, limits)
+        work.finish()
     work.report(folder)
     return 0 if child is None or not ended else exit_code(child)
 

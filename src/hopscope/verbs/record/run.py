@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import signal
 import sys
 import time
 from typing import TYPE_CHECKING, Final
@@ -53,8 +52,7 @@ def record(  # noqa: PLR0913 # one parameter a part
     UsageError
         The folder cannot be used, or the command not be started.
     """
-    also = (signal.SIGQUIT,) if flight else ()
-    with stop_on_signal(*also) as stop, contextlib.ExitStack() as stack:
+    with stop_on_signal() as stop, contextlib.ExitStack() as stack:
         with prior():  # the rings fill from their first moment on
             stack.enter_context(recorder)
             pipeline = stack.enter_context(
