@@ -14,6 +14,7 @@ import pytest
 
 import hopscope as package
 from hopscope.live.help import SECTIONS, Command, CommandBeside, Option
+from hopscope.live.paths import PathType
 from hopscope.main import VERBS
 from tests.lab.command import TIMEOUT_S, complaint, environ, hopscope
 
@@ -238,3 +239,12 @@ def test_interrupted_while_it_begins_it_says_nothing(module: str, number: signal
     # As a shell says of both: that the signal ended it.
     assert done.returncode in {-number, 128 + number}
     assert (done.stdout, done.stderr.strip()) == ("", "")
+
+
+def test_an_empty_path_is_refused_wherever_a_path_is_taken() -> None:
+    taken = [(name, each) for name, command in commands().items() for each in command.params]
+    assert {type(each.type) for _, each in taken if isinstance(each.type, click.Path)} == {PathType}
+    for words in (["record", "-o", ""], ["report", "summary", ""], ["sql", "", "SELECT 1"], ["join", "x", "-o", ""]):
+        assert "an empty path names no file or folder" in complaint(hopscope(*words), 2)
+    for words in (["cdf", "--svg", "", "x"], ["record", "--netns", ""], ["recordings", "--delete", ""]):
+        complaint(hopscope(*words), 2)

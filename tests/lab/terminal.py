@@ -4,10 +4,8 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import subprocess
-import termios
 from typing import TYPE_CHECKING
 
 from tests.lab.command import HOPSCOPE, environ, started
@@ -26,18 +24,13 @@ def in_terminal(
     """
     master_fd, terminal_fd = os.openpty()
 
-    def take_terminal() -> None:
-        fcntl.ioctl(terminal_fd, termios.TIOCSCTTY, 0)
-
     child = subprocess.Popen(
-        [*before, *HOPSCOPE, *map(str, args)],
+        ["setsid", "--ctty", *before, *HOPSCOPE, *map(str, args)],
         stdin=terminal_fd,
         stdout=terminal_fd,
         stderr=terminal_fd,
         env=environ(),
         text=True,
-        start_new_session=True,
-        preexec_fn=take_terminal,
     )
     started.append(child)
     os.close(terminal_fd)

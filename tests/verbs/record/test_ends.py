@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hopscope.store.meta import Metadata
-from hopscope.store.trace import Trace
 from tests.lab.command import TIMEOUT_S, ended, eventually, only, start, waits
 from tests.lab.terminal import in_terminal
 from tests.verbs.record.test_command import events, sending

@@ -170,7 +170,9 @@ for _ in range({FLOOD}):
         eventually(lambda: waits(child), "never began")
         # Nothing of it is printed by the time that it is to end; one CPU's ring has room for all of it.
         child.send_signal(signal.SIGSTOP)
-        subprocess.run(["nsenter", f"--net=/proc/{kept_lab.server.pid}/ns/net", sys.executable, "-c", flood], check=True)
+        subprocess.run(
+            ["nsenter", f"--net=/proc/{kept_lab.server.pid}/ns/net", sys.executable, "-c", flood], check=True
+        )
         child.send_signal(signal.SIGINT)
         child.send_signal(signal.SIGCONT)
         assert ended(child)[0] == 0

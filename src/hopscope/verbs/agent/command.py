@@ -14,6 +14,7 @@ import click
 from hopscope.errors import UsageError, VersionError
 from hopscope.live.help import CLIENTS, Command, option, section
 from hopscope.live.host_options import tls_options
+from hopscope.live.paths import PATH
 
 if TYPE_CHECKING:
     from hopscope.agent.tls import Tls
@@ -52,7 +53,7 @@ _HOUR_S: Final = 3600.0
     ),
     option(
         "--allow-file",
-        type=click.Path(path_type=Path),
+        type=PATH,
         metavar="FILE",
         help="File of allowed clients, one per line.",
     ),

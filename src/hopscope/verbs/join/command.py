@@ -3,11 +3,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from hopscope.live.help import HOSTS, OUTPUT, Command, option, section
+from hopscope.live.paths import PATH
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @click.command(
@@ -19,13 +23,13 @@ from hopscope.live.help import HOSTS, OUTPUT, Command, option, section
         ("Join a recording of several hosts without one of them", "hopscope join --without db hopscope-recording"),
     ),
 )
-@click.argument("traces", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="TRACE...")
+@click.argument("traces", nargs=-1, required=True, type=PATH, metavar="TRACE...")
 @section(
     OUTPUT,
     option(
         "-o",
         "--output",
-        type=click.Path(path_type=Path),
+        type=PATH,
         metavar="DIR",
         help="Folder of the joined trace, new or empty.",
     ),

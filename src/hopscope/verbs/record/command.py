@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,9 +17,12 @@ from hopscope.live.options import (
     protocol_option,
     socket_options,
 )
+from hopscope.live.paths import PATH
 from hopscope.live.seconds import Seconds
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from hopscope.agent.tls import Tls
 
 _PROFILES = ("messages", "packets", "rx", "tx", "cpu", "drops", "all")
@@ -50,7 +52,7 @@ _MIB = 1 << 20
     option(
         "-o",
         "--output",
-        type=click.Path(path_type=Path),
+        type=PATH,
         metavar="DIR",
         help="Trace folder, new or empty.",
         default_text="by date; see `recordings`",
