@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The JSON files of recordings: written in one step, and checked when they are read."""
+"""The JSON files of recordings, which are checked when they are read."""
 
 from __future__ import annotations
 
 import json
-import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,26 +20,6 @@ if TYPE_CHECKING:
 def packed(document: Mapping[str, Any]) -> bytes:
     """Return the file's bytes."""
     return json.dumps(document, indent=1, default=_type_name).encode()
-
-
-def write_document(path: Path, document: Mapping[str, Any]) -> None:
-    """Write the file, in one step: a reader finds the old or the new one.
-
-    Raises
-    ------
-    OSError
-        There is no room.
-    """
-    fresh = path.with_name(f".{path.name}.partial")
-    try:
-        with fresh.open("wb") as file:
-            file.write(packed(document))
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(path)
-    except OSError:
-        fresh.unlink(missing_ok=True)
-        raise
 
 
 def read_document(path: Path, kind: str, version: int, *, none: FormatError) -> dict[str, Any]:

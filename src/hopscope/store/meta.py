@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from hopscope.errors import FormatError
-from hopscope.store.document import packed, read_document, write_document
+from hopscope.store.document import packed, read_document
 from hopscope.store.schema import VERSION, Table, described_table
 
 if TYPE_CHECKING:
@@ -69,10 +69,6 @@ class Metadata:
     state: State = "recording"
     ended_ns: int | None = None
 
-    def write(self, folder: Path) -> None:
-        """Write the file, in one step: a reader finds the old or the new one."""
-        write_document(folder / FILE, self._document())
-
     @classmethod
     def read(cls, folder: Path) -> Metadata:
         """Read the file.
@@ -90,7 +86,7 @@ class Metadata:
             raise FormatError(f"{folder / FILE} is damaged: {error}", "Restore it from a backup") from error
 
     def packed(self) -> bytes:
-        """Return it for :meth:`unpacked` on another host."""
+        """Return the file's bytes; also for :meth:`unpacked` on another host."""
         return packed(self._document())
 
     @classmethod

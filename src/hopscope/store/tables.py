@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import duckdb
 import numpy as np
 
-from hopscope.store.destination import Files, TableFolder
 from hopscope.store.parquet import PAGE_ROWS, IntegerFile
 from hopscope.store.schema import TEXT
 
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from hopscope.store.destination import Files
     from hopscope.store.schema import Table
 
 Columns: TypeAlias = "Mapping[str, NDArray[Any]]"
@@ -61,9 +61,9 @@ class TableFiles:
     """
 
     def __init__(
-        self, files: Path | Files, tables: Iterable[Table], *, file_rows: int = FILE_ROWS, file_s: float = FILE_S
+        self, files: Files, tables: Iterable[Table], *, file_rows: int = FILE_ROWS, file_s: float = FILE_S
     ) -> None:
-        self._destination = files if isinstance(files, Files) else TableFolder(files)
+        self._destination = files
         self.bytes_written = 0
         self._file_rows = file_rows
         self._file_s = file_s

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
+    from hopscope.store.folder import OpenFolder
     from hopscope.store.meta import Metadata, State
     from hopscope.store.tables import Columns
 
@@ -25,7 +26,7 @@ class TraceWriter:
     Parameters
     ----------
     destination
-        A folder, made or empty, or another destination.
+        A folder, made or empty, or one that is open, or another destination.
     metadata
         Written at once, and again at the end. What it has of ``tables`` can be appended to, too.
     file_rows, file_s
@@ -41,7 +42,7 @@ class TraceWriter:
 
     def __init__(
         self,
-        destination: Path | Destination,
+        destination: Path | OpenFolder | Destination,
         metadata: Metadata,
         *,
         file_rows: int = FILE_ROWS,

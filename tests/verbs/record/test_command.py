@@ -278,7 +278,7 @@ def test_a_full_disk_is_one_sentence_and_a_trace_that_can_be_read(kept_lab: Lab,
     assert done.returncode == 1
     (sentence,) = [line for line in done.stderr.splitlines() if not line.startswith("not granted")]
     assert re.fullmatch(
-        rf"hopscope: {folder}/\S+ cannot be written: No space left on device\. Free some space; what was recorded .*",
+        rf"hopscope: {folder}/\S+ cannot be written: No space left on device\. Free some space, or inodes .*",
         sentence,
     )
     with Trace(folder) as trace:

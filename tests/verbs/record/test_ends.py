@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import signal
+import stat
 import subprocess
 from typing import TYPE_CHECKING
 
@@ -70,6 +71,19 @@ def test_a_signal_and_nobody_who_reads(
     child.send_signal(number)
     assert child.wait(TIMEOUT_S) == 0
     assert_whole(folder)
+
+
+def test_it_says_where_its_folder_was_moved(kept_lab: Lab, tmp_path: Path) -> None:
+    folder, moved = tmp_path / "t", tmp_path / "moved"
+    child = start("record", "-o", folder, "--mode", 644, *only(kept_lab))
+    eventually((folder / "hopscope.json").exists, "never began")
+    folder.rename(moved)
+    subprocess.run(sending(kept_lab, 101), check=True)
+    child.terminate()
+    code, _, err = ended(child)
+    assert (code, err.splitlines()[-1]) == (0, f"hopscope report summary {moved}")
+    assert_whole(moved)
+    assert stat.S_IMODE((moved / "hopscope.json").stat().st_mode) == 0o644
 
 
 @pytest.mark.parametrize("verb", ["rx", "tx", "drops", "counters"])

@@ -14,19 +14,19 @@ from hopscope.errors import HopscopeError
 from hopscope.live.child import exit_code, running
 from hopscope.live.remote.own import OWN, flows_of
 from hopscope.live.stop import stop_on_signal
-from hopscope.store.destination import make_folder
 from hopscope.store.hosts import FILE, HostsWriter, check_names
 from hopscope.term.recording import render_hosts, render_hosts_end
 from hopscope.verbs.record.clocks import Clocks
 from hopscope.verbs.record.host import HostRecording, begin
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from hopscope.agent.channel import Channel
     from hopscope.agent.target import Target
     from hopscope.live.stop import Stop
+    from hopscope.store.folder import OpenFolder
     from hopscope.verbs.record.host import Began, Transports
     from hopscope.verbs.record.pipeline import Limits
 
@@ -38,7 +38,7 @@ def record_hosts(  # noqa: PLR0913 # one parameter a part
     targets: Sequence[Target],
     transports: Transports,
     words: Sequence[str],
-    folder: Path,
+    folder: OpenFolder,
     limits: Limits,
     *,
     command: Sequence[str],
@@ -58,7 +58,6 @@ def record_hosts(  # noqa: PLR0913 # one parameter a part
     """
     check_names(target.name for target in targets)
     with contextlib.ExitStack() as stack:
-        stack.enter_context(_new(folder))
         channels = stack.enter_context(connected(targets, *transports))
         clocks = stack.enter_context(Clocks(targets, channels))
         requests = [
@@ -83,21 +82,8 @@ def record_hosts(  # noqa: PLR0913 # one parameter a part
         with running(command, stop, None) as child:
             ended = work.run(stop, limits)
         work.finish()
-    work.report(folder)
+        work.report(folder.path)
     return 0 if child is None or not ended else exit_code(child)
-
-
-@contextlib.contextmanager
-def _new(folder: Path) -> Iterator[None]:
-    """Make the folder; where nothing comes to be in it, it goes away again."""
-    was_there = folder.exists()
-    make_folder(folder)
-    try:
-        yield
-    finally:
-        if not was_there:
-            with contextlib.suppress(OSError):  # there is something
-                folder.rmdir()
 
 
 def _own(host: int, channels: Iterable[Channel | None], clocks: Clocks) -> list[list[Any]]:

@@ -16,9 +16,9 @@ from hopscope.verbs.record.pipeline import Pipeline, prior
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from hopscope.live.recorder.collector import Recorder
+    from hopscope.store.folder import OpenFolder
     from hopscope.verbs.record.pipeline import Flight, Limits
 
 _PROGRESS_S: Final = 1.0
@@ -28,7 +28,7 @@ _BACKLOG_BYTES: Final = 256 << 20
 
 def record(  # noqa: PLR0913 # one parameter a part
     recorder: Recorder,
-    folder: Path,
+    folder: OpenFolder,
     limits: Limits,
     *,
     counters_s: float | None,
@@ -69,7 +69,7 @@ def record(  # noqa: PLR0913 # one parameter a part
         for remark in pipeline.remarks():
             sys.stderr.write(f"{remark}\n")
         if not quiet:
-            sys.stderr.write(render_end(over, str(folder)) + "\n")
+            sys.stderr.write(render_end(over, str(folder.path)) + "\n")
     return 0 if child is None or not ended else exit_code(child)
 
 
