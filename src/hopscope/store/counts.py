@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 _EVENT_TABLES: Final = ("packets", "sockets", "cpu")
 _PREFIX: Final = "e_"
+# Events that are missing: of probe points, and of tracepoints.
+LOSS_TABLES: Final = ("losses", "e_losses")
 
 
 class Counts(NamedTuple):
@@ -54,7 +56,7 @@ def _counts(folder: Path) -> Counts:
     ]
     return Counts(
         _sum("SELECT sum(num_rows) FROM parquet_file_metadata(?)", folder, (*_EVENT_TABLES, *own)),
-        _sum("SELECT sum(lost) FROM read_parquet(?)", folder, ("losses",)),
+        _sum("SELECT sum(lost) FROM read_parquet(?)", folder, LOSS_TABLES),
     )
 
 

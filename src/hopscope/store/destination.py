@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 # Kept free, so that even on a full disk the trace can say how it ended.
 _RESERVE_BYTES: Final = 1 << 16
+# Descriptors that are kept for the same, where no more files may be opened.
+_SPARE: Final = 4
 _RESERVE: Final = ".reserve"
 
 
@@ -136,6 +138,8 @@ class Folder(Destination):
             self._place = open_folder(self._folder)
             if self._place is not self._folder:
                 stack.callback(self._place.close)
+            self._spare = [os.open(os.devnull, os.O_RDONLY) for _ in range(_SPARE)]
+            stack.callback(self._release_spare)
             self._tables = TableFolder(self._place)
             stack.callback(self._tables.close)
             stack.callback(FolderLock(self._place).release)
@@ -159,7 +163,12 @@ class Folder(Destination):
     def end(self, metadata: Metadata) -> None:
         """Write its metadata once more."""
         with self._opened:
+            self._release_spare()
             self._write_metadata(metadata)
+
+    def _release_spare(self) -> None:
+        while self._spare:
+            os.close(self._spare.pop())
 
     def _write_metadata(self, metadata: Metadata, reserve_bytes: int = 0) -> None:
         packed = metadata.packed()

@@ -12,6 +12,7 @@ from hopscope.store.schema import TABLES
 from hopscope.store.tables import FILE_ROWS, FILE_S, TableFiles
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
     from types import TracebackType
 
@@ -58,6 +59,11 @@ class TraceWriter:
     def bytes_written(self) -> int:
         """Of complete files."""
         return self._files.bytes_written
+
+    @property
+    def rows_written(self) -> Mapping[str, int]:
+        """Of complete files, by table."""
+        return self._files.rows_written
 
     def append(self, table: str, columns: Columns) -> None:
         """Add rows: the columns of the table as the schema has them, of one length. They are copied.

@@ -137,7 +137,7 @@ def test_a_host_that_is_lost_is_missing_for_a_while(hosts: Pair, tmp_path: Path,
     code, err = stopped(child)
     assert code == 1
     assert re.fullmatch(
-        rf"hopscope: The recording is incomplete: b for \d+\.\d s \(.*\)\. {out}/hosts.json lists the times that are covered; .*",
+        rf"hopscope: The recording is incomplete: b for \d+\.\d s \(.*\)\. {out}/hosts.json lists the times .*",
         err.splitlines()[-1],
     )
     assert parts(out) == {"a": ["a"], "b": ["b", "b.2"]}
