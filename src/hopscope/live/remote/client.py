@@ -301,7 +301,7 @@ def _short(error: HopscopeError) -> str:
 
 def _attached(stream: Stream) -> list[PlanRow]:
     """Wait until a collector is attached, and return how."""
-    got = stream.receive()
+    got = stream.answer()
     if got is None:
         raise StreamClosedError("The agent ended the measurement")
     if not isinstance(got, Message):

@@ -7,6 +7,7 @@ import contextlib
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from hopscope.agent.connect_all import connected
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from hopscope.verbs.record.pipeline import Limits
 
 _LOOK_S: Final = 0.1
+# How long nothing may come of a host whose agent runs, while it completes its recording.
+_COMPLETES_S: Final = 120.0
 _PROGRESS_S: Final = 1.0
 
 
@@ -152,10 +155,20 @@ class _Work:
         for host in self._hosts:
             host.stop()
         for host in self._hosts:
-            while not host.join(_LOOK_S) and not host.absent:
-                self._look()
+            self._wait_for(host)
         self._look()
         self._screen.clear()
+
+    def _wait_for(self, host: HostRecording) -> None:
+        """Wait until a host has completed what it recorded, or nothing has come of it for too long."""
+        known, since_s = host.now(), time.monotonic()
+        while not host.join(_LOOK_S) and not host.absent:
+            self._look()
+            now = replace(host.now(), elapsed_s=known.elapsed_s)  # which goes on by itself
+            if now != known:
+                known, since_s = now, time.monotonic()
+            elif time.monotonic() - since_s > _COMPLETES_S:
+                host.give_up(f"it did not complete its recording within {_COMPLETES_S:g} s")
 
     def report(self, folder: Path) -> None:
         """Say what there is.
