@@ -517,7 +517,5 @@ def test_a_service_that_never_begins_is_named(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(stream_module, "ANSWER_S", 0.1)
     with both() as (channel, _):
         stream = opened(channel, "echo")
-        with pytest.raises(
-            ConnectionLostError, match=r"^b did not begin within 0\.1 s, though its agent runs"
-        ):
+        with pytest.raises(ConnectionLostError, match=r"^b did not begin within 0\.1 s, though its agent runs"):
             stream.answer()

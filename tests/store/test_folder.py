@@ -97,6 +97,7 @@ def test_it_belongs_to_whoever_ran_sudo(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("SUDO_GID", "23456")
     with TraceWriter(tmp_path / "new" / "t", metadata()) as writer:
         write_more(writer)
+    assert (tmp_path / "new").stat().st_uid == 0
     owners = {(path.stat().st_uid, path.stat().st_gid) for path in (tmp_path / "new").rglob("*")}
     assert owners == {(12345, 23456)}
     # His own links and folders are his to redirect.

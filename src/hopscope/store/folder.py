@@ -265,7 +265,11 @@ def _next(here_fd: int, name: str, mode: int) -> tuple[int, bool]:
         return os.open(name, _LOOK, dir_fd=here_fd), False
     os.mkdir(name, mode, dir_fd=here_fd)
     made_fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=here_fd)
-    _settle(made_fd)
+    owner = _sudo_user()
+    if (
+        owner and os.fstat(here_fd).st_uid == owner.uid
+    ):  # in a folder of root's, such as the state directory, it is root's
+        _settle(made_fd)
     return made_fd, True
 
 
