@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from hopscope.lab import Lab
 from tests import leftovers
-from tests.chaos.kernel import seen, tracefs
+from tests.chaos.kernel import left_since, seen, tracefs
 from tests.chaos.rounds import Round
 from tests.lab.command import hopscope, only
 from tests.lab.measure import ping, tcp_pair, udp_pair, way
@@ -29,7 +29,6 @@ from tests.lab.measure import ping, tcp_pair, udp_pair, way
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-_PATIENCE_S = 30.0
 _AT_ONCE = 50
 _PAUSE_S = 0.01
 
@@ -64,8 +63,7 @@ def run(rounds: int, source: random.Random) -> int:
         for number in range(1, rounds + 1):
             each = Round.of(source)
             each.run(lab, counted, scratch)
-            left = leftovers.left_since(before, lambda: seen(lab, tracing), _PATIENCE_S)
-            each.wrong += [f"left behind: {name}" for name in sorted(left)]
+            each.wrong += [f"left behind: {name}" for name in sorted(left_since(before, lab, tracing))]
             each.wrong += _next_start(lab, scratch / f"next-{number}")
             _say(f"round {number}: {each.verb}, {each.deed} after {each.after_s:.2f} s: {each.found}")
             for sentence in each.wrong:

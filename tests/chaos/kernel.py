@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run of hopscope may leave behind: in the kernel, on the file system, and among processes."""
+"""What a run of hopscope may leave behind in the kernel, and among processes."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from hopscope.lab import Lab
 
+_PATIENCE_S = 15.0
 _EVENTS = ("set_event", "kprobe_events", "uprobe_events")
 
 
@@ -39,7 +40,14 @@ def seen(lab: Lab, tracing: Path) -> set[str]:
 
     Not of BPF's maps and of perf's events: they live as long as a program, a process or a pin does, which are all here.
     """
-    return leftovers.seen() | _events(tracing) | _networks(lab) | _mounts() | _temporary()
+    return leftovers.seen() | _events(tracing) | _networks(lab) | _mounts()
+
+
+def left_since(before: set[str], lab: Lab, tracing: Path) -> set[str]:
+    """Return what is there now and was not before, for longer than the kernel and other users of the machine need."""
+    left = leftovers.left_since(before, lambda: seen(lab, tracing), _PATIENCE_S)
+    # Programs of others come and go between a look at all and a look at theirs.
+    return left & leftovers.left_since(before, lambda: seen(lab, tracing), _PATIENCE_S) if left else left
 
 
 def _events(tracing: Path) -> set[str]:
@@ -73,7 +81,3 @@ def _mounts() -> set[str]:
     return {f"mount {each[1]} ({each[2]})" for each in fields} | {
         f"pin {path}" for path in (pins.iterdir() if pins.exists() else ())
     }
-
-
-def _temporary() -> set[str]:
-    return {f"temporary {path}" for path in Path(tempfile.gettempdir()).glob("hopscope-*")}

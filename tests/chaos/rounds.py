@@ -35,7 +35,7 @@ VERBS: Final[dict[str, tuple[str, ...]]] = {
     "record": ("record",),
     "record all": ("record", "-P", "all", "--buffer", "1", "--snap", "64"),
     "record flight": ("record", "--flight", "600", "--trigger", "rx.tcp_queue>1000s"),
-    "record event": ("record", "--counters", "0.1", *_TRACEPOINT),
+    "record event": ("record", "-P", "messages", "--counters", "0.1", *_TRACEPOINT),
     "record agent": ("record", "--host", "local"),
     "rx": ("rx", "-i", "0.2"),
     "tx": ("tx", "--events", "--json"),
@@ -102,7 +102,10 @@ class Round:
             extra = stack.enter_context(Namespace()) if self.deed == "namespace deleted" else None
             with (scratch / "out").open("w") as out, (scratch / "err").open("w") as err:
                 words = [*HOPSCOPE, *self._words(lab, folder, extra)]
-                child = subprocess.Popen(words, stdout=out, stderr=err, env=environ(), start_new_session=True)
+                temporary = root / "tmp"
+                temporary.mkdir()
+                own = environ(TMPDIR=str(temporary))
+                child = subprocess.Popen(words, stdout=out, stderr=err, env=own, start_new_session=True)
                 stack.callback(child.kill)
                 whole = self._wait_and_do(child, folder, counted, lab, extra)
                 try:
@@ -112,6 +115,8 @@ class Round:
                     return
             said = (scratch / "err").read_text()
             self._look_at_end(code, said)
+            if self.deed != "KILL":
+                self.wrong += [f"left behind: {path}" for path in temporary.iterdir()]
             moved = root / "moved"
             self._look_at_recording(moved if moved.exists() else folder, code, said, counted if whole else None)
 
@@ -228,9 +233,9 @@ def _do(deed: str, child: subprocess.Popen[bytes], folder: Path, lab: Lab, extra
 @contextlib.contextmanager
 def _device(lab: Lab) -> Iterator[None]:
     """Have a device with traffic of its own, and delete it."""
-    for words in (["link", "add", "chaos0", "type", "dummy"], ["link", "set", "chaos0", "up"]):
-        lab.server.run(["ip", *words])
+    for words in (["add", "chaos0", "type", "veth", "peer", "name", "chaos1"], ["set", "chaos0", "up"]):
+        lab.server.run(["ip", "link", *words], check=True)
     try:
         yield
     finally:
-        lab.server.run(["ip", "link", "del", "chaos0"])
+        lab.server.run(["ip", "link", "del", "chaos0"], check=True)
