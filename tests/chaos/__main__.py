@@ -12,6 +12,7 @@ import argparse
 import contextlib
 import random
 import resource
+import signal
 import sys
 import tempfile
 import threading
@@ -42,6 +43,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if refusal := leftovers.why_no_bpf():
         parser.error(refusal)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # SIGQUIT before a verb handles it
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):  # nohup and background jobs have them ignored
+        signal.signal(number, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # what was mounted goes away
     leftovers.adopt_orphans()
     _say(f"seed {given.seed}")
     wrong = run(given.rounds, random.Random(given.seed))  # noqa: S311 # nothing secret
