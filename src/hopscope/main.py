@@ -124,6 +124,9 @@ class _Interruption:
         self.number: int | None = None
         asked = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
         self._ours = [number for number in asked if signal.getsignal(number) in self._USUAL]
+
+    def begin(self) -> None:
+        """Handle them."""
         for number in self._ours:
             signal.signal(number, self._interrupt)
 
@@ -142,6 +145,7 @@ class _Interruption:
 def _run(interruption: _Interruption) -> Any:  # noqa: ANN401 # as click's
     """Run the verb, and return its exit code."""
     try:
+        interruption.begin()
         return cli(prog_name="hopscope", standalone_mode=False)
     except BaseException:  # whatever a library makes of an interrupt
         if interruption.number is None:
