@@ -1,7 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``python -m hopscope`` is ``hopscope``."""
+"""The program: ``hopscope``, or ``python -m hopscope``."""
 
-from hopscope.main import main
+import signal
+
+# Until `main` handles it, Ctrl-C ends us as it ends any program: Python's own handler would print where we were.
+if signal.getsignal(signal.SIGINT) == signal.default_int_handler:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+from hopscope.main import main  # which takes its time
 
 if __name__ == "__main__":
     main()

@@ -29,7 +29,8 @@ def change(folder: Path, **values: Any) -> None:  # noqa: ANN401 - JSON
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    metadata(reasons={2: "NOT_SPECIFIED"}, plan=[{"point": "rx.core"}], options={"a": [1]}).write(tmp_path)
+    given = metadata(reasons={2: "NOT_SPECIFIED"}, plan=[{"point": "rx.core"}], options={"a": [1]})
+    (tmp_path / "hopscope.json").write_bytes(given.packed())
     return tmp_path
 
 
@@ -132,7 +133,7 @@ def test_folders_that_are_none(tmp_path: Path) -> None:
 @given(share=st.floats(0, 1, exclude_max=True))
 def test_cut_anywhere_it_is_refused(tmp_path_factory: pytest.TempPathFactory, share: float) -> None:
     folder = tmp_path_factory.mktemp("cut")
-    metadata().write(folder)
+    (folder / "hopscope.json").write_bytes(metadata().packed())
     whole = (folder / FILE).read_bytes()
     (folder / FILE).write_bytes(whole[: int(share * len(whole))])
     assert str(folder) in sentence(folder)

@@ -7,7 +7,6 @@ import os
 import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 
 import click
@@ -23,6 +22,7 @@ from hopscope.live.options import (
     process_options,
     protocol_option,
 )
+from hopscope.live.paths import PATH
 from hopscope.live.seconds import Factor, Seconds
 from hopscope.recorded.joined import one_trace
 from hopscope.recorded.which import which_recording
@@ -30,6 +30,7 @@ from hopscope.recorded.which import which_recording
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from contextlib import AbstractContextManager
+    from pathlib import Path
 
     from hopscope.model.report import Report
     from hopscope.store.trace import Trace
@@ -111,7 +112,7 @@ def form_options() -> Callable[[Decorated], Decorated]:
 def trace_argument(name: str = "folder", *, metavar: str = "TRACE", required: bool = False) -> Callable[[Any], Any]:
     """Add which recording; None: the last one, unless it is required."""
     shown = metavar if required else f"[{metavar}]"
-    return click.argument(name, required=required, type=click.Path(path_type=Path), metavar=shown)
+    return click.argument(name, required=required, type=PATH, metavar=shown)
 
 
 def limits_option() -> Callable[[Any], Any]:
