@@ -369,7 +369,7 @@ HOP_CPU_COUNTERS_DTYPE: Final = np.dtype(
             "unseen",
             "unread",
             "uring",
-            "pad",
+            "ticks",
         ],
         "formats": [
             "<u8",
@@ -379,7 +379,7 @@ HOP_CPU_COUNTERS_DTYPE: Final = np.dtype(
             "<u8",
             "<u8",
             "<u8",
-            ("<u8", (1,)),
+            "<u8",
         ],
         "offsets": [
             0,

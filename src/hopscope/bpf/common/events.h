@@ -339,7 +339,7 @@ struct hop_cpu_counters {
 	u64 unseen;    /* socket calls that nobody saw begin: before the start, or repeated by io_uring */
 	u64 unread;    /* messages whose length could not be read */
 	u64 uring;     /* system calls and turns of threads of io_uring, while nobody watched it */
-	u64 pad[1];
+	u64 ticks;     /* of the clock, if it looks at all that a CPU does */
 };
 
 /* ---- recording ---- */

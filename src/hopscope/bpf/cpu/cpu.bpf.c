@@ -313,3 +313,9 @@ int cpu_sample(void *ctx)
 {
 	return sample_stack(ctx);
 }
+
+SEC("perf_event")
+int cpu_sample_alone(void *ctx)
+{
+	return sample_alone(ctx);
+}

@@ -183,4 +183,9 @@ CPU: Final = (
         "the clock looks what the CPU is at, and takes the kernel's stack",
         (AttachMethod("perf_event", ("cpu-clock",), ("cpu_sample",)),),
     ),
+    Point(
+        "cpu.sample_alone",
+        "the same where nothing else is attached: whatever the CPU does in the kernel",
+        (AttachMethod("perf_event", ("cpu-clock",), ("cpu_sample_alone",)),),
+    ),
 )

@@ -31,8 +31,8 @@ from hopscope.probes.resolve import Plan, Resolver
 from hopscope.term.format import plural
 from hopscope.verbs.cpu import uring as cpu_uring
 from hopscope.verbs.cpu.callbacks import Callbacks
-from hopscope.verbs.cpu.energy import read_energy_uj
-from hopscope.verbs.cpu.options import GROUP_BY, CpuOptions
+from hopscope.verbs.cpu.energy import energy_j, read_energy_uj
+from hopscope.verbs.cpu.options import GROUP_BY, CpuOptions, overflow_note
 from hopscope.verbs.cpu.pmu import NAMES, PmuCounters, PmuReading
 from hopscope.verbs.cpu.stacks import StackSampler
 from hopscope.verbs.cpu.uring import UringWatch
@@ -237,7 +237,7 @@ class CpuCollector(Attached):
             hz=self._options.hz,
             stacks=stacks,
             lost=counts["lost"],
-            energy_j=_energy_j(before, after),
+            energy_j=energy_j(before.energy_uj, after.energy_uj),
             plan=self._plan.rows(),
             notes=self._notes(counts) + self._pmu_notes(before, after),
         )
@@ -270,10 +270,7 @@ class CpuCollector(Attached):
     def _notes(self, counts: dict[str, int]) -> list[str]:
         notes = []
         if counts["group_overflow"]:
-            notes.append(
-                f"counted as `{NOT_KNOWN}` {plural(counts['group_overflow'], 'time')}: the limit of "
-                f"{plural(self._options.max_groups, 'group')} was reached (--max-groups)"
-            )
+            notes.append(overflow_note(counts["group_overflow"], self._options))
         if counts["no_memory"]:
             notes.append(
                 f"{plural(counts['no_memory'], 'thread switch', 'thread switches')} during a call could not be "
@@ -334,9 +331,3 @@ def _device(interface: str) -> bytes:
     group["key"]["netns"] = Path("/proc/thread-self/ns/net").stat().st_ino if ours else 0
     group["name"] = interface.encode()
     return group.tobytes()
-
-
-def _energy_j(before: _Reading, after: _Reading) -> float | None:
-    if before.energy_uj is None or after.energy_uj is None:
-        return None
-    return (after.energy_uj - before.energy_uj) / 1e6
