@@ -119,12 +119,12 @@ class CpuSnapshot:
         What was seen then, in networking alone.
     lost
         Stacks for which there was no room.
-    ticks
-        How often the CPUs were looked at, where times are known by samples alone; 0: they are exact.
     energy_j
         What all processors' packages took in this time, None where the machine does not say.
     notes
         Sentences for the user.
+    ticks
+        How often the CPUs were looked at, where times are known by samples alone; 0: they are exact.
     """
 
     kind: Kind
@@ -137,10 +137,10 @@ class CpuSnapshot:
     hz: int = 0
     stacks: list[Stack] = field(default_factory=list)
     lost: int = 0
-    ticks: int = 0
     energy_j: float | None = None
     plan: list[PlanRow] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    ticks: int = 0
 
     def breakdown(self) -> list[Share]:
         """Return what the kernel was busy with in each part, by its stacks; empty where they were not looked at."""

@@ -47,7 +47,8 @@ def render_cpu(snapshot: CpuSnapshot, terminal: Terminal, *, limit: int | None, 
         lines += ["", *_by_part(snapshot, seen, terminal)]
         lines += _by_counter(snapshot, seen, terminal)
     else:
-        lines += terminal.fold("No CPU time was spent on networking. Is there any traffic?")
+        found = "No sample fell in networking." if snapshot.ticks else "No CPU time was spent on networking."
+        lines += terminal.fold(f"{found} Is there any traffic?")
     if breakdown:
         lines += ["", *_by_category(snapshot, terminal)]
     return "\n".join(lines + _footer(snapshot, terminal))
