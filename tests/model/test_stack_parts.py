@@ -6,7 +6,15 @@ import pytest
 from hopscope.model.stack_parts import part_of_stack
 
 CALL = ("entry_SYSCALL_64_after_hwframe", "do_syscall_64")
-SEND = (*CALL, "__x64_sys_sendto", "__sys_sendto", "udp_sendmsg", "__local_bh_enable_ip", "do_softirq", "handle_softirqs")
+SEND = (
+    *CALL,
+    "__x64_sys_sendto",
+    "__sys_sendto",
+    "udp_sendmsg",
+    "__local_bh_enable_ip",
+    "do_softirq",
+    "handle_softirqs",
+)
 IDLE = ("do_idle", "default_idle", "asm_sysvec_apic_timer_interrupt", "__irq_exit_rcu", "handle_softirqs")
 THREAD = ("ret_from_fork_asm", "ret_from_fork", "kthread")
 WORK = (*THREAD, "worker_thread", "process_one_work")

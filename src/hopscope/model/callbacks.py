@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """THE table of the functions that timers, tasklets and work items run for the network stack, for kernels 5.10 to 7.x.
 
-Timers, tasklets and work queues serve the whole kernel; the function that one runs tells whose it is. A pattern is the name
-of a function; ``*`` stands for any part of it. Device drivers are not in the table, but for those of virtual devices, nor
-are users of sockets in the kernel, such as NFS: their work is not the stack's.
+Timers, tasklets and work queues serve the whole kernel; the function that one runs tells whose it is. A pattern is the
+name of a function; ``*`` stands for any part of it. Device drivers are not in the table, but for those of virtual
+devices, nor are users of sockets in the kernel, such as NFS: their work is not the stack's.
 """
 
 from __future__ import annotations

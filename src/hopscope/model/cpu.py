@@ -53,7 +53,7 @@ class Part:
     counted
         By hardware counters in that time; None where they were not asked for.
     samples
-        That fell in this part, where it is known by samples alone: `ns` is what they stand for, and nothing was counted.
+        That fell in this part, where samples alone tell it: `ns` is what they stand for, and nothing was counted.
     """
 
     ns: int

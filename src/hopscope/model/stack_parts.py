@@ -48,8 +48,8 @@ _LOCAL: Final = re.compile(
 def part_of_stack(frames: tuple[str, ...]) -> str:
     """Return the part that a stack is in, empty if it is not networking.
 
-    Hard interrupts cannot be seen, for the clock waits until they end. A system call for a socket that has not come to the
-    socket's protocol yet counts, whatever the protocol is. ``read`` and ``write`` count from the socket on.
+    Hard interrupts cannot be seen, for the clock waits until they end. A system call for a socket that has not come to
+    the socket's protocol yet counts, whatever the protocol is. ``read`` and ``write`` count from the socket on.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def part_of_stack(frames: tuple[str, ...]) -> str:
 
 
 def part_of_call(frames: tuple[str, ...]) -> str:
-    """Return the part of the outermost function of a socket call, empty if there is none, or its socket carries no packets."""
+    """Return the part of the outermost function of a socket call; empty for none, or where no packets are carried."""
     part = next(filter(None, map(_part_of_function, frames)), "")
     return "" if part and any(map(_LOCAL.fullmatch, frames)) else part
 

@@ -18,8 +18,8 @@ import build_bpf
 from hopscope.kernel import netns
 from hopscope.lab._libc import Iovec, Mmsghdr
 from hopscope.libbpf import BpfObject
-from hopscope.probes.attach import attach
 from hopscope.model.cpu import NO_PART, PARTS, Part, added
+from hopscope.probes.attach import attach
 from hopscope.verbs.cpu.collector import CpuCollector
 from hopscope.verbs.cpu.options import CpuOptions
 

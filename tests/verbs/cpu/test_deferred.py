@@ -178,7 +178,7 @@ def test_calls_that_move_no_data_are_what_the_kernel_charges_to_the_thread() -> 
                         sock.connect(("127.0.0.1", 9))
             took_ns, after = time.thread_time_ns() - began_ns, resource.getrusage(resource.RUSAGE_THREAD)
         control = of_process(cpu.interval())["control"]
-    # What is left is the way into the kernel and back, interrupts, and our programs. The kernel tells the times apart by ticks.
+    # What is left is the way into the kernel and back, interrupts, and our programs. The kernel goes by ticks.
     system_ns = (after.ru_stime - before.ru_stime) * 1e9
     assert 0.5 * system_ns < control.ns < 1.2 * system_ns
     assert control.ns < 1.02 * took_ns

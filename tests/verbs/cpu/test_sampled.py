@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Times by samples alone: against the exact account of the same traffic, and against the kernel's account of a thread."""
+"""Times by samples alone: against the exact account of the same traffic, and the kernel's account of a thread."""
 
 from __future__ import annotations
 
@@ -38,7 +38,12 @@ def agrees(exact: CpuSnapshot, estimate: CpuSnapshot, part: str) -> bool:
 
 
 def test_the_exact_time_is_in_the_stated_interval() -> None:
-    with Lab(offloads=NAPI) as lab, udp_pair(way(lab, "veth-4")) as flow, run("cpu") as account, sampled("cpu") as clock:
+    with (
+        Lab(offloads=NAPI) as lab,
+        udp_pair(way(lab, "veth-4")) as flow,
+        run("cpu") as account,
+        sampled("cpu") as clock,
+    ):
         account.interval(), clock.interval()
         inside = []
         for _ in range(ROUNDS):
@@ -57,7 +62,12 @@ def test_the_exact_time_is_in_the_stated_interval() -> None:
 
 
 def test_a_thread_has_the_time_that_the_kernel_charges_to_it() -> None:
-    with Lab(offloads=NAPI) as lab, udp_pair(way(lab, "veth-4")) as flow, on_cpu(max(os.sched_getaffinity(0))), sampled() as clock:
+    with (
+        Lab(offloads=NAPI) as lab,
+        udp_pair(way(lab, "veth-4")) as flow,
+        on_cpu(max(os.sched_getaffinity(0))),
+        sampled() as clock,
+    ):
         clock.interval()
         with before_others():
             took_ns = bulk(*flow, 0.5)

@@ -314,8 +314,8 @@ struct hop_pmu_row {
 };
 
 enum hop_cpu_limits {
-	HOP_FRAMES = 124,    /* of a stack: with them a record of the ring has 1 KiB */
-	HOP_TASKS = 65536,   /* threads that are off their CPU in mid-call */
+	HOP_FRAMES = 124,     /* of a stack: with them a record of the ring has 1 KiB */
+	HOP_TASKS = 65536,    /* threads that are off their CPU in mid-call */
 	HOP_CALLBACKS = 4096, /* functions of the network's timers, tasklets and work items */
 };
 

@@ -120,8 +120,8 @@ CPU: Final = (
                 "tp_btf",
                 ("sys_exit", "sys_enter"),
                 _SYSTEM_CALLS,
-                differs=f"{_BY_SYSTEM_CALL}; before Linux 6.6 without what close leaves to the end of the system call, and "
-                "without sockets that are closed because their process ends",
+                differs=f"{_BY_SYSTEM_CALL}; without sockets that are closed because their process ends, and before "
+                "Linux 6.6 without what close leaves to the end of the system call",
             ),
             _functions("kprobe", *_CONTROL),
         ),

@@ -61,6 +61,6 @@ class CpuOptions:
 def overflow_note(times: int, options: CpuOptions) -> str:
     """Return the sentence that says that groups had no row of their own."""
     return (
-        f"counted as `{NOT_KNOWN}` {plural(times, 'time')}: the limit of {plural(options.max_groups, 'group')} was reached "
-        "(--max-groups)"
+        f"counted as `{NOT_KNOWN}` {plural(times, 'time')}: the limit of {plural(options.max_groups, 'group')} was "
+        "reached (--max-groups)"
     )

@@ -17,7 +17,7 @@ u64 burned_ns;
 u64 packets;
 u64 softirq_ns[VECTORS + 1];        /* by vector */
 u64 burned_softirq_ns[VECTORS + 1]; /* the same of what was burned; the last: outside of softirqs */
-u64 least_bytes; /* of a packet that is burned */
+u64 least_bytes;                    /* of a packet that is burned */
 
 struct {
 	__uint(type, 15); /* BPF_MAP_TYPE_SOCKMAP */
