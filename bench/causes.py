@@ -17,8 +17,9 @@ import tempfile
 import time
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
+from functools import partial
 from io import StringIO
 from itertools import groupby, islice
 from multiprocessing import get_context
@@ -154,8 +155,8 @@ def _explained(cases: Sequence[Case], ask: Ask) -> list[Explained]:
         while together := list(islice(alike, _TOGETHER)):
             with tempfile.TemporaryDirectory(prefix="hopscope-bench-") as name:
                 folder = Path(name) / "trace"
-                with recorded(folder, record):
-                    made = [make(case) for case in together]
+                with recorded(folder, record) as recorder:
+                    made = [make(case, recorder) for case in together]
                 ports = [each.case.at(each.attempt) for each in made]
                 answers = ask([("explain", str(folder), "--port", str(port), "--json") for port in ports])
                 explained += [_read(each, *answer) for each, answer in zip(made, answers, strict=True)]
@@ -175,14 +176,38 @@ def _report(explained: Sequence[Explained], seed: int) -> Iterator[str]:
             yield f"wrong: {_told(each, seed)}\n"
 
 
-def make(case: Case) -> Made:
-    """Run a case until it is what it was meant to be."""
+def make(case: Case, recorder: Recorder | None = None) -> Made:
+    """Run a case until it is what it was meant to be; under a recorder, once that has attached what the case needs."""
     for attempt in range(_ATTEMPTS):
-        ran = case.run(attempt)
+        before = recorder.links() if recorder else set()
+        ran = case.run(attempt, partial(recorder.await_more, before, case.plan.links) if recorder else None)
         why_not = case.as_meant(ran)
         if not why_not:
             break
     return Made(case, ran, attempt, why_not)
+
+
+@dataclass(frozen=True, slots=True)
+class Recorder:
+    """A process that records."""
+
+    pid: int
+
+    def links(self) -> set[str]:
+        """Return the programs that it has attached, by the kernel's numbers."""
+        found: set[str] = set()
+        for info in Path(f"/proc/{self.pid}/fdinfo").iterdir():
+            with suppress(FileNotFoundError):  # it was closed meanwhile
+                found.update(line for line in info.read_text().splitlines() if line.startswith("link_id:"))
+        return found
+
+    def await_more(self, before: set[str], count: int) -> None:
+        """Wait until it has attached so many besides these."""
+        deadline_s = time.monotonic() + _START_S
+        while len(self.links() - before) < count:
+            if time.monotonic() > deadline_s:
+                raise ToolError("the recorder did not attach to the rules of netfilter")
+            time.sleep(_LOOK_EVERY_S)
 
 
 def truths(cases: Sequence[Case]) -> Iterator[str]:
@@ -252,7 +277,7 @@ def _told(explained: Explained, seed: int) -> str:
 
 
 @contextmanager
-def recorded(folder: Path, record: Sequence[str]) -> Iterator[None]:
+def recorded(folder: Path, record: Sequence[str]) -> Iterator[Recorder]:
     """Record all that happens in the worlds of cases."""
     argv = [*_OURS, "record", "-o", str(folder), *record, "--address", NETWORK, "--buffer", "64", "--counters", "0"]
     with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as recorder:
@@ -262,7 +287,7 @@ def recorded(folder: Path, record: Sequence[str]) -> Iterator[None]:
                 if recorder.poll() is not None or time.monotonic() > deadline_s:
                     raise ToolError("the recorder did not start")
                 time.sleep(_LOOK_EVERY_S)
-            yield
+            yield Recorder(recorder.pid)
         finally:
             recorder.send_signal(signal.SIGINT)
             _, said = recorder.communicate(timeout=_ENDS_S)

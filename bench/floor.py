@@ -79,7 +79,7 @@ class Floor:
             bpf.load()
             for name, kind in self._kinds.items():
                 if kind == "netfilter":
-                    EveryNamespace(bpf.programs[name]).refresh()
+                    EveryNamespace([(bpf.programs[name], kind)]).refresh()
                 else:
                     attach(bpf.programs[name], kind)
             yield list(bpf.programs.values())

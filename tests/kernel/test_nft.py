@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from hopscope.kernel.nft import drop_rules
+from hopscope.kernel.nft import Hook, drop_rules, hooks_with_rules
 from hopscope.lab import Namespace
 
 pytestmark = pytest.mark.root
@@ -35,3 +35,14 @@ def test_rules_that_drop_are_listed_and_their_counters_only_where_they_count_tha
     assert [rule.packets for rule in found] == list(RULES.values())
     assert {(rule.family, rule.table, rule.chain) for rule in found} == {("inet", "f", "i")}
     assert all(f"# handle {rule.handle}\n" in listed for rule in found)
+
+
+def test_hooks_with_rules_are_those_of_base_chains_and_of_old_tables() -> None:
+    with Namespace() as namespace:
+        assert namespace.call(hooks_with_rules) == set()
+        script = "table inet f { chain x { }; chain i { type filter hook input priority 0; }; }"
+        script += "; table ip n { chain o { type nat hook postrouting priority 100; }; }"
+        namespace.run(["nft", script], check=True)
+        assert namespace.call(hooks_with_rules) == {Hook(2, 1), Hook(10, 1), Hook(2, 4)}
+        namespace.run(["iptables-legacy", "-A", "OUTPUT", "-j", "ACCEPT"], check=True)
+        assert namespace.call(hooks_with_rules) == {*(Hook(2, number) for number in range(5)), Hook(10, 1)}

@@ -109,11 +109,11 @@ def everywhere() -> Iterator[EveryNamespace]:
     if not (grant := try_kind("netfilter")).granted:
         pytest.skip(f"netfilter: {grant.reason}")
     with loaded("netfilter") as program:
-        yield EveryNamespace(program)
+        yield EveryNamespace([(program, "netfilter")])
 
 
 def ids(everywhere: EveryNamespace, inode: int) -> set[int]:
-    return {link.id for link in everywhere._links.get(inode, []) if link.id}
+    return {link.id for link in everywhere._links.get(inode, {}).values() if link.id}
 
 
 @pytest.mark.root
@@ -138,10 +138,28 @@ def test_links_come_and_go_with_namespaces(everywhere: EveryNamespace) -> None:
 
 
 @pytest.mark.root
+def test_programs_at_rules_come_with_the_rules(everywhere: EveryNamespace) -> None:
+    ((program, _),) = everywhere._programs
+    rules = EveryNamespace([(program, module.AFTER_RULES), (program, module.BEFORE_RULES)])
+    with Namespace() as made:
+        rules.refresh()
+        assert ids(rules, made.inode) == set()
+        made.run(["nft", "table ip f { chain i { type filter hook input priority 0; }; }"], check=True)
+        rules.refresh()
+        at_input = ids(rules, made.inode)
+        made.run(["nft", "table ip6 f { chain x { type filter hook forward priority 0; }; }"], check=True)
+        made.run(["nft", "table ip6 f { chain o { type filter hook output priority 0; }; }"], check=True)
+        rules.refresh()
+        assert at_input < ids(rules, made.inode) <= leftovers.bpf_ids("link")
+        assert len(at_input) == 1  # the same program has one link before and after
+        assert len(ids(rules, made.inode)) == 2
+
+
+@pytest.mark.root
 def test_taken_places_are_passed_over(everywhere: EveryNamespace) -> None:
     with Namespace() as made:
         path = Path(f"/proc/{made.pid}/ns/net")
-        program = everywhere._program
+        ((program, _),) = everywhere._programs
         runs = [netns.inside(path, lambda: attach(program, "netfilter")) for _ in range(module._PLACES)]
         assert len({link.id for links in runs for link in links}) == 2 * module._PLACES
         with pytest.raises(LoadError, match="busy"):

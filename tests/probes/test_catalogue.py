@@ -10,6 +10,7 @@ import pytest
 from hopscope.bpf import object_path
 from hopscope.bpf.layout import HopRxDiscard, HopRxHop, HopTxDiscard, HopTxHop
 from hopscope.libbpf import BpfObject
+from hopscope.probes.attach import NETFILTER_KINDS
 from hopscope.probes.catalogue import OBJECTS, POINTS, PROGRAM_KINDS
 from hopscope.probes.grants import KINDS
 from hopscope.probes.point import RETURN_KINDS
@@ -52,7 +53,8 @@ def test_programs_hook_what_their_way_says(way: AttachMethod, sections: dict[str
         after = [SECTIONS[RETURN_KINDS[way.kind]] + hook for hook in way.hooks] if way.returns else []
         assert [sections[program] for program in way.returns] == after
     else:
-        assert {sections[program].partition("/")[0] for program in way.programs} == {way.kind}
+        section = "netfilter" if way.kind in NETFILTER_KINDS else way.kind
+        assert {sections[program].partition("/")[0] for program in (*way.programs, *way.returns)} == {section}
 
 
 @pytest.mark.parametrize("name", [name for name in POINTS if name.startswith("cpu.")])
@@ -66,7 +68,7 @@ def test_no_beginning_is_attached_before_its_end(name: str) -> None:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_kinds_are_known_and_helpers_are_programs_of_a_way(way: AttachMethod) -> None:
-    assert way.kind in KINDS
+    assert way.kind in {*KINDS, *NETFILTER_KINDS}
     assert all(PROGRAM_KINDS[program] == way.kind for program in way.programs)
     assert set(way.helpers) <= PROGRAM_KINDS.keys()
     assert not set(way.helpers) & set(way.programs)

@@ -138,6 +138,7 @@ class HopPoint(IntEnum):
     HOP_POINT_XDP_EXCEPTION = 72
     HOP_POINT_XDP_REDIRECT = 73
     HOP_POINT_NF_VERDICT = 74
+    HOP_POINT_NF_RULES = 75
     HOP_POINT_DROP = 96
     HOP_POINT_FLOW = 97
     HOP_POINT_THREAD = 98
@@ -158,6 +159,7 @@ class HopRecordLimits(IntEnum):
     HOP_DROP_FRAMES = 32
     HOP_FLOW_WORDS = 10
     HOP_OWN_FLOWS = 256
+    HOP_RULES_NS = 1000
 
 
 class HopRxDiscard(IntEnum):

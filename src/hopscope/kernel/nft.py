@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules of nftables that drop packets, and how many each has dropped, where it counts (nfnetlink)."""
+"""Netfilter's rules: which hooks have any, which drop packets, and how many each has dropped, where it counts."""
 
 from __future__ import annotations
 
+import functools
 import os
 import struct
 from pathlib import Path
@@ -22,7 +23,8 @@ _GET_CHAIN: Final = _NFNL_SUBSYS_NFTABLES | 4
 _GET_RULE: Final = _NFNL_SUBSYS_NFTABLES | 7
 _NFGENMSG: Final = struct.Struct("=BBH")
 _RULE_TABLE, _RULE_CHAIN, _RULE_HANDLE, _RULE_EXPRESSIONS = 1, 2, 3, 4
-_CHAIN_TABLE, _CHAIN_NAME, _CHAIN_POLICY, _CHAIN_COUNTERS = 1, 3, 5, 8
+_CHAIN_TABLE, _CHAIN_NAME, _CHAIN_HOOK, _CHAIN_POLICY, _CHAIN_COUNTERS = 1, 3, 4, 5, 8
+_HOOK_NUMBER: Final = 1
 _EXPRESSION_NAME, _EXPRESSION_DATA = 1, 2
 _COUNTER_PACKETS: Final = 2
 _IMMEDIATE_DATA, _DATA_VERDICT, _VERDICT_CODE = 2, 2, 1
@@ -39,6 +41,28 @@ _TARGET_NAME: Final = 1
 _LETS_THROUGH: Final = frozenset({"counter", "log", "immediate"})
 _MODULES: Final = Path("/proc/modules")
 _BUILT_IN: Final = Path("/lib/modules", os.uname().release, "modules.builtin")
+_INET: Final = 1
+# Of the older iptables: names of the tables that are loaded, by NFPROTO_*; each may have rules at all hooks.
+_TABLE_NAMES: Final = {
+    2: Path("/proc/thread-self/net/ip_tables_names"),
+    10: Path("/proc/thread-self/net/ip6_tables_names"),
+}
+_HOOKS: Final = range(5)
+
+
+class Hook(NamedTuple):
+    """A hook of netfilter in IP.
+
+    Attributes
+    ----------
+    family
+        NFPROTO_IPV4 (2) or NFPROTO_IPV6 (10).
+    number
+        ``enum nf_inet_hooks``: 0 PREROUTING, 1 INPUT, 2 FORWARD, 3 OUTPUT, 4 POSTROUTING.
+    """
+
+    family: int
+    number: int
 
 
 class DropRule(NamedTuple):
@@ -64,6 +88,39 @@ class DropRule(NamedTuple):
         """Return ``inet filter input handle 5``, or ``inet filter input policy``."""
         what = "policy" if self.handle is None else f"handle {self.handle}"
         return f"{self.family} {self.table} {self.chain} {what}"
+
+
+def hooks_with_rules() -> set[Hook]:
+    """Return the hooks at which the namespace that the calling thread is in has chains of nftables or iptables.
+
+    What the kernel registers for other purposes (IPVS, connection tracking without rules) is not among them.
+
+    Raises
+    ------
+    OSError
+        The kernel refuses, or its chains changed again and again while they were listed.
+    FormatError
+        Its answer cannot be decoded.
+    """
+    found = {Hook(family, hook) for family, path in _TABLE_NAMES.items() if _has_text(path) for hook in _HOOKS}
+    if has_nftables():
+        with Netlink(_NETLINK_NETFILTER) as netlink:
+            listed = netlink.dump(_GET_CHAIN, _NFGENMSG.pack(0, 0, 0))
+        for message in listed.messages:
+            family, _, _ = _NFGENMSG.unpack_from(message.body)
+            chain = attributes(message.body[_NFGENMSG.size :])
+            if _CHAIN_HOOK in chain:
+                hook = _big(attributes(chain[_CHAIN_HOOK])[_HOOK_NUMBER])
+                found.update(Hook(each, hook) for each in (_TABLE_NAMES if family == _INET else (family,)))
+        listed.check()
+    return {hook for hook in found if hook.family in _TABLE_NAMES and hook.number in _HOOKS}
+
+
+def _has_text(path: Path) -> bool:
+    try:
+        return bool(path.read_text().strip())
+    except OSError:  # this kernel has none, or the module is not loaded
+        return False
 
 
 def drop_rules() -> list[DropRule]:
@@ -92,6 +149,11 @@ def has_nftables() -> bool:
         return True  # this kernel has no modules
     if b"\nnf_tables " in b"\n" + loaded:
         return True
+    return _is_built_in()
+
+
+@functools.cache
+def _is_built_in() -> bool:
     return _BUILT_IN.exists() and b"/nf_tables.ko" in _BUILT_IN.read_bytes()
 
 

@@ -3,19 +3,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from typing import TYPE_CHECKING, Self
 
 from hopscope.bpf import object_path
-from hopscope.errors import KernelError, LoadError
+from hopscope.errors import HopscopeError, KernelError, LoadError
 from hopscope.kernel.capabilities import require_rights
 from hopscope.libbpf import BpfObject
-from hopscope.probes.attach import EveryNamespace, attach, prepare
+from hopscope.probes.attach import NETFILTER_KINDS, EveryNamespace, attach, prepare
 from hopscope.probes.grants import refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
     from types import TracebackType
 
+    from hopscope.libbpf import Program
     from hopscope.probes.resolve import Plan
 
 
@@ -55,13 +58,34 @@ class Session:
         self._adapt = adapt
         self._later = later
         self._functions = functions
-        self._everywhere: list[EveryNamespace] = []
+        self._everywhere: EveryNamespace | None = None
         self.bpf = self._started()
 
     def refresh(self) -> None:
-        """Reach what has come into being since: new network namespaces."""
-        for each in self._everywhere:
-            each.refresh()
+        """Reach what has come into being since: new network namespaces, and rules of netfilter."""
+        if self._everywhere:
+            self._everywhere.refresh()
+
+    @contextlib.contextmanager
+    def refreshed(self, every_s: float) -> Iterator[None]:
+        """Call :meth:`refresh` so often, in a thread of its own, as long as the context lasts."""
+        over = threading.Event()
+
+        def refresh() -> None:
+            while not over.wait(every_s):
+                # No more descriptors, say: what is attached stays, and the next look may succeed.
+                with contextlib.suppress(HopscopeError, OSError):
+                    self.refresh()
+
+        thread = threading.Thread(target=refresh, name="hopscope-refresh", daemon=True)
+        if self._everywhere:
+            thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            if self._everywhere:
+                thread.join()
 
     def close(self) -> None:
         """Detach and free everything."""
@@ -100,15 +124,16 @@ class Session:
             prepare(bpf.programs[name], kind)
         self._configure(bpf)
         bpf.load()
-        self._everywhere = []
+        everywhere: list[tuple[Program, str]] = []
         later = self._later()
         for name, kind in kinds.items():
             if name in later:
                 continue
-            if kind == "netfilter":
-                self._everywhere.append(EveryNamespace(bpf.programs[name]))
+            if kind in NETFILTER_KINDS:
+                everywhere.append((bpf.programs[name], kind))
             elif kind not in {"iter", "perf_event"}:  # those are run, or attached at a rate, by the collector
                 attach(bpf.programs[name], kind)
+        self._everywhere = EveryNamespace(everywhere) if everywhere else None
         self.refresh()
 
     def _give_way(self, error: LoadError) -> None:

@@ -32,12 +32,16 @@ class Cause:
         What happens meanwhile, as part of a sentence.
     usual
         Whether it is part of every message's path: it takes time, but little, and nothing is wrong.
+    much_ns
+        What it may hold a message on average before that is a finding even if messages are not slow, because it takes
+        CPU time from everything else; None: any time.
     """
 
     name: str
     part: str
     meaning: str
     usual: bool = False
+    much_ns: int | None = None
 
     @property
     def column(self) -> str:
@@ -69,12 +73,12 @@ CAUSES: Final = (
     Cause("softirq-wait", RECEIVER_STACK, "the receive softirq is pending but does not run"),
     Cause("gro", RECEIVER_STACK, "generic receive offload waits for more segments"),
     Cause("backlog", RECEIVER_STACK, "the packet is in the backlog queue of a CPU or of a socket in use", usual=True),
-    Cause("netfilter", RECEIVER_STACK, "netfilter's rules are evaluated"),
+    Cause("netfilter", RECEIVER_STACK, "netfilter's rules are evaluated", much_ns=100_000),
     Cause("stack", RECEIVER_STACK, "the stack's own processing: IP, routing, TCP or UDP", usual=True),
     Cause("reader-asleep", RECEIVER, "the reading thread sleeps"),
     Cause("reader-runnable", RECEIVER, "the reading thread wants a CPU and has none"),
     Cause("reader-running", RECEIVER, "the reading thread runs, but does not read"),
-    Cause("earlier-data", RECEIVER, "the reading thread reads earlier bytes of the same socket"),
+    Cause("earlier-data", RECEIVER, "the reading thread copies data that came before"),
     Cause("receive-copy", RECEIVER, "the receive call copies the bytes and returns", usual=True),
     Cause("application", RECEIVER, "between the read of a request and the send call of its answer"),
     Cause("unknown", NOWHERE, "not recorded"),

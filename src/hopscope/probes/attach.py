@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -10,27 +11,37 @@ from typing import TYPE_CHECKING, Final
 from hopscope.errors import KernelError, LoadError
 from hopscope.kernel import netns
 from hopscope.kernel.host import read_mounts
+from hopscope.kernel.nft import Hook, hooks_with_rules
 from hopscope.libbpf import online_cpus
+from hopscope.probes.point import RETURN_KINDS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from collections.abc import Set as AbstractSet
+
     from hopscope.libbpf import Link, Program
 
 # include/uapi/linux/bpf.h
 _PROG_TYPE_NETFILTER: Final = 32
 _ATTACH_NETFILTER: Final = 45
 # include/uapi/linux/netfilter.h: NFPROTO_IPV4, NFPROTO_IPV6; NF_INET_PRE_ROUTING
-_FAMILIES: Final = (2, 10)
-_PRE_ROUTING: Final = 0
-# Before everything else; the very first value is reserved (net/netfilter/nf_bpf_link.c).
+_PRE_ROUTING: Final = frozenset({Hook(2, 0), Hook(10, 0)})
+# Before and after everything else; the very first and last values are reserved (net/netfilter/nf_bpf_link.c).
 _FIRST_PRIORITY: Final = -(2**31) + 1
+_LAST_PRIORITY: Final = 2**31 - 2
 # A hook's place can be taken by another run of hopscope: then the next free one.
 _PLACES: Final = 16
 _EBUSY: Final = 16
+# Before and after the rules of every hook that has any, whose packets a host sends or receives.
+BEFORE_RULES: Final = "netfilter_rules"
+AFTER_RULES: Final = RETURN_KINDS[BEFORE_RULES]
+NETFILTER_KINDS: Final = frozenset({"netfilter", BEFORE_RULES, AFTER_RULES})
+_FORWARD: Final = 2
 
 
 def prepare(program: Program, kind: str) -> None:
     """Tell libbpf before the load what it may not know of a kind (netfilter: unknown before libbpf 1.3)."""
-    if kind == "netfilter":
+    if kind in NETFILTER_KINDS:
         program.set_type(_PROG_TYPE_NETFILTER, _ATTACH_NETFILTER)
 
 
@@ -50,8 +61,8 @@ def attach(program: Program, kind: str) -> list[Link]:
             return [program.attach_cgroup(fd)]
         finally:
             os.close(fd)
-    if kind == "netfilter":
-        return [_attach_first(program, family) for family in _FAMILIES]
+    if kind in NETFILTER_KINDS:
+        return [_attach_netfilter(program, kind, hook) for hook in sorted(_hooks(kind))]
     if kind == "perf_event":
         return attach_clock(program, hz=1)
     return [program.attach()]
@@ -91,14 +102,20 @@ def attach_clock(program: Program, hz: int) -> list[Link]:
 
 
 class EveryNamespace:
-    """A netfilter program in every network namespace of the host, those that come later included."""
+    """Netfilter programs in every network namespace of the host, those that come later included.
 
-    def __init__(self, program: Program) -> None:
-        self._program = program
-        self._links: dict[int, list[Link]] = {}
+    Parameters
+    ----------
+    programs
+        With the kind of each, in the order in which they are attached.
+    """
+
+    def __init__(self, programs: Sequence[tuple[Program, str]]) -> None:
+        self._programs = programs
+        self._links: dict[int, dict[tuple[str, Hook], Link]] = {}
 
     def refresh(self) -> None:
-        """Attach in namespaces that are new, forget those that are gone.
+        """Attach in namespaces, and at hooks with rules, that are new; forget namespaces that are gone.
 
         Raises
         ------
@@ -107,16 +124,33 @@ class EveryNamespace:
         """
         found = netns.namespaces()
         for inode in self._links.keys() - found.keys():
-            for link in self._links.pop(inode):
+            for link in self._links.pop(inode).values():
                 link.close()
-        for inode in found.keys() - self._links.keys():
+        for inode, namespace in found.items():
+            if inode in self._links and self._are_fixed:
+                continue
+            links = self._links.get(inode, {})
             try:
-                self._links[inode] = netns.inside(found[inode], lambda: attach(self._program, "netfilter"))
+                netns.inside(namespace, functools.partial(self._attach, links))
             except OSError:
                 continue  # the namespace went away between the look and the step inside
             except LoadError:
                 if not self._links:
                     raise
+            if links:
+                self._links[inode] = links
+
+    @property
+    def _are_fixed(self) -> bool:
+        """Whether all hooks are known from the start."""
+        return all(kind == "netfilter" for _, kind in self._programs)
+
+    def _attach(self, links: dict[tuple[str, Hook], Link]) -> None:
+        """Attach the programs that are not among these in the namespace that the calling thread is in."""
+        for program, kind in self._programs:
+            for hook in sorted(_hooks(kind)):
+                if (program.name, hook) not in links:
+                    links[program.name, hook] = _attach_netfilter(program, kind, hook)
 
 
 def _open_cgroup_root(program: Program) -> int:
@@ -129,10 +163,18 @@ def _open_cgroup_root(program: Program) -> int:
         raise LoadError(what, errno=error.errno or 0, program=program.name) from error
 
 
-def _attach_first(program: Program, family: int) -> Link:
+def _hooks(kind: str) -> AbstractSet[Hook]:
+    """Return the hooks at which a kind is attached in the network namespace that the calling thread is in."""
+    if kind == "netfilter":
+        return _PRE_ROUTING
+    return {hook for hook in hooks_with_rules() if hook.number != _FORWARD}
+
+
+def _attach_netfilter(program: Program, kind: str, hook: Hook) -> Link:
+    first, step = (_LAST_PRIORITY, -1) if kind == AFTER_RULES else (_FIRST_PRIORITY, 1)
     for place in range(_PLACES):
         try:
-            return program.attach_netfilter(family, _PRE_ROUTING, _FIRST_PRIORITY + place)
+            return program.attach_netfilter(*hook, first + step * place)
         except LoadError as error:
             if error.errno != _EBUSY or place == _PLACES - 1:
                 raise

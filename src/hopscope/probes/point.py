@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 # By the kind of a program at a function's entry: that of one at its return.
-RETURN_KINDS: Final = {"fentry": "fexit", "kprobe": "kretprobe"}
+RETURN_KINDS: Final = {"fentry": "fexit", "kprobe": "kretprobe", "netfilter_rules": "netfilter_rules_end"}
 
 # The tracepoints at which drivers hand packets over to the core: one of them, each packet.
 HAND_OVER: Final = (
@@ -26,8 +26,8 @@ class AttachMethod:
     Parameters
     ----------
     kind
-        ``tp_btf``, ``fentry``, ``fexit``, ``kprobe``, ``cgroup_skb``, ``netfilter``, ``sockops``, ``iter`` or
-        ``perf_event``.
+        ``tp_btf``, ``fentry``, ``fexit``, ``kprobe``, ``cgroup_skb``, ``netfilter``, ``netfilter_rules``, ``sockops``,
+        ``iter`` or ``perf_event``.
     hooks
         Functions, tracepoints or callbacks, by the kernel's names.
     programs

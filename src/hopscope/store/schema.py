@@ -134,17 +134,19 @@ TABLES: Final = (
             Column(
                 "subject",
                 np.int64,
-                "number of the interrupt or softirq; address of the NAPI instance or (nf.verdict) of the skb; thread",
+                "number of the interrupt or softirq; address of the NAPI instance or (nf.verdict) of the skb; "
+                "flow (nf.rules); thread",
             ),
             Column(
                 "value",
                 np.int64,
-                "irq.exit: handled; napi.poll: packets; sched.switch: state; nf.verdict: negative if dropped",
+                "irq.exit: handled; napi.poll: packets; sched.switch: state; nf.rules: how long they took, ns; "
+                "nf.verdict: negative if dropped",
             ),
             Column(
                 "extra",
                 np.int32,
-                "napi.poll: budget; xdp.*: -errno; nf.verdict: protocol family * 256 + hook; "
+                "napi.poll: budget; xdp.*: -errno; nf.rules, nf.verdict: protocol family * 256 + hook; "
                 "sched.switch: the system call that it sleeps in + 1, 65536: throttled",
             ),
             *_DEVICE,

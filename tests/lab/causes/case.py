@@ -138,6 +138,8 @@ class Plan:
         Options of the wire between them, if that is no veth pair.
     prepare
         What is done to the world before.
+    links
+        Programs that a recorder attaches for that.
     proof
         What the shares were, told by others than hopscope.
     record
@@ -157,6 +159,7 @@ class Plan:
     most: tuple[int, int] | None = None
     wire: Options | None = None
     prepare: Sequence[Callable[[World], object]] = ()
+    links: int = 0
     proof: Callable[[Ran], Mapping[str, float]] = by_clock
     record: tuple[str, ...] = ("-P", "all")
     lacking: bool = False
@@ -196,12 +199,14 @@ class Case:
         """Return the port of an attempt: what is recorded of one is not mixed with another."""
         return self.port + attempt * _ATTEMPT_OFFSET
 
-    def run(self, attempt: int = 0) -> Ran:
-        """Make the world, let the traffic run, and remove all of it."""
+    def run(self, attempt: int = 0, await_links: Callable[[], None] | None = None) -> Ran:
+        """Make the world, wait for the recorder, let the traffic run, and remove all of it."""
         plan = self.plan
         with World(plan.wire) as world:
             for prepare in plan.prepare:
                 prepare(world)
+            if await_links:
+                await_links()
             port = self.at(attempt)
             common = {"address": SERVER, "port": port, "sink": port + _SINK_OFFSET}
             reader = self._reader(world, common)

@@ -41,6 +41,7 @@ SINGLE: Final[Mapping[str, Scenario]] = {
     "hole": loss.hole,
     "neighbour": path.neighbour,
     "netfilter": path.netfilter,
+    "netfilter, sending": path.netfilter_sending,
     "application": path.application,
 }
 HEALTHY: Final[Mapping[str, Scenario]] = {

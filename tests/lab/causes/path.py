@@ -32,11 +32,21 @@ def unresolved(chance: Random, ms: float, **reader: Any) -> dict[str, Any]:  # n
 
 def netfilter(chance: Random) -> Plan:
     """The receiver compares each packet with thousands of rules."""
+    return _compared(chance, chance.choice(("input", "prerouting")))
+
+
+def netfilter_sending(chance: Random) -> Plan:
+    """The sender does."""
+    return _compared(chance, chance.choice(("output", "postrouting")))
+
+
+def _compared(chance: Random, hook: str) -> Plan:
     count = chance.randint(18_000, 25_000)
     rules = [f"ip saddr 10.{number >> 8 & 127}.{number & 255}.7 drop" for number in range(count)]
     pattern = [{"size": chance.randint(64, 1400), "gap": chance.uniform(2, 4)}]
     more = ends(pattern, 100)
-    return Plan({"netfilter": 0.85}, "input", prepare=[firewall("input", *rules)], proof=_beyond_usual, **more)
+    # Before and after the rules of each version of IP.
+    return Plan({"netfilter": 0.85}, hook, prepare=[firewall(hook, *rules)], links=4, proof=_beyond_usual, **more)
 
 
 def _beyond_usual(ran: Ran) -> Mapping[str, float]:

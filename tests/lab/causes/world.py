@@ -173,12 +173,13 @@ def settings(**values: int) -> Callable[[World], None]:
 
 
 def firewall(chain: str, *rules: str) -> Callable[[World], None]:
-    """Return what gives the server rules of nftables; `chain` is the hook's name."""
+    """Return what gives the server rules of nftables, or for what is sent, the client; `chain` is the hook's name."""
     lines = "\n".join(rules)
 
     def do(world: World) -> None:
         script = f"table inet t {{\nchain c {{\ntype filter hook {chain} priority 0;\n{lines}\n}}\n}}\n"
-        world.server.run(["nft", "-f", "-"], input=script.encode(), check=True)
+        end = world.client if chain in {"output", "postrouting"} else world.server
+        end.run(["nft", "-f", "-"], input=script.encode(), check=True)
 
     return do
 

@@ -29,6 +29,7 @@ NAMED: Final = (
     *("asleep", "stopped", "no CPU", "throttled", "computing", "computing, interrupted"),
     *("window, far", "window, slow reader", "slow start", "pacing", "Nagle", "cork"),
     *("send buffer", "send lock", "rate", "others ahead", "lost", "hole", "neighbour", "application"),
+    *("netfilter", "netfilter, sending"),
 )
 HEALTHY: Final = ("healthy, asking", "healthy, streaming")
 # A share is what some clock says, which begins and ends elsewhere.
@@ -50,8 +51,8 @@ class Told(NamedTuple):
 def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Told]:
     """Return what is said of each case, all of one recording."""
     folder = tmp_path_factory.mktemp("causes") / "trace"
-    with recorded(folder, ("-P", "all")):
-        made = [make(case(name, number, SEED)) for number, name in enumerate((*NAMED, *HEALTHY))]
+    with recorded(folder, ("-P", "all")) as recorder:
+        made = [make(case(name, number, SEED), recorder) for number, name in enumerate((*NAMED, *HEALTHY))]
     return {each.case.name: Told(each, explained(folder, each)) for each in made}
 
 
@@ -66,8 +67,8 @@ def settled(first: Told, folder: Path, why_not: Callable[[Told], str]) -> str:
     for attempt in range(1, ATTEMPTS):
         if not wrong:
             break
-        with recorded(folder / str(attempt), ("-P", "all")):
-            made = make(told.made.case)
+        with recorded(folder / str(attempt), ("-P", "all")) as recorder:
+            made = make(told.made.case, recorder)
         told = Told(made, explained(folder / str(attempt), made))
         wrong = why_not(told)
     return wrong
@@ -111,8 +112,8 @@ def test_nothing_is_named_where_nothing_is_wrong(told: dict[str, Told], tmp_path
 def test_no_wrong_cause_is_named_where_evidence_lacks(tmp_path: Path, name: str) -> None:
     assert name in LACKING
     wanted = case(name, 0, SEED)
-    with recorded(tmp_path / "trace", wanted.plan.record):
-        made = make(wanted)
+    with recorded(tmp_path / "trace", wanted.plan.record) as recorder:
+        made = make(wanted, recorder)
     explanation = explained(tmp_path / "trace", made)
     assert explanation.finding in {None, "unknown"}
     assert explanation.limits

@@ -384,6 +384,7 @@ enum hop_point {
 	HOP_POINT_XDP_EXCEPTION = 72,
 	HOP_POINT_XDP_REDIRECT = 73,
 	HOP_POINT_NF_VERDICT = 74,
+	HOP_POINT_NF_RULES = 75, /* at their end, if they took HOP_RULES_NS or more: how long they took */
 	/* a struct of its own each: what the numbers in the others mean */
 	HOP_POINT_DROP = 96,
 	HOP_POINT_FLOW = 97,
@@ -529,6 +530,7 @@ enum hop_record_limits {
 	HOP_DROP_FRAMES = 32,
 	HOP_FLOW_WORDS = 10,
 	HOP_OWN_FLOWS = 256,
+	HOP_RULES_NS = 1000, /* netfilter's rules are recorded if they take so long */
 };
 
 /* Source and destination address as in struct hop_prefix, their ports in network order, the protocol; and what of it counts. */

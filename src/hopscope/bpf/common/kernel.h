@@ -376,6 +376,7 @@ struct bpf_iter__task {
 };
 
 struct bpf_nf_ctx {
+	const struct nf_hook_state *state;
 	struct sk_buff *skb;
 };
 

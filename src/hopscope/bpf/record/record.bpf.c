@@ -3,6 +3,7 @@
  * (hopscope.probes.catalogue.record has the table).
  */
 #include "record/limit.h"
+#include "record/netfilter.h"
 #include "record/transmit.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
@@ -358,4 +359,36 @@ SEC("fexit/nf_hook_slow")
 int BPF_PROG(record_verdict, struct sk_buff *skb, struct nf_hook_state *state, void *entries, u32 first, s32 result)
 {
 	return verdict(skb, state, result);
+}
+
+/* User space sets the types: libbpf knows this section only from 1.3 on. */
+SEC("netfilter")
+int record_rules_begin(struct bpf_nf_ctx *ctx)
+{
+	rules_begin(ctx->skb, ctx->state);
+	return 1; /* NF_ACCEPT */
+}
+
+SEC("netfilter")
+int record_rules_end(struct bpf_nf_ctx *ctx)
+{
+	rules_end(ctx->skb, ctx->state);
+	return 1;
+}
+
+SEC("fentry/nf_hook_slow")
+int BPF_PROG(record_rules_begin_fentry, struct sk_buff *skb, struct nf_hook_state *state)
+{
+	if (is_ip(state))
+		rules_begin(skb, state);
+	return 0;
+}
+
+SEC("fexit/nf_hook_slow")
+int BPF_PROG(record_rules_end_fexit, struct sk_buff *skb, struct nf_hook_state *state, void *entries, u32 first,
+	     s32 result)
+{
+	if (is_ip(state) && result > 0)
+		rules_end(skb, state);
+	return 0;
 }

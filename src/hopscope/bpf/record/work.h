@@ -251,36 +251,3 @@ static __always_inline int xdp_redirected(struct net_device *dev, const struct b
 {
 	return xdp(dev, HOP_POINT_XDP_REDIRECT, program->aux->id, XDP_REDIRECT, error);
 }
-
-/* ---- netfilter ---- */
-
-static __always_inline bool verdict_wanted(struct sk_buff *skb, const struct hop_work *event, bool leaves)
-{
-	struct passing passing = {};
-	struct headers found = {};
-
-	passing_of(&passing, skb, leaves ? HOP_POINT_TX_QUEUE : HOP_POINT_RX_IP);
-	passing.ifindex = event->ifindex;
-	passing.netns = event->netns;
-	parse(&found, passing.network);
-	return headers_wanted(&passing, &found);
-}
-
-/* What all of a hook's functions together made of a packet: 1 goes on, 0 taken by one of them, below 0 dropped. */
-static __always_inline int verdict(struct sk_buff *skb, const struct nf_hook_state *state, s32 result)
-{
-	struct hop_work event = {
-		.point = HOP_POINT_NF_VERDICT,
-		.subject = (u64)skb,
-		.value = result,
-		.extra = state->pf << 8 | state->hook,
-	};
-
-	if (state->out)
-		work_at_device(&event, state->out);
-	else if (state->in)
-		work_at_device(&event, state->in);
-	if (LOOKED_AT && !verdict_wanted(skb, &event, state->out != NULL))
-		return 0;
-	return record_work(&event);
-}

@@ -46,6 +46,8 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 _REASON: Final = "SKB_DROP_REASON_"
 CAPTURE: Final = "capture"
+# Between looks for network namespaces, and rules of netfilter, that are new.
+_REFRESH_S: Final = 1.0
 
 
 class Taken(NamedTuple):
@@ -117,6 +119,7 @@ class Recorder(SelfTrafficFilter, Attached):
         options = self._options
         functions = pcap.functions(options.pcap) if options.pcap else None
         self._session = stack.enter_context(Session("record", self._plan, self._configure, functions=functions))
+        stack.enter_context(self._session.refreshed(_REFRESH_S))
         bpf = self._session.bpf
         self._note_plan(bpf, self._forced)
         for name in options.points:

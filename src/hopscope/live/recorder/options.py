@@ -35,7 +35,7 @@ _CPU: Final = ("irq.enter", "irq.exit", "softirq.raise", "softirq.enter", "softi
 _SCHED: Final = ("sched.switch", "sched.wake")
 # A profile is a set of points that answers a question.
 PROFILES: Final[Mapping[str, tuple[str, ...]]] = {
-    "messages": (*_RX, *_TX, *_CORE, *_SCHED, "tcp.state"),
+    "messages": (*_RX, *_TX, *_CORE, *_SCHED, "tcp.state", "nf.rules"),
     "packets": (
         *("rx.driver", "rx.core", "rx.copy"),
         *("tx.queue", "tx.enqueue", "tx.dequeue", "tx.start", "tx.driver"),

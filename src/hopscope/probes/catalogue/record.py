@@ -185,6 +185,23 @@ RECORD: Final = (
         AttachMethod("fexit", ("nf_hook_slow",), ("record_verdict",)),
     ),
     _point(
+        "nf.rules",
+        "netfilter's rules at a hook are done with a packet that they kept for 1 µs or more (nf_hook_slow)",
+        AttachMethod(
+            "netfilter_rules",
+            ("INPUT", "OUTPUT", "PREROUTING", "POSTROUTING"),
+            ("record_rules_begin",),
+            returns=("record_rules_end",),
+        ),
+        AttachMethod(
+            "fentry",
+            ("nf_hook_slow",),
+            ("record_rules_begin_fentry",),
+            returns=("record_rules_end_fexit",),
+            differs="also what the kernel registers there itself",
+        ),
+    ),
+    _point(
         "threads",
         "threads begin, or get another name",
         AttachMethod("tp_btf", ("task_newtask", "task_rename"), ("record_newtask", "record_rename")),

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from hopscope.model.cause import BY_NAME, CAUSES, UNKNOWN
-from hopscope.trace.causes import limits, threads
+from hopscope.trace.causes import limits, rules, threads
 from hopscope.trace.causes.clocks import elapsed
 from hopscope.trace.causes.queues import DELAYS, PACED, SHAPERS
 from hopscope.trace.gaps import attached
@@ -40,6 +40,8 @@ ARRIVED: Final = latest(before("wake_ns"))
 READ: Final = f"coalesce({earliest(('copy_ns', 'read_ns', 'received_ns'))}, switch_ns, wake_ns)"
 
 _COPY: Final = "send-copy"
+_STACK: Final = "stack"
+_RULES: Final = "netfilter"
 
 # While the send call was still running, and after it.
 _SPAN: Final = columns(
@@ -71,6 +73,8 @@ fixed(
     needs=("messages",),
     temporary=True,
 )
+rules.spans(rules.SENT, f"coalesce({CALLED}, first_ns)", LEFT)
+rules.spans(rules.RECEIVED, "coalesce(core_ns, driver_ns)", "coalesce(l4_ns, tcp_ns, ready_ns)")
 elapsed("sender", "sender_spans", tuple(limits.STATES.values()), of="tcp_limit")
 elapsed("thread", "thread_spans", threads.STATES, of="thread")
 
@@ -96,7 +100,10 @@ _COLUMNS: Final[dict[str, Any]] = {cause.column: ("ns", cause.meaning) for cause
     "message_causes",
     "a message, with the time for which each cause held it; their sum is the message's time",
     columns("message", " ".join(_COLUMNS), **_COLUMNS),
-    needs=("messages", "sender_spans", "sender_elapsed", "thread_elapsed", "queue_shares"),
+    needs=(
+        *("messages", "sender_spans", "sender_elapsed", "thread_elapsed", "queue_shares"),
+        *("sent_rules_elapsed", "received_rules_elapsed"),
+    ),
 )
 def _message_causes(context: Context) -> str:
     held = _held(context)
@@ -104,30 +111,40 @@ def _message_causes(context: Context) -> str:
     direct = ", ".join(f"{sql} AS {_alias(cause)}" for cause, sql in held.items())
     in_call = " + ".join(f"coalesce(c.{state}_ns, 0)" for state in limits.CAUSES.values())
     of_threads = ", ".join(f"coalesce(t.{state}_ns, 0) AS t_{state}_ns" for state in threads.STATES)
-    of_limits = ", ".join(
-        f"coalesce(c.{state}_ns, 0) + coalesce(r.{state}_ns, 0) AS l_{state}_ns" for state in limits.CAUSES.values()
-    )
+    limited = {state: f"coalesce(c.{state}_ns, 0) + coalesce(r.{state}_ns, 0)" for state in limits.CAUSES.values()}
+    of_limits = ", ".join(f"{sql} AS l_{state}_ns" for state, sql in limited.items())
+    # Rules are evaluated where nothing limits.
+    unlimited = f"sender_held_ns - CASE WHEN protocol = 6 THEN {' + '.join(limited.values())} ELSE 0 END"
+    evaluated_sent = _within(f"s.{rules.EVALUATED}_ns", unlimited)
+    evaluated = _within(f"v.{rules.EVALUATED}_ns", _alias(_STACK))
     found = f"""
         SELECT m.*, k.until_ns - k.from_ns AS call_held_ns, {in_call} AS in_call_ns,
                {of_limits}, {of_threads}, coalesce(q.last_ns, 0) AS q_last_ns, coalesce(q.own_ns, 0) AS q_own_ns,
-               coalesce(q.others_ns, 0) AS q_others_ns, q.kind
+               coalesce(q.others_ns, 0) AS q_others_ns, q.kind,
+               {evaluated_sent} AS sent_rules_ns, {evaluated} AS received_rules_ns
         FROM (SELECT message, protocol, {groups}, {direct} FROM ({with_previous("messages")}) p) m
         LEFT JOIN (SELECT * FROM sender_spans WHERE part = 'call') k ON k.message = m.message
         LEFT JOIN (SELECT * FROM sender_elapsed WHERE part = 'call') c ON c.message = m.message
         LEFT JOIN (SELECT * FROM sender_elapsed WHERE part = 'rest') r ON r.message = m.message
         LEFT JOIN thread_elapsed t ON t.message = m.message
-        LEFT JOIN queue_shares q ON q.message = m.message"""
+        LEFT JOIN queue_shares q ON q.message = m.message
+        LEFT JOIN sent_rules_elapsed s ON s.message = m.message
+        LEFT JOIN received_rules_elapsed v ON v.message = m.message"""
     # What nothing limited in the call is the copy, if limits were recorded.
-    copied = "greatest(0, coalesce(call_held_ns, 0) - in_call_ns)" if _are_recorded(context.trace) else "0"
+    copied = "greatest(0, coalesce(call_held_ns, 0) - in_call_ns - sent_rules_ns)"
     parts = {
         SENDER: {
             **{cause: f"l_{state}_ns" for cause, state in limits.CAUSES.items()},
-            _COPY: f"CASE WHEN protocol = 6 THEN {copied} ELSE sender_held_ns END",
+            _COPY: f"CASE WHEN protocol <> 6 THEN sender_held_ns - sent_rules_ns"
+            f" ELSE {copied if _are_recorded(context.trace) else '0'} END",
+            _RULES: "sent_rules_ns",
         },
         QDISC: _queue_parts(),
         READER: {cause: " + ".join(f"t_{state}_ns" for state in states) for cause, states in threads.CAUSES.items()},
     }
     sums: dict[str, list[str]] = {cause: [_alias(cause)] for cause in held}
+    sums[_STACK].append("-received_rules_ns")
+    sums.setdefault(_RULES, []).append("received_rules_ns")
     for group, each in parts.items():
         held_ns, known_ns = f"{group}_held_ns", f"{group}_known_ns"
         for cause, sql in each.items():
@@ -146,6 +163,10 @@ def _message_causes(context: Context) -> str:
         f"SELECT message, {columns_}, CAST(whole_ns - ({known}) AS BIGINT) AS {BY_NAME[UNKNOWN].column}"
         f" FROM (SELECT message, {total} AS whole_ns, {listed} FROM (SELECT *, {known_in} FROM ({found}) f) s) g"
     )
+
+
+def _within(sql: str, most: str) -> str:
+    return f"least(coalesce({sql}, 0), greatest(0, {most}))"
 
 
 def _alias(cause: str) -> str:
@@ -173,7 +194,7 @@ def _queue_parts() -> dict[str, str]:
 
 # Group of causes → those that share its stages' time.
 SHARED: Final = {
-    SENDER: (*limits.CAUSES, _COPY),
+    SENDER: (*limits.CAUSES, _COPY, _RULES),
     QDISC: tuple(_queue_parts()),
     READER: tuple(threads.CAUSES),
 }

@@ -70,7 +70,7 @@ STEPS: Final = (
     Step("rx.core", "core_ns", "backlog", "the stack's core received that packet"),
     Step("rx.ip", "ip_ns", "stack", "IP received that packet"),
     Step("rx.l4", "l4_ns", "stack", "TCP or UDP received that packet"),
-    Step("rx.tcp_queue", "tcp_ns", "stack", "the receiving TCP socket queued that packet"),
+    Step("rx.tcp_queue", "tcp_ns", "backlog", "the receiving TCP socket queued that packet"),
     Step(
         "rx.tcp_order",
         "order_ns",
@@ -121,8 +121,11 @@ def cause_of(column: str, previous: str, *, resent: bool, across: bool = False) 
         return "neighbour"
     if column in _READING and previous in _READING:
         return "receive-copy"
-    if column in {"dequeue_ns", "start_ns"} and previous != "enqueue_ns":
-        return "driver" if previous == "dequeue_ns" else "stack"  # the device has no queueing discipline
+    # The device has no queueing discipline, or the beginning of TCP was not seen.
+    if (column in {"dequeue_ns", "start_ns"} and previous != "enqueue_ns") or (
+        column == "tcp_ns" and previous != "l4_ns"
+    ):
+        return "driver" if column == "start_ns" and previous == "dequeue_ns" else "stack"
     return BY_COLUMN[column].cause
 
 

@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from hopscope.trace.causes.threads import ASLEEP, RUNNABLE, RUNNING, STOPPED, THROTTLED
+from hopscope.trace.causes.threads import ASLEEP, RUNNABLE, STATES, THROTTLED
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from hopscope.store.trace import Trace
 
 I64: TypeAlias = "NDArray[np.int64]"
-# Of these states, the time is wanted.
-_STATES: Final = (ASLEEP, STOPPED, RUNNABLE, THROTTLED, RUNNING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +68,10 @@ def activity(trace: Trace, tid: int, spans: str) -> Activity:
     calls = np.asarray(rows["call"], np.int64)
     waits = (states == RUNNABLE) | (states == THROTTLED)
     return Activity(
-        {state: int(spent[states == state].sum()) for state in _STATES if spent[states == state].any()},
+        {state: int(spent[states == state].sum()) for state in STATES if spent[states == state].any()},
         _sums(calls[states == ASLEEP], spent[states == ASLEEP]),
         _sums(others[waits], spent[waits]),
-        {state: int(spent[states == state].max(initial=0)) for state in _STATES},
+        {state: int(spent[states == state].max(initial=0)) for state in STATES},
     )
 
 

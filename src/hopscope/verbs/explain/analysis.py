@@ -77,8 +77,14 @@ def explain(
         for name, held_ns in sorted(sums.items(), key=lambda each: -each[1])
         if held_ns
     ]
-    main = causes[0].cause if causes and (serious or chosen) else None
+    suspects = causes if serious or chosen else [each for each in causes if _is_much(each, count)]
+    main = suspects[0].cause if suspects else None
     return Explanation(count, slow, pending, total_ns, median_ns, worst_ns, causes, main, limits)
+
+
+def _is_much(held: Held, count: int) -> bool:
+    much_ns = BY_NAME[held.cause].much_ns
+    return much_ns is not None and held.time_ns >= much_ns * count
 
 
 def _chosen(started_ns: int, slowest: int | None, begins_ns: int | None, request_ns: int | None) -> str:

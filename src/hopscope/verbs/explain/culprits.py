@@ -14,7 +14,7 @@ from hopscope.model.cause import BY_NAME
 from hopscope.model.system_calls import WAITS, call_name
 from hopscope.term.format import part, plural, time
 from hopscope.trace.causes.table import ARRIVED, READ
-from hopscope.trace.causes.threads import ASLEEP, RUNNABLE, RUNNING, STOPPED, THROTTLED
+from hopscope.trace.causes.threads import ASLEEP, READING, RUNNABLE, RUNNING, STOPPED, THROTTLED
 from hopscope.trace.gaps import attached
 from hopscope.trace.packets.continues import PLACE
 from hopscope.verbs.explain.activity import activity
@@ -193,6 +193,16 @@ def _running(trace: Trace, cause: str) -> Found:
         name,
         (f"it ran for {time(did.states.get(RUNNING, 0))} while messages waited",),
         advice=f"sudo hopscope cpu --stacks -p {_pid(trace, tid)}   (what it does there)",
+    )
+
+
+def _reading(trace: Trace, cause: str) -> Found:
+    tid, name, did = _reader(trace, cause)
+    return Found(
+        f"the reader {name} was copying data that came before: it receives as fast as it can",
+        name,
+        (f"it copied for {time(did.states.get(READING, 0))} while messages waited",),
+        advice=f"sudo hopscope cpu --breakdown -p {_pid(trace, tid)}   (copies and checksums; more threads share them)",
     )
 
 
@@ -438,6 +448,33 @@ def _neighbour(trace: Trace, cause: str) -> Found:
     )
 
 
+# By number, enum nf_inet_hooks, as nft names them.
+_HOOKS: Final = ("prerouting", "input", "forward", "output", "postrouting")
+
+
+def _netfilter(trace: Trace, cause: str) -> Found:
+    held = BY_NAME[cause].column
+    rows = trace.rows(
+        "SELECT e.extra % 256, min(d.name), count(*), CAST(sum(e.value) / count(*) AS BIGINT)"
+        " FROM cpu e JOIN points n ON n.point = e.point AND n.name = 'nf.rules'"
+        " LEFT JOIN final_translations t ON t.flow = e.subject AND e.time_ns >= t.from_ns AND e.time_ns < t.until_ns"
+        " LEFT JOIN device_names d ON d.ifindex = e.ifindex AND d.netns = e.netns"
+        f" WHERE coalesce(t.original, e.subject) IN (SELECT m.flow FROM {_OF} WHERE c.{held} > 0)"
+        " GROUP BY 1 ORDER BY sum(e.value) DESC, 1 LIMIT 1"
+    )
+    if not rows:
+        return Found("netfilter's rules were evaluated", confidence="medium")
+    number, device, count, mean_ns = rows[0]
+    hook = _HOOKS[number] if number < len(_HOOKS) else f"hook {number}"
+    at = f"{hook} on {device}" if device else hook
+    return Found(
+        f"netfilter's rules at the hook {at} were evaluated for each packet",
+        at,
+        (f"{plural(int(count), 'packet')} of these flows, {time(int(mean_ns))} each on average",),
+        advice="nft -a list ruleset; iptables -L -v   (sets and maps take the place of many rules)",
+    )
+
+
 # ---- others ----
 
 
@@ -464,6 +501,7 @@ def _application(trace: Trace, cause: str) -> Found:  # noqa: ARG001 # as all of
         RUNNABLE: "it was ready to run, but had no CPU",
         THROTTLED: "its cgroup had no CPU time left",
         RUNNING: "it was computing",
+        READING: "it was copying what it received",
     }[state]
     if state == ASLEEP and did.calls and (call := _most(did.calls)[0]) >= 0:
         how = f"it slept in {call_name(call, _machine(trace))}()"
@@ -493,6 +531,7 @@ _FINDERS: Final[dict[str, Callable[[Trace, str], Found]]] = {
     "reader-asleep": _asleep,
     "reader-runnable": _runnable,
     "reader-running": _running,
+    "earlier-data": _reading,
     "receiver-window": _receiver_window,
     "congestion-window": _congestion,
     "pacing": _pacing,
@@ -517,6 +556,7 @@ _FINDERS: Final[dict[str, Callable[[Trace, str], Found]]] = {
     "retransmission": _lost,
     "stream-hole": _lost,
     "neighbour": _neighbour,
+    "netfilter": _netfilter,
     "application": _application,
     "unknown": _unknown,
 }
