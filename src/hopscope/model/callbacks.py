@@ -2,14 +2,18 @@
 """THE table of the functions that timers, tasklets and work items run for the network stack, for kernels 5.10 to 7.x.
 
 Timers, tasklets and work queues serve the whole kernel; the function that one runs tells whose it is. A pattern is the
-name of a function; ``*`` stands for any part of it. Device drivers are not in the table, but for those of virtual
-devices, nor are users of sockets in the kernel, such as NFS: their work is not the stack's.
+name of a function; ``*`` stands for any part of it but its first two letters. Device drivers are not in the table, but
+for those of virtual devices, nor are users of sockets in the kernel, such as NFS: their work is not the stack's.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections import defaultdict
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 # fmt: off
 CALLBACKS: Final = {
@@ -39,8 +43,9 @@ CALLBACKS: Final = {
         idletimer_tg_work""",
     "traffic control": """
         qdisc_watchdog dev_watchdog est_timer red_adaptative_timer pie_timer fq_pie_timer sfq_perturbation
-        advance_sched gate_timer_func htb_work_func *_filter_work mall_destroy_work cls_cgroup_destroy_work
-        cls_bpf_delete_prog_work u32_delete_key_work u32_delete_key_freepf_work""",
+        advance_sched gate_timer_func htb_work_func fl_destroy_filter_work flow_destroy_filter_work
+        mall_destroy_work cls_cgroup_destroy_work basic_delete_filter_work fw_delete_filter_work
+        route4_delete_filter_work cls_bpf_delete_prog_work u32_delete_key_work u32_delete_key_freepf_work""",
     "devices in general": """
         napi_watchdog flush_backlog linkwatch_event cleanup_net netstamp_clear page_pool_release_retry queue_process
         prb_retire_rx_blk_timer_expired xdp_umem_release_deferred sk_psock_backlog sk_psock_destroy strp_work
@@ -52,9 +57,17 @@ CALLBACKS: Final = {
         ovs_dp_masks_rebalance refill_work virtnet_*_work""",
 }
 # fmt: on
-_PATTERN: Final = "|".join(
-    re.escape(name).replace(r"\*", r"\w*") for names in CALLBACKS.values() for name in names.split()
-)
+
+
+def _alternatives(names: Iterable[str]) -> str:
+    """Return what matches any of the patterns; by their first letters, which is several times faster to search."""
+    groups: defaultdict[str, list[str]] = defaultdict(list)
+    for name in names:
+        groups[name[:2]].append(re.escape(name[2:]).replace(r"\*", r"\w*"))
+    return "|".join(f"{start}(?:{'|'.join(rest)})" for start, rest in sorted(groups.items()))
+
+
+_PATTERN: Final = _alternatives(name for names in CALLBACKS.values() for name in names.split())
 # A line of /proc/kallsyms: address, type, name, what the compiler appended, module.
 CALLBACK_LINE: Final = re.compile(
     rf"^([0-9a-f]+) [tTwW] (?:{_PATTERN})(?:\.(?!cold)[\w.]+)?(?:\t\[\w+\])?$".encode(), re.MULTILINE
