@@ -103,7 +103,7 @@ int BPF_PROG(cpu_tasklet_exit)
 	return tasklet_ends();
 }
 
-/* Until 6.3 there are no tracepoints (f4bf3ca2e5cb). */
+/* Where there are no tracepoints of tasklets. */
 SEC("fentry/tcp_tasklet_func")
 int BPF_PROG(cpu_tcp_tasklet_func_fentry)
 {

@@ -68,7 +68,7 @@ CPU: Final = (
     Point("cpu.hrtimer", "a timer of high resolution begins and ends to expire", (_pair("hrtimer_expire"),)),
     Point(
         "cpu.tasklet",
-        "a tasklet begins and ends to run (tracepoints since Linux 6.4)",
+        "a tasklet begins and ends to run",
         (
             _pair("tasklet"),
             AttachMethod(
