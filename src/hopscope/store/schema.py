@@ -197,6 +197,7 @@ TABLES: Final = (
             Column("pid", np.int32, "process of the thread"),
             Column("comm", TEXT, "name of the thread"),
             Column("cgroup", np.int64, "inode of its cgroup"),
+            Column("cgroup_path", TEXT, "path of the cgroup that limits its CPU time; empty: not known"),
         ),
         once=("tid", "time_ns"),
     ),

@@ -85,11 +85,17 @@ fixed(
 fixed(
     "thread_names",
     "a thread with its last name",
-    columns("tid pid comm name thread", name="`COMM (PID)`", thread="`COMM-TID`"),
+    columns(
+        "tid pid comm name thread cgroup_path",
+        name="`COMM (PID)`",
+        thread="`COMM-TID`",
+        cgroup_path="path of the cgroup that limits its CPU time; NULL or empty: not known",
+    ),
     f"""
         SELECT tid, pid, comm, concat(comm, ' (', {_OWN_PID}, ')', {_AT_HOST}) AS name,
-               concat(comm, '-', {_OWN_TID}, {_AT_HOST}) AS thread
-        FROM (SELECT tid, pid, {CLEAN.format("comm")} AS comm,
+               concat(comm, '-', {_OWN_TID}, {_AT_HOST}) AS thread,
+               cgroup_path
+        FROM (SELECT tid, pid, {CLEAN.format("cgroup_path")} AS cgroup_path, {CLEAN.format("comm")} AS comm,
                      row_number() OVER (PARTITION BY tid ORDER BY time_ns DESC, comm DESC) AS age FROM threads) named
         LEFT JOIN hosts h ON h.host = {host_of_thread("named.pid")}
         WHERE age = 1""",

@@ -54,7 +54,7 @@ def throttled(chance: Random) -> Plan:
     quota_us, period_us = 2000, chance.randint(30, 60) * 1000
     pattern = [{"size": chance.choice(_SIZES), "gap": period_us / 1e3 * chance.uniform(0.6, 0.8)}]
     more = ends(pattern, 16, reader={"steps": [("spin", 1.6)], "wait": True})
-    return Plan({"reader-runnable": 1}, "quota", before_others=False, most=(quota_us, period_us), **more)
+    return Plan({"reader-runnable": 1}, "cgroup /hopscope-causes-", before_others=False, most=(quota_us, period_us), **more)
 
 
 def computing(chance: Random) -> Plan:

@@ -18,6 +18,7 @@ from hopscope.bpf.layout import (
     HOP_WORK_DTYPE,
     HopPoint,
 )
+from hopscope.kernel.cgroups import cpu_cgroup
 from hopscope.store.schema import BY_NAME, TEXT
 
 if TYPE_CHECKING:
@@ -98,7 +99,9 @@ class Tables:
             yield "drops", _events(BY_NAME["drops"], drops, cpu) | {"point": point}
         threads = records[points == HopPoint.HOP_POINT_THREAD].view(HOP_THREAD_DTYPE)
         if len(threads):
-            yield "threads", _events(BY_NAME["threads"], threads, cpu) | {"comm": _texts(threads["comm"])}
+            paths = np.array([cpu_cgroup(int(pid)) for pid in threads["pid"]], object)
+            names = {"comm": _texts(threads["comm"]), "cgroup_path": paths}
+            yield "threads", _events(BY_NAME["threads"], threads, cpu) | names
         devices = records[points == HopPoint.HOP_POINT_DEVICE].view(HOP_DEVICE_DTYPE)
         if len(devices):
             yield "devices", _events(BY_NAME["devices"], devices, cpu) | {"name": _texts(devices["name"])}

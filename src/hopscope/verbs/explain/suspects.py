@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What all that looks for culprits shares: what is found, and who had the largest part in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from hopscope.model.cause import BY_NAME
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hopscope.store.trace import Trace
+    from hopscope.verbs.explain.explanation import Confidence
+
+# More than this share of the time is most of it.
+MOSTLY: Final = 0.5
+OF: Final = "explained e JOIN messages m ON m.message = e.message JOIN message_causes c ON c.message = e.message"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What was found of a cause; as of :class:`~hopscope.verbs.explain.explanation.Held`."""
+
+    sentence: str
+    culprit: str = ""
+    evidence: tuple[str, ...] = ()
+    confidence: Confidence = "high"
+    advice: str = ""
+
+
+def largest(trace: Trace, cause: str, column: str) -> Any:  # noqa: ANN401 # a value of the column
+    """Return the value of a column of ``messages`` that has most of a cause's time; None: none."""
+    held = BY_NAME[cause].column
+    rows = trace.rows(
+        f"SELECT m.{column}, sum(c.{held}) AS held FROM {OF} WHERE c.{held} > 0 AND m.{column} IS NOT NULL"
+        " GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 1"
+    )
+    return rows[0][0] if rows else None
+
+
+def thread_name(trace: Trace, tid: int | None) -> str:
+    """Return a thread's name and number, as sentences have it."""
+    if tid is None:
+        return "an unknown thread"
+    if tid == 0:
+        return "the idle task"
+    rows = trace.rows(f"SELECT name FROM thread_names WHERE tid = {tid}")
+    return str(rows[0][0]) if rows else f"thread {tid}"
+
+
+def flow_name(trace: Trace, flow: int | None) -> str:
+    """Return a flow's ends, as sentences have them."""
+    rows = trace.rows(f"SELECT name FROM flow_names WHERE flow = {flow}") if flow is not None else []
+    return str(rows[0][0]) if rows else "an unknown flow"
+
+
+def machine_of(trace: Trace) -> str:
+    """Return the machine of the recorded host, by which its system calls are numbered."""
+    return str(trace.metadata.host.get("machine", ""))
+
+
+def greatest(parts: Mapping[Any, int]) -> tuple[Any, float]:
+    """Return the key with the largest part, and this part of the whole."""
+    whole = sum(parts.values())
+    key = max(parts, key=lambda each: parts[each])
+    return key, parts[key] / whole if whole else 0.0
+
+
+def cgroup_of(trace: Trace, tid: int | None) -> str:
+    """Return the path of the cgroup that limits a thread's CPU time; empty: the root, or not known."""
+    rows = trace.rows(f"SELECT cgroup_path FROM thread_names WHERE tid = {tid}") if tid is not None else []
+    return str(rows[0][0] or "").strip("/") and str(rows[0][0])
+
+
+def pid_of(trace: Trace, tid: int | None) -> int:
+    """Return the process of a thread."""
+    rows = trace.rows(f"SELECT pid FROM thread_names WHERE tid = {tid}") if tid is not None else []
+    return int(rows[0][0]) if rows else tid or 0
+
+
+def calls_advice(trace: Trace, tid: int | None) -> str:
+    """Return the command that shows in which calls a thread waits."""
+    return f"sudo strace -f -T -p {pid_of(trace, tid)}   (which calls it waits in)" if tid else ""
+
+
+def fullest_queue(trace: Trace, cause: str) -> tuple[str, str]:
+    """Return the device in whose queue messages were held longest, and its queueing discipline."""
+    held = BY_NAME[cause].column
+    rows = trace.rows(
+        f"SELECT d.name, q.kind, q.place, sum(c.{held}) FROM {OF} JOIN queue_shares q ON q.message = m.message"
+        f" LEFT JOIN device_queues d ON d.place = q.place WHERE c.{held} > 0 GROUP BY 1, 2, 3 ORDER BY 4 DESC LIMIT 1"
+    )
+    if not rows:
+        return "an unknown device", ""
+    name, kind, *_ = rows[0]
+    return str(name or "an unknown device"), str(kind or "")
