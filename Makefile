@@ -6,7 +6,7 @@ VENV := .venv/bin
 PYTEST = $(VENV)/python -m pytest -n $(shell echo $$((2 * $$(nproc)))) --dist loadfile
 C_FILES = $(shell find src/hopscope/bpf bench tests -name '*.[ch]')
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-quick test-all lint layout layout-check format bench vmtest matrix wheel lock clean
+.PHONY: help build run test test-quick test-all lint layout layout-check format bench chaos vmtest matrix wheel lock clean
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -52,6 +52,9 @@ format: ## Rewrite the sources in the project's style
 
 bench: ## Measure hopscope's own cost (root)
 	@trap tools/give-back EXIT; tools/setup bench && $(VENV)/python -m bench $(ARGS)
+
+chaos: ## End every long-running verb at random moments, and check that nothing is left or lost unsaid (root)
+	@trap tools/give-back EXIT; tools/setup chaos && $(VENV)/python -m tests.chaos $(ARGS)
 
 vmtest: ## Boot other kernels under QEMU and run the kernel tests there (root)
 	@trap tools/give-back EXIT; tools/setup vmtest && $(VENV)/python -m vmtest --setup && $(VENV)/python -m vmtest $(ARGS)

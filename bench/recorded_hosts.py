@@ -43,7 +43,7 @@ def recorded(hosts: clock_hosts.Hosts, folder: Path, *options: object) -> Iterat
     names = [chr(ord("a") + number) for number in range(len(hosts.namespaces))]
     with HostsWriter(folder, [(name, "local") for name in names]) as writer:
         recorders = [
-            _record("-o", writer.part(name), "--netns", namespace.pid, "--counters", 0, *options)
+            _record("-o", writer.part(name).path, "--netns", namespace.pid, "--counters", 0, *options)
             for name, namespace in zip(names, hosts.namespaces, strict=True)
         ]
         for name in names:

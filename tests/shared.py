@@ -22,11 +22,14 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 # Folders and modules whose tests count or change what the whole machine does, or tell something by time.
-ALONE = frozenset({"bench", "clock", "provoke", "test_leftovers.py", "verbs/cpu", "verbs/clock", "verbs/check"})
+ALONE = frozenset(
+    {"bench", "chaos", "clock", "provoke", "test_leftovers.py", "verbs/cpu", "verbs/clock", "verbs/check"}
+)
 
 # Folders and modules whose tests all take long: several hosts, other tools, the benchmarks themselves.
 SLOW = frozenset({
-    "agent/test_meddler.py", "bench", "lab/causes", "verbs/join/test_apart.py", "verbs/record/test_five_hosts.py",
+    "agent/test_meddler.py", "bench", "chaos", "lab/causes", "verbs/join/test_apart.py",
+    "verbs/record/test_five_hosts.py",
     "verbs/record/test_hosts.py", "verbs/record/test_slow.py", "verbs/report/test_apart.py", "verbs/report/test_nat.py",
 })  # fmt: skip
 

@@ -153,7 +153,7 @@ def test_bytes_pass_in_parts_of_any_size() -> None:
 
 
 def test_an_uncaught_error_passes_the_gate() -> None:
-    code = f"from hopscope import main; main.cli.main = lambda *a, **k: int({EVIL!r}); main.main()"
+    code = f"from hopscope import main; main.cli.main = lambda *a, **k: int({EVIL!r}); main.main(own_process=True)"
     done = hopscope(before=(sys.executable, "-c", code, "--"))
     assert "invalid literal" in done.stderr
     assert steering(done.stderr) == set()

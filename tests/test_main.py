@@ -4,6 +4,7 @@ from __future__ import annotations
 import importlib
 import re
 import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 import hopscope as package
 from hopscope.live.help import SECTIONS, Command, CommandBeside, Option
+from hopscope.live.paths import PathType
 from hopscope.main import VERBS
 from tests.lab.command import TIMEOUT_S, complaint, environ, hopscope
 
@@ -230,3 +232,39 @@ def test_wrong_usage_is_one_sentence_with_the_next_step(args: list[str], said: s
     verb = f" {args[0]}" if args[0] in VERBS and args[-1] != "--interval" else ""
     assert re.search(rf"[a-z0-9>'=.)][.?] See hopscope{verb} --help$", sentence)
     assert done.stdout == ""
+
+
+# Runs the program, and sends it a signal when it begins to import a module.
+INTERRUPTED = """
+import os, runpy, sys
+
+class Interrupts:
+    def __init__(self, module, number):
+        self.module, self.number = module, number
+
+    def find_spec(self, name, path=None, target=None):
+        if name == self.module:
+            os.kill(os.getpid(), self.number)
+
+sys.meta_path.insert(0, Interrupts(sys.argv.pop(1), int(sys.argv.pop(1))))
+runpy.run_module("hopscope", run_name="__main__", alter_sys=True)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("module", ["click", "hopscope.verbs.sql.command", "numpy", "duckdb"])
+def test_interrupted_while_it_begins_it_says_nothing(module: str, number: signal.Signals, tmp_path: Path) -> None:
+    words = [sys.executable, "-c", INTERRUPTED, module, str(int(number)), "sql", str(tmp_path), "SELECT 1"]
+    done = subprocess.run(words, env=environ(), capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    # As a shell says of both: that the signal ended it.
+    assert done.returncode in {-number, 128 + number}
+    assert (done.stdout, done.stderr.strip()) == ("", "")
+
+
+def test_an_empty_path_is_refused_wherever_a_path_is_taken() -> None:
+    taken = [(name, each) for name, command in commands().items() for each in command.params]
+    assert {type(each.type) for _, each in taken if isinstance(each.type, click.Path)} == {PathType}
+    for words in (["record", "-o", ""], ["report", "summary", ""], ["sql", "", "SELECT 1"], ["join", "x", "-o", ""]):
+        assert "an empty path names no file or folder" in complaint(hopscope(*words), 2)
+    for words in (["cdf", "--svg", "", "x"], ["record", "--netns", ""], ["recordings", "--delete", ""]):
+        complaint(hopscope(*words), 2)

@@ -1,7 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``python -m hopscope`` is ``hopscope``."""
+"""The program: ``hopscope``, or ``python -m hopscope``."""
 
-from hopscope.main import main
+import signal
+
+# Until `main` handles it, Ctrl-C ends us as it ends any program: Python's own handler would print where we were.
+if signal.getsignal(signal.SIGINT) == signal.default_int_handler:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+from hopscope.main import main as run  # which takes its time
+
+
+def main() -> None:
+    """Run the command line in a process of its own, and exit."""
+    run(own_process=True)
+
 
 if __name__ == "__main__":
     main()

@@ -2,15 +2,16 @@
 """The gate between what others wrote and a terminal: all text that hopscope prints passes through it.
 
 Names of processes, interfaces and cgroups, recordings, and agents on other hosts can contain escape sequences, which
-would make a terminal overwrite what was printed, or worse. :func:`guard` therefore puts a :class:`Gate` in place of the
-standard output and the standard error. It replaces every control character, whatever module printed it and wherever it
-came from; line ends, tabs, and the sequences of this module are all that it lets through. ``tests/test_gate.py`` checks
-that no other module writes past it or has escape sequences of its own.
+would make a terminal overwrite what was printed, or worse. :func:`guarded` therefore puts a :class:`Gate` in place of
+the standard output and the standard error. It replaces every control character, whatever module printed it and wherever
+it came from; line ends, tabs, and the sequences of this module are all that it lets through. ``tests/test_gate.py``
+checks that no other module writes past it or has escape sequences of its own.
 """
 
 from __future__ import annotations
 
 import codecs
+import contextlib
 import itertools
 import os
 import re
@@ -18,7 +19,7 @@ import sys
 from typing import TYPE_CHECKING, BinaryIO, Final, TextIO, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 REPLACEMENT: Final = "?"
 # C0 and C1 with DEL, marks and overrides of the writing direction, separators of lines and paragraphs, and halves of
@@ -131,12 +132,16 @@ class _Bytes:
         self._gate.stream.buffer.flush()
 
 
-def guard() -> None:
-    """Put a gate in place of the standard output and the standard error."""
-    for name in ("stdout", "stderr"):
-        stream = getattr(sys, name)
-        if stream is not None and not isinstance(stream, Gate):
-            setattr(sys, name, Gate(stream))
+@contextlib.contextmanager
+def guarded(*, for_good: bool) -> Iterator[None]:
+    """Put a gate in place of the standard output and error; `for_good`: for what Python itself says at the end, too."""
+    before = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = (Gate(each) if each and not isinstance(each, Gate) else each for each in before)
+    try:
+        yield
+    finally:
+        if not for_good:
+            sys.stdout, sys.stderr = before
 
 
 def tell(sentence: str) -> None:

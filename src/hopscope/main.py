@@ -3,19 +3,23 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import importlib
+import io
 import os
 import re
+import signal
 import sys
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from hopscope import __version__
 from hopscope.errors import HopscopeError, HostsError
-from hopscope.gate import guard, tell
+from hopscope.gate import guarded, tell
+
+if TYPE_CHECKING:
+    from types import FrameType
 
 VERBS: Final = (
     "explain", "rx", "tx", "cpu", "drops", "check", "counters", "sockets", "clock", "record", "recordings", "verify",
@@ -30,6 +34,9 @@ _NO_MEMORY: Final = re.compile("failed to map segment|cannot allocate memory", r
 
 # As a shell says of a process that SIGPIPE ended.
 _NOBODY_READS: Final = 141
+# As a shell says of a process that a signal ended: this and its number.
+_BY_SIGNAL: Final = 128
+_STDERR: Final = 2
 
 
 class _Verbs(click.Group):
@@ -75,19 +82,35 @@ def cli(ctx: click.Context) -> None:
         click.echo(ctx.get_help())
 
 
-def main() -> None:
+def main(*, own_process: bool = False) -> None:
     """Run the command line and exit.
 
-    Exit codes: 0 success, 1 failure, 2 wrong usage, 77 a privilege is missing, 130 interrupted before there was
-    anything to report, 141 the output is not read, or that of the command given after ``--``.
+    Parameters
+    ----------
+    own_process
+        Whether this process is for that alone. Then, signals are handled, what cannot be written to standard error is
+        left out, and what a command does not need is given up.
+
+    Notes
+    -----
+    Exit codes: 0 success, 1 failure, 2 wrong usage, 77 a privilege is missing, 141 the output is not read, 128 + n
+    ended by signal n before there was anything to report (130: Ctrl-C), or that of the command given after ``--``.
     """
+    interruption = _prepare(own_process=own_process)
     if sys.stdout is None:  # and its number is free for the next file, whichever that is
         _complain("Standard output is closed. Redirect it to a file, a pipe or /dev/null")
         sys.exit(1)
-    _keep_standard_numbers()
-    guard()
+    _keep_standard_input()
+    with guarded(for_good=own_process):
+        code = _code(interruption, own_process=own_process)
+    interruption.end()
+    sys.exit(code)
+
+
+def _code(interruption: _Interruption, *, own_process: bool) -> Any:  # noqa: ANN401 # as click's
+    """Run the verb, say what went wrong, and return the exit code."""
     try:
-        code = cli(prog_name="hopscope", standalone_mode=False)
+        code = _run(interruption, own_process=own_process)
     except HopscopeError as error:
         for each in error.errors if isinstance(error, HostsError) else (error,):
             _complain(str(each))
@@ -96,7 +119,7 @@ def main() -> None:
         _complain(_one_sentence(error))
         code = error.exit_code
     except click.Abort:
-        code = 130
+        code = _BY_SIGNAL + signal.SIGINT
     except (MemoryError, ImportError) as error:
         if isinstance(error, ImportError) and not _NO_MEMORY.search(str(error)):
             raise
@@ -108,16 +131,86 @@ def main() -> None:
         _forget_output()
         _complain(f"The output cannot be written: {error.strerror}. Redirect it elsewhere, or free some space")
         code = 1
-    sys.exit(code)
+    return code
 
 
-def _keep_standard_numbers() -> None:
-    """Open /dev/null where standard input or error is closed: else the next file has its number, and gets its text."""
-    for number in (0, 2):
+def _prepare(*, own_process: bool) -> _Interruption:
+    if own_process:
+        _listen_or_not()
+    return _Interruption(own_process=own_process)
+
+
+def _keep_standard_input() -> None:
+    """Open /dev/null where standard input is closed: else the next file has its number."""
+    try:
+        os.fstat(0)
+    except OSError:
+        os.open(os.devnull, os.O_RDONLY)  # of the free numbers it has the lowest
+
+
+class _Interruption:
+    """The signals that end us where no verb handles them: all that was begun is put away, and nothing is printed.
+
+    Attributes
+    ----------
+    number
+        Of the first of them, None while there is none.
+    """
+
+    _USUAL: Final = (signal.SIG_DFL, signal.default_int_handler)
+
+    def __init__(self, *, own_process: bool) -> None:
+        self.number: int | None = None
+        asked = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if own_process else ()
+        self._ours = [number for number in asked if signal.getsignal(number) in self._USUAL]
+
+    def begin(self) -> None:
+        """Handle them."""
+        for number in self._ours:
+            signal.signal(number, self._interrupt)
+
+    def end(self) -> None:
+        """Let them have their usual effect, which prints nothing either: only the interpreter's end is left."""
+        for number in self._ours:
+            signal.signal(number, signal.SIG_DFL)
+
+    def _interrupt(self, number: int, _frame: FrameType | None) -> None:
+        # Where a terminal ends, several send SIGHUP: the first has said all.
+        if self.number is None or number != signal.SIGHUP:
+            self.number = self.number or number
+            raise KeyboardInterrupt
+
+
+def _run(interruption: _Interruption, *, own_process: bool) -> Any:  # noqa: ANN401 # as click's
+    """Run the verb, and return its exit code."""
+    from hopscope.recorded.confine import OwnProcess  # noqa: PLC0415 # a Ctrl-C while it is imported is handled
+
+    try:
+        interruption.begin()
+        return cli(prog_name="hopscope", standalone_mode=False, obj=OwnProcess() if own_process else None)
+    except BaseException:  # whatever a library makes of an interrupt
+        if interruption.number is None:
+            raise
+        _forget_output()
+        return _BY_SIGNAL + interruption.number
+
+
+class _Unheard(io.FileIO):
+    """A file that takes whatever is written, whether it can be written or not."""
+
+    def write(self, data: Any, /) -> int:  # noqa: ANN401 # any buffer
         try:
-            os.fstat(number)
+            return super().write(data) or 0
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # of the free numbers it has the lowest
+            return memoryview(data).nbytes
+
+
+def _listen_or_not() -> None:
+    """Have nothing fail because nobody can read standard error any more: the terminal is gone, or a pipe's reader."""
+    if sys.stderr is None:  # and its number is free for the next file, whichever that is
+        os.dup2(os.open(os.devnull, os.O_WRONLY), _STDERR)
+    raw = io.BufferedWriter(_Unheard(_STDERR, "w", closefd=False))
+    sys.stderr = io.TextIOWrapper(raw, errors="backslashreplace", line_buffering=True)
 
 
 def _one_sentence(error: click.ClickException) -> str:
@@ -130,8 +223,7 @@ def _one_sentence(error: click.ClickException) -> str:
 
 
 def _complain(sentence: str) -> None:
-    with contextlib.suppress(OSError):  # nobody listens
-        tell(f"hopscope: {sentence}")
+    tell(f"hopscope: {sentence}")
 
 
 def _forget_output() -> None:

@@ -20,11 +20,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hopscope.agent import channel as channel_module
+from hopscope.agent import connect as connect_module
 from hopscope.agent import serve
+from hopscope.agent import stream as stream_module
 from hopscope.agent.channel import STREAMS, Channel
 from hopscope.agent.frames import BLOCK_BYTES, PART_BYTES, PING, Kind
 from hopscope.agent.handshake import Hello, greeting
+from hopscope.agent.ssh import Ssh
 from hopscope.agent.stream import WINDOW_BYTES, Block, Message, Stream
+from hopscope.agent.target import Target
 from hopscope.agent.transport import Pipes
 from hopscope.errors import ConnectionLostError, FormatError, RemoteError, StreamClosedError, UsageError
 from tests.agent import service
@@ -498,3 +502,20 @@ def test_an_agent_bounds_what_is_opened() -> None:
         lost = wait_lost(agent.channel)
         assert "open already, or one too many" in lost.what
         assert len(agent._threads) == STREAMS
+
+
+def test_a_host_that_never_says_hello_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for limit in ("_PASSWORD_S", "_AGAIN_S"):
+        monkeypatch.setattr(connect_module, limit, 0.1)
+    attended = Ssh(("sh", "-c", "exec sleep 1000"), "hopscope agent")
+    for ssh in (attended, attended.again()):
+        with pytest.raises(ConnectionLostError, match=r"^web sent no greeting within 0\.1 s\. See whether its agent"):
+            connect_module.connect(Target.parse("web"), ssh)
+
+
+def test_a_service_that_never_begins_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream_module, "ANSWER_S", 0.1)
+    with both() as (channel, _):
+        stream = opened(channel, "echo")
+        with pytest.raises(ConnectionLostError, match=r"^b did not begin within 0\.1 s, though its agent runs"):
+            stream.answer()

@@ -87,13 +87,12 @@ def test_an_agent_ends_with_its_input_whatever_its_services_do(monkeypatch: pyte
     assert channel._transport._child.returncode == 0  # type: ignore[attr-defined] # so it was not killed
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_an_agent_ends_when_it_is_asked_to(number: int) -> None:
+def test_an_agent_ends_when_it_is_asked_to() -> None:
     with started() as channel:
         stream = channel.open(service.NAME, {"do": "echo"})
         stream.send({})
         stream.receive(PATIENCE_S)
-        os.kill(pid_of(channel), number)
+        os.kill(pid_of(channel), signal.SIGTERM)
         assert stream.receive(PATIENCE_S) is None  # it closes what is open
         with pytest.raises(ConnectionLostError, match="The connection to b ended") as raised:  # noqa: PT012
             while True:
@@ -101,9 +100,10 @@ def test_an_agent_ends_when_it_is_asked_to(number: int) -> None:
         assert raised.value.how == "ended"
 
 
-def test_ctrl_c_is_for_us_alone() -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGQUIT, signal.SIGHUP])
+def test_what_a_terminal_sends_is_for_us_alone(number: signal.Signals) -> None:
     with started() as channel, channel.open(service.NAME, {"do": "echo"}) as stream:
-        os.kill(pid_of(channel), signal.SIGINT)
+        os.kill(pid_of(channel), number)
         stream.send({"still": "there"})
         assert stream.receive(PATIENCE_S) == Message({"still": "there"})
 
@@ -174,7 +174,7 @@ def test_a_program_that_there_is_not() -> None:
 
 def test_another_version_is_told_in_one_sentence(capfd: pytest.CaptureFixture[str]) -> None:
     other = "import hopscope, sys; hopscope.__version__ = '9.8.7'; sys.argv[1:] = ['agent']; "
-    run = "from hopscope.main import main; main()"
+    run = "from hopscope.__main__ import main; main()"
     with pytest.raises(VersionError) as raised:
         started([sys.executable, "-c", other + run])
     assert (

@@ -55,12 +55,12 @@ class Recording:
         }
         tables |= {table.name: values for table, values in own.items()}
         host = {"name": name, "boot": boot or f"boot of {name}", "release": "6.1", "machine": "x86_64"}
-        folder = self.writer.part(name)
+        folder = self.writer.part(name).path
         write(folder, tables, host=host, tables=list(own), plan=made.plan, **meta)
         metadata = Metadata.read(folder)
         metadata.started_ns += ahead_ns
         metadata.ended_ns = (metadata.ended_ns or 0) + ahead_ns
-        metadata.write(folder)
+        (folder / "hopscope.json").write_bytes(metadata.packed())
         return folder
 
     def probe(  # noqa: PLR0913 # what may be said of probes

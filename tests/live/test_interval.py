@@ -256,7 +256,8 @@ def test_full_disk_is_one_sentence(verb: list[str]) -> None:
         child = start(*verb, stdout=full)
         code, _, err = ended(child)
     assert code == 1
-    assert err == "hopscope: The output cannot be written: No space left on device. Send it elsewhere, or make room\n"
+    said = "The output cannot be written: No space left on device. Redirect it elsewhere, or free some space"
+    assert err == f"hopscope: {said}\n"
 
 
 def test_closed_output_is_one_sentence() -> None:

@@ -28,7 +28,7 @@ TRAVEL = {
     | {"min_queue", "ways"},
     "tx": SOCKETS
     | {"events", "slowest", "cdf", "hops", "group_by", "max_groups", "sample", "rate", "protocol", "hooks", "ways"},
-    "cpu": {"group_by", "max_groups", "counters", "hz", "ways"},
+    "cpu": {"group_by", "max_groups", "counters", "hz", "sampled", "ways"},
     "drops": SOCKETS | {"group_by", "interfaces", "protocol", "ways"},
 }
 STAY = {
@@ -68,7 +68,7 @@ def given(name: str, *arguments: str) -> dict[str, Any]:
         ("rx", "-p 1 -p 2 --comm nginx --cgroup /a --netns self --address fd00::/8 --port 443 --min-queue 5"),
         ("rx", "--comm=-x --attach rx.core=kprobe --nic-stamps --protocol tcp --interface eth0@host"),
         ("tx", "--events --slowest 3 --cdf tx.ack --rate 9 --hooks host --protocol udp"),
-        ("cpu", "-g process --counters -F 49 --max-groups 2"),
+        ("cpu", "-g process --sampled -F 49 --max-groups 2 --counters"),
         ("drops", "-g reason -g cpu --interface lo"),
         ("drops", ""),
     ],

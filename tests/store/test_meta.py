@@ -29,7 +29,8 @@ def change(folder: Path, **values: Any) -> None:  # noqa: ANN401 - JSON
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    metadata(reasons={2: "NOT_SPECIFIED"}, plan=[{"point": "rx.core"}], options={"a": [1]}).write(tmp_path)
+    given = metadata(reasons={2: "NOT_SPECIFIED"}, plan=[{"point": "rx.core"}], options={"a": [1]})
+    (tmp_path / "hopscope.json").write_bytes(given.packed())
     return tmp_path
 
 
@@ -82,7 +83,7 @@ def test_a_field_has_its_declared_type_or_is_damaged(folder: Path, value: object
     pair = {"first": 0, "second": 1, "probes": [0, 1], "packets": [1, 2], "residual_ns": [0.5, 1], "by_nics": None}
     whole.joined = {"from": ["a"], "files": "x", "pairs": [pair], "notes": ["n"], "alone": {1: [2]}}  # type: ignore[typeddict-item] # as JSON has it
     whole.tables = [Table("e_x", "m", (Column("a", "int8", "m"),))]
-    whole.write(folder)
+    (folder / FILE).write_bytes(whole.packed())
     text = (folder / FILE).read_text()
     document = json.loads(text)
     places = [(name,) for name in document if name not in {"format", "version", "checksum"}]
@@ -105,7 +106,7 @@ def test_a_field_has_its_declared_type_or_is_damaged(folder: Path, value: object
         assert type(found.started_ns) is type(found.missed) is int
         assert all(type(each) is str for row in (found.host, *found.plan) for each in row.values())
         assert all({"first", "second", "probes"} <= pair.keys() for pair in found.joined.get("pairs", []))
-        found.write(folder)
+        (folder / FILE).write_bytes(found.packed())
         assert Metadata.read(folder) == found
 
 
@@ -132,7 +133,7 @@ def test_folders_that_are_none(tmp_path: Path) -> None:
 @given(share=st.floats(0, 1, exclude_max=True))
 def test_cut_anywhere_it_is_refused(tmp_path_factory: pytest.TempPathFactory, share: float) -> None:
     folder = tmp_path_factory.mktemp("cut")
-    metadata().write(folder)
+    (folder / "hopscope.json").write_bytes(metadata().packed())
     whole = (folder / FILE).read_bytes()
     (folder / FILE).write_bytes(whole[: int(share * len(whole))])
     assert str(folder) in sentence(folder)

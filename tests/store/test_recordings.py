@@ -32,7 +32,7 @@ def recorded(folder: Path, *, hours: int = 0, **changes: object) -> Path:
     found.realtime_ns += hours * _HOUR_NS
     for name, value in changes.items():
         setattr(found, name, value)
-    found.write(folder)
+    (folder / "hopscope.json").write_bytes(found.packed())
     return folder
 
 
@@ -72,20 +72,21 @@ def test_recordings_that_begin_in_the_same_second_have_folders_of_their_own(
     state_directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recordings.time, "gmtime", lambda: (2026, 11, 23, 4, 15, 0, 0, 327, 0))
-    with dated_folder() as first, dated_folder() as second, dated_folder() as third:
-        (first / "file").touch()
-        (third / "file").touch()
-        assert second.is_dir()
+    with dated_folder(0o600) as first, dated_folder(0o600) as second, dated_folder(0o600) as third:
+        (first.path / "file").touch()
+        (third.path / "file").touch()
+        assert second.path.is_dir()
     assert [each.name for each in (first, second, third)] == [
         *("20261123-041500", "20261123-041500-2", "20261123-041500-3"),
     ]
-    assert set(state_directory.iterdir()) == {first, third}
+    assert {each.name for each in state_directory.iterdir()} == {first.name, third.name}
 
 
 def test_a_state_directory_that_cannot_be_made_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("HOPSCOPE_RECORDINGS", str(tmp_path / "file" / "state"))
-    with pytest.raises(UsageError, match=r"cannot be made in .*: Not a directory\. Give one with -o"), dated_folder():
+    said = pytest.raises(UsageError, match=r"cannot be made in .*: Not a directory\. Give one with -o")
+    with said, dated_folder(0o600):
         pass
 
 

@@ -156,7 +156,10 @@ def write_much(folder: Path) -> None:
 @pytest.mark.root
 def test_a_full_disk_is_one_sentence_and_what_was_written_can_be_read(disk: Path) -> None:
     folder = disk / "t"
-    with pytest.raises(DiskFullError, match=r"cannot be written: No space left on device\. Free some space; what was"):
+    with pytest.raises(
+        DiskFullError,
+        match=r"cannot be written: No space left on device\. Free some space, or inodes \(df -i\); what was",
+    ):
         write_much(folder)
     with Trace(folder) as trace:
         assert trace.metadata.state == "stopped: the disk is full"

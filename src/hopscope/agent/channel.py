@@ -29,8 +29,11 @@ if TYPE_CHECKING:
 
     Accept: TypeAlias = Callable[[Stream, str, dict[str, Any]], None]
 
+# Of an agent that nobody has to type a password for.
+HELLO_S: Final = 60.0
 PING_S: Final = 2.0
 SILENCE_S: Final = 10
+_SILENT: Final = "See whether its agent can be started by hand: ssh HOST hopscope agent </dev/null"
 STREAMS: Final = 64
 _LAST_NUMBER: Final = (1 << 16) - 1
 _OTHER: Final[dict[Side, Side]] = {"agent": "client", "client": "agent"}
@@ -74,7 +77,7 @@ class Channel:
     ours
         What to say of ourselves.
     hello_s
-        How long the other side may take to say hello; None where a user may have to type a password.
+        How long the other side may take to say hello.
 
     Attributes
     ----------
@@ -101,7 +104,7 @@ class Channel:
         *,
         accept: Accept | None = None,
         ours: Hello | None = None,
-        hello_s: float | None = None,
+        hello_s: float = HELLO_S,
     ) -> None:
         self._transport, self._accept = transport, accept
         self.name = name
@@ -230,12 +233,11 @@ class Channel:
         with self._state:
             self._streams.pop(stream, None)
 
-    def _greet(self, side: Side, ours: Hello, hello_s: float | None) -> Hello:
-        until_s = None if hello_s is None else time.monotonic() + hello_s
+    def _greet(self, side: Side, ours: Hello, hello_s: float) -> Hello:
+        until_s = time.monotonic() + hello_s
 
         def read_into(buffer: memoryview) -> int:
-            left_s = None if until_s is None else max(until_s - time.monotonic(), 0)
-            return self._transport.read_into(buffer, left_s)
+            return self._transport.read_into(buffer, max(until_s - time.monotonic(), 0))
 
         self._reader.read_into = read_into
         try:
@@ -245,7 +247,7 @@ class Channel:
         except TimeoutError:
             self._transport.close()
             what = f"{self.name} sent no greeting within {hello_s:g} s"
-            raise ConnectionLostError(what, how="silent") from None
+            raise ConnectionLostError(what, _SILENT, how="silent") from None
         except ConnectionLostError as error:
             explained = self._explained(error)
             self._transport.close()

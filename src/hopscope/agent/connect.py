@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from hopscope.agent.channel import Channel
+from hopscope.agent.channel import HELLO_S, Channel
 from hopscope.agent.local import AGENT, explain
 from hopscope.agent.process import Process
 from hopscope.agent.tls import Tls, client_context
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from hopscope.agent.target import Target
     from hopscope.agent.transport import Transport
 
-# Of an agent that nobody has to type a password for; of one that was there already.
-_HELLO_S: Final = 60.0
+# Until the hello of an agent that was there already; of one behind a password, for which sshd itself gives so long.
 _AGAIN_S: Final = 20.0
+_PASSWORD_S: Final = 120.0
 
 
 def connect(target: Target, ssh: Ssh, tls: Tls | None = None) -> Channel:
@@ -55,9 +55,9 @@ def reached(target: Target, ssh: Ssh, transport: Transport) -> Channel:
     HopscopeError
         As from :func:`connect`.
     """
-    hello_s: float | None = _HELLO_S
+    hello_s = HELLO_S
     if target.way == "ssh":
-        hello_s = _AGAIN_S if ssh.unattended else None
+        hello_s = _AGAIN_S if ssh.unattended else _PASSWORD_S
     return Channel(transport, "client", target.name, hello_s=hello_s)
 
 

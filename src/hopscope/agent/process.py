@@ -18,6 +18,8 @@ from hopscope.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+# Ctrl-C, Ctrl-\, and the terminal's end.
+_OF_TERMINALS: Final = (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
 # How long it may take to end by itself, and when it is asked to.
 _GRACE_S: Final = 2.0
 _PART_BYTES: Final = 4096
@@ -26,7 +28,7 @@ _PART_BYTES: Final = 4096
 class Process:
     """The pipes of a program, which is ended with them.
 
-    Ctrl-C is for us alone: we end it in order.
+    What a terminal sends is for us alone: we end it in order.
 
     Parameters
     ----------
@@ -55,7 +57,7 @@ class Process:
         environ: Mapping[str, str] | None = None,
     ) -> None:
         self._explain = explain
-        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, _OF_TERMINALS)
         try:
             self._child = subprocess.Popen(
                 argv,

@@ -12,7 +12,7 @@ import numpy as np
 
 from hopscope.agent.frames import BLOCK_BYTES, CREDIT, HEAD_BYTES, PART_BYTES, Kind
 from hopscope.agent.message import decode, encode, printable
-from hopscope.errors import FormatError, RemoteError, StreamClosedError
+from hopscope.errors import ConnectionLostError, FormatError, RemoteError, StreamClosedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 # Who has sent so much that was not yet taken waits; a block that has begun is finished nevertheless.
 WINDOW_BYTES: Final = 8 << 20
+# How long a service may take to begin: to load and attach its programs, at most.
+ANSWER_S: Final = 60.0
 # Of memory, beside the bytes of a message or a block.
 _EACH_BYTES: Final = 512
 _EXIT_CODES: Final = range(1, 256)
@@ -178,6 +180,20 @@ class Stream:
             return arrived if isinstance(arrived, Block) else Message(decode(arrived))
         except FormatError as error:
             raise self._wire.fail(error) from error
+
+    def answer(self) -> Message | Block | None:
+        """Return what came next, as :meth:`receive`, of a service that has just been asked for.
+
+        Raises
+        ------
+        ConnectionLostError
+            Nothing came for `ANSWER_S`.
+        """
+        try:
+            return self.receive(ANSWER_S)
+        except TimeoutError:
+            what = f"{self._name} did not begin within {ANSWER_S:g} s, though its agent runs"
+            raise ConnectionLostError(what, "See what keeps that host busy, and try again", how="silent") from None
 
     def close(self, error: HopscopeError | None = None) -> None:
         """Send and receive no more; with an error, the other side raises it. Idempotent; does not wait."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Self, TypeVar, o
 
 from hopscope.api.arguments import check_names, invoke
 from hopscope.errors import UsageError
-from hopscope.live.contract import NoMessages
+from hopscope.live.contract import NoMessages, batches
 from hopscope.live.handover import handed_over
 from hopscope.live.interval import cost_window_s
 
@@ -234,4 +234,5 @@ class Live(Generic[SnapshotT]):
         if hasattr(drained, "drain"):
             drained.drain()
         if hasattr(drained, "found"):
-            self._messages += drained.found.fetch()
+            for messages in batches(drained.found, self._between_s or 0.0):
+                self._messages += messages

@@ -16,6 +16,7 @@ class HopCpuLimits(IntEnum):
 
     HOP_FRAMES = 124
     HOP_TASKS = 65536
+    HOP_CALLBACKS = 4096
 
 
 class HopCpuPart(IntEnum):
@@ -25,14 +26,18 @@ class HopCpuPart(IntEnum):
     HOP_CPU_IRQ = 1
     HOP_CPU_NET_RX = 2
     HOP_CPU_NET_TX = 3
-    HOP_CPU_KSOFTIRQD = 4
-    HOP_CPU_NAPI_THREAD = 5
-    HOP_CPU_BUSY_POLL = 6
-    HOP_CPU_SEND = 7
-    HOP_CPU_RECEIVE = 8
-    HOP_CPU_IO_URING = 9
-    HOP_CPU_UNDECIDED = 10
-    HOP_CPU_PARTS = 11
+    HOP_CPU_TIMER = 4
+    HOP_CPU_TASKLET = 5
+    HOP_CPU_KSOFTIRQD = 6
+    HOP_CPU_NAPI_THREAD = 7
+    HOP_CPU_WORKQUEUE = 8
+    HOP_CPU_BUSY_POLL = 9
+    HOP_CPU_SEND = 10
+    HOP_CPU_RECEIVE = 11
+    HOP_CPU_CONTROL = 12
+    HOP_CPU_IO_URING = 13
+    HOP_CPU_UNDECIDED = 14
+    HOP_CPU_PARTS = 15
 
 
 class HopGroupBy(IntEnum):
@@ -134,6 +139,7 @@ class HopPoint(IntEnum):
     HOP_POINT_XDP_REDIRECT = 73
     HOP_POINT_NF_VERDICT = 74
     HOP_POINT_NF_RULES = 75
+    HOP_POINT_SCHED_TURN = 76
     HOP_POINT_DROP = 96
     HOP_POINT_FLOW = 97
     HOP_POINT_THREAD = 98
@@ -155,6 +161,7 @@ class HopRecordLimits(IntEnum):
     HOP_FLOW_WORDS = 10
     HOP_OWN_FLOWS = 256
     HOP_RULES_NS = 1000
+    HOP_WAIT_NS = 100000
 
 
 class HopRxDiscard(IntEnum):
@@ -366,7 +373,7 @@ HOP_CPU_COUNTERS_DTYPE: Final = np.dtype(
             "unseen",
             "unread",
             "uring",
-            "pad",
+            "ticks",
         ],
         "formats": [
             "<u8",
@@ -376,7 +383,7 @@ HOP_CPU_COUNTERS_DTYPE: Final = np.dtype(
             "<u8",
             "<u8",
             "<u8",
-            ("<u8", (1,)),
+            "<u8",
         ],
         "offsets": [
             0,
@@ -402,18 +409,18 @@ HOP_CPU_ROW_DTYPE: Final = np.dtype(
             "bytes",
         ],
         "formats": [
-            ("<u8", (11,)),
-            ("<u8", (11,)),
-            ("<u8", (11,)),
-            ("<u8", (11,)),
+            ("<u8", (15,)),
+            ("<u8", (15,)),
+            ("<u8", (15,)),
+            ("<u8", (15,)),
         ],
         "offsets": [
             0,
-            88,
-            176,
-            264,
+            120,
+            240,
+            360,
         ],
-        "itemsize": 352,
+        "itemsize": 480,
     }
 )
 
@@ -815,12 +822,12 @@ HOP_PMU_ROW_DTYPE: Final = np.dtype(
             "counted",
         ],
         "formats": [
-            ("<u8", (33,)),
+            ("<u8", (45,)),
         ],
         "offsets": [
             0,
         ],
-        "itemsize": 264,
+        "itemsize": 360,
     }
 )
 

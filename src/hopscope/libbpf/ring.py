@@ -180,8 +180,8 @@ class RingReader:
     ----------
     received, discarded : int
         Records handed out, and records that the program gave up after it had reserved them.
-    skipped_bytes : int
-        What was stepped over because it was no record of ours.
+    skipped_bytes, skipped_records : int
+        What was stepped over because it was no record of ours, and how many of ours have room in that.
 
     Raises
     ------
@@ -199,6 +199,7 @@ class RingReader:
         self.received = 0
         self.discarded = 0
         self.skipped_bytes = 0
+        self.skipped_records = 0
         self._rings = dict(zip(self.cpus, (_mapped(fd, size, dtype.itemsize) for fd in fds), strict=True))
 
     @classmethod
@@ -285,6 +286,7 @@ class RingReader:
     def _skip(self, cpu: int) -> None:
         position, length, skipped = self._rings[cpu].skip()
         self.skipped_bytes += skipped
+        self.skipped_records += -(-skipped // _slot(self.dtype.itemsize))
         raise FormatError(
             f"the ring of CPU {cpu} has a record of {length} bytes at position {position}, "
             f"not of {self.dtype.itemsize}; {skipped} bytes were skipped"

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from hopscope.live.stop import Stop
 
+# What a terminal sends to all that run in it: Ctrl-C, Ctrl-\, and its end.
+_OF_TERMINALS: Final = frozenset({signal.SIGINT, signal.SIGQUIT, signal.SIGHUP})
 # How long a command may take to end by itself, and when it is asked to.
 _MOMENT_S: Final = 1.0
 _GRACE_S: Final = 5.0
@@ -55,8 +57,8 @@ def running(command: Sequence[str], stop: Stop, output: TextIO | None) -> Iterat
     try:
         yield child
     finally:
-        if stop.signal == signal.SIGINT:
-            waiter.join(_MOMENT_S)  # the terminal's Ctrl-C has reached the command, too
+        if stop.signal in _OF_TERMINALS:
+            waiter.join(_MOMENT_S)  # it has reached the command, too
         child.terminate()
         waiter.join(_GRACE_S)
         child.kill()

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 from hopscope.clock.wall_clock import wall_offset_ns
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import TracebackType
 
     from hopscope.model.message import Message
@@ -56,14 +58,30 @@ class MessageSource(Protocol):
     def offset_ns(self) -> int:
         """Wall clock minus CLOCK_MONOTONIC where the messages were stamped."""
 
-    def fetch(self) -> list[Message]:
-        """Return the messages that came since the last call, none where they are not wanted one by one.
+    @property
+    def dropped(self) -> int:
+        """Messages that could have been fetched and were not: see :meth:`close`."""
 
-        To be called several times a second, also where only the slowest are wanted.
+    def fetch(self) -> list[Message]:
+        """Return the next messages, none where there are none or they are not wanted one by one.
+
+        Not all at once, if they are many. To be called several times a second, also where only the slowest are wanted.
         """
+
+    def close(self) -> None:
+        """Drop and count what has come and was not fetched; nothing is fetched any more."""
 
     def slowest(self, kind: Kind) -> Slowest | None:
         """Return the slowest messages since the last call, or of the run; None where they are not wanted."""
+
+
+def batches(source: MessageSource, most_s: float) -> Iterator[list[Message]]:
+    """Fetch until there is nothing more, or for so long."""
+    until_s = time.monotonic() + most_s
+    while found := source.fetch():
+        yield found
+        if time.monotonic() >= until_s:
+            return
 
 
 class NoMessages:
@@ -74,9 +92,17 @@ class NoMessages:
         """Wall clock minus CLOCK_MONOTONIC of this host."""
         return wall_offset_ns()
 
+    @property
+    def dropped(self) -> int:
+        """None."""
+        return 0
+
     def fetch(self) -> list[Message]:
         """Return none."""
         return []
+
+    def close(self) -> None:
+        """Do nothing."""
 
     def slowest(self, kind: Kind) -> Slowest | None:  # noqa: ARG002 - as MessageSource has it
         """Return None: they are not wanted."""

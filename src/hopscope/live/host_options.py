@@ -4,16 +4,15 @@
 from __future__ import annotations
 
 import functools
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
-
-import click
 
 from hopscope.agent.defaults import AUTHORITY, CERTIFICATE, KEY, REMOTE_COMMAND, SSH
 from hopscope.live.help import HOSTS, option, section, together
+from hopscope.live.paths import PATH
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 Decorated = TypeVar("Decorated", bound="Callable[..., Any]")
 
@@ -52,8 +51,7 @@ def tls_options(certificate: str, others: str, title: str) -> Callable[[Decorate
     """
 
     def file_option(name: str, help_text: str, variable: str) -> Callable[[Decorated], Decorated]:
-        path = click.Path(path_type=Path)
-        return option(name, type=path, metavar="FILE", help=f"{help_text} (${variable}).")
+        return option(name, type=PATH, metavar="FILE", help=f"{help_text} (${variable}).")
 
     def folded(function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)

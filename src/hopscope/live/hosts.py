@@ -58,6 +58,11 @@ class HostsOutput(Reports[HostsSnapshot[SnapshotT]], Generic[SnapshotT]):
         for output in self.outputs.values():
             output.between()
 
+    def rest(self) -> None:
+        """Print what is left here."""
+        for output in self.outputs.values():
+            output.rest()
+
     def plan(self, rows: Sequence[PlanRow]) -> None:
         """Show how each host's probe points were attached, if that was asked for."""
         del rows

@@ -55,6 +55,9 @@ class Reports(Generic[SnapshotT]):
     def between(self) -> None:
         """Print or fetch what cannot wait for the next snapshot."""
 
+    def rest(self) -> None:
+        """Print what is left at the end; what takes too long is left out, and counted as lost in the total."""
+
     def plan(self, rows: Sequence[PlanRow]) -> None:
         """Show how the probe points were attached, if that was asked for. JSON has it in every line."""
         if self.show_plan and self.style != "json":
@@ -130,24 +133,11 @@ def run(
     # What reads JSON from us must not find the command's words in it.
     command_output = sys.stderr if output.style == "json" else None
     with stop_on_signal() as stop, collector, running(command, stop, command_output) as child:
-        output.plan(collector.plan())
-        reports = 0
-        end_s = time.monotonic() + duration_s if duration_s else float("inf")
-        tick_s = time.monotonic()
-        stopped = False
-        while not stopped and tick_s < end_s:
-            tick_s = min(tick_s + interval_s, end_s)
-            window_s = cost_window_s(interval_s)
-            # Asked before the counters are read: a stop that comes later gets a report of its own, or what was seen up
-            # to then would be missing.
-            stopped = _wait(stop, tick_s - window_s, output)
-            collector.measure_cost(window_s)
-            output.show(collector.interval())
-            reports += 1
-        if output.wants_total(reports):
-            total = collector.total()
-            output.show(total)
-            output.finish(total)
+        try:
+            stopped = _report(collector, output, stop, interval_s, duration_s)
+        except OSError:  # nobody can read what is printed; what is written to files does not depend on that
+            output.finish(collector.total())
+            raise
         time_is_over = not stopped and child is not None and child.poll() is None
     return 0 if child is None or time_is_over else exit_code(child)
 
@@ -155,6 +145,36 @@ def run(
 def cost_window_s(interval_s: float) -> float:
     """Return for how long at the end of an interval the kernel measures our programs."""
     return min(interval_s * _COST_SHARE, _COST_WINDOW_S)
+
+
+def _report(
+    collector: Collector[SnapshotT],
+    output: Reports[SnapshotT],
+    stop: Stop,
+    interval_s: float,
+    duration_s: float | None,
+) -> bool:
+    """Report until the end; say whether something asked to stop."""
+    output.plan(collector.plan())
+    reports = 0
+    end_s = time.monotonic() + duration_s if duration_s else float("inf")
+    tick_s = time.monotonic()
+    stopped = False
+    while not stopped and tick_s < end_s:
+        tick_s = min(tick_s + interval_s, end_s)
+        window_s = cost_window_s(interval_s)
+        # Asked before the counters are read: a stop that comes later gets a report of its own, or what was seen up to
+        # then would be missing.
+        stopped = _wait(stop, tick_s - window_s, output)
+        collector.measure_cost(window_s)
+        output.show(collector.interval())
+        reports += 1
+    if output.wants_total(reports):
+        output.rest()
+        total = collector.total()
+        output.show(total)
+        output.finish(total)
+    return stopped
 
 
 def _wait(stop: Stop, until_s: float, output: Reports[SnapshotT]) -> bool:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
 
-_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+_IMPATIENT: Final = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGQUIT})
 # What comes this soon is the same Ctrl-C: the terminal sends it to us, and who started us may pass it on.
 _ECHO_S: Final = 1.0
 
@@ -52,14 +52,22 @@ class Stop:
         os.close(self._write_fd)
 
 
-@contextlib.contextmanager
-def stop_on_signal(*others: signal.Signals) -> Iterator[Stop]:
-    """Yield a flag that SIGINT, SIGTERM and `others` set.
+def hang_up_is_ignored() -> bool:
+    """Tell whether who started us wants us to survive the end of the terminal, as nohup(1) does."""
+    return signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
 
-    A later one has its usual effect: an output that blocks cannot keep us. The handlers before are put back at the end.
+
+@contextlib.contextmanager
+def stop_on_signal() -> Iterator[Stop]:
+    """Yield a flag that SIGINT, SIGTERM, SIGQUIT and SIGHUP set; SIGHUP does not where it is ignored.
+
+    A later one has its usual effect: an output that blocks cannot keep us. A later SIGHUP has none: nobody sends it out
+    of impatience, and where a terminal ends, the kernel, sshd and the shell each send one. The handlers before are put
+    back at the end.
     """
     stop = Stop()
-    before = {number: signal.getsignal(number) for number in (*_SIGNALS, *others)}
+    numbers = _IMPATIENT if hang_up_is_ignored() else _IMPATIENT | {signal.SIGHUP}
+    before = {number: signal.getsignal(number) for number in numbers}
     first_s = float("inf")
 
     def handle(number: int, _frame: FrameType | None) -> None:
@@ -68,7 +76,7 @@ def stop_on_signal(*others: signal.Signals) -> Iterator[Stop]:
             first_s = time.monotonic()
             stop.signal = number
             stop.set()
-        elif time.monotonic() - first_s > _ECHO_S:
+        elif number in _IMPATIENT and time.monotonic() - first_s > _ECHO_S:
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from hopscope.model.breakdown import Share, breakdown
+from hopscope.model.breakdown import Share, breakdown, wilson
 from hopscope.model.parts import PARTS
 
 if TYPE_CHECKING:
@@ -52,6 +52,8 @@ class Part:
         That calls took or gave.
     counted
         By hardware counters in that time; None where they were not asked for.
+    samples
+        That fell in this part, where samples alone tell it: `ns` is what they stand for, and nothing was counted.
     """
 
     ns: int
@@ -59,6 +61,7 @@ class Part:
     packets: int
     len_bytes: int
     counted: Counted | None = None
+    samples: int = 0
 
     def __add__(self, other: Part) -> Part:
         return Part(
@@ -67,12 +70,13 @@ class Part:
             self.packets + other.packets,
             self.len_bytes + other.len_bytes,
             self.counted + other.counted if self.counted and other.counted else self.counted or other.counted,
+            self.samples + other.samples,
         )
 
     @property
     def seen(self) -> bool:
         """Whether there is anything to show."""
-        return bool(self.ns or self.runs)
+        return bool(self.ns or self.runs or self.samples)
 
 
 NO_PART: Final = Part(0, 0, 0, 0)
@@ -119,6 +123,8 @@ class CpuSnapshot:
         What all processors' packages took in this time, None where the machine does not say.
     notes
         Sentences for the user.
+    ticks
+        How often the CPUs were looked at, where times are known by samples alone; 0: they are exact.
     """
 
     kind: Kind
@@ -134,6 +140,7 @@ class CpuSnapshot:
     energy_j: float | None = None
     plan: list[PlanRow] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    ticks: int = 0
 
     def breakdown(self) -> list[Share]:
         """Return what the kernel was busy with in each part, by its stacks; empty where they were not looked at."""
@@ -146,6 +153,22 @@ class CpuSnapshot:
     def own_programs(self) -> tuple[str, ...]:
         """Names of the BPF programs that measure."""
         return tuple(program.name for program in self.overhead.by_program)
+
+    def bounds_ns(self, samples: int, *, of_one_cpu: bool = False) -> tuple[int, int]:
+        """Return what the time that so many samples stand for may be with 95 % confidence, in ns.
+
+        Wilson's interval (:func:`~hopscope.model.breakdown.wilson`), as if samples were independent of each other.
+
+        Parameters
+        ----------
+        of_one_cpu
+            Whether they are samples of one CPU; else of all.
+        """
+        cpus = 1 if of_one_cpu else self.cpus
+        ticks = max(self.ticks * cpus // self.cpus, samples)
+        low, high = wilson(samples, ticks)
+        whole_ns = self.duration_s * 1e9 * cpus
+        return round(low * whole_ns), round(high * whole_ns)
 
     def cores(self, ns: int) -> float:
         """Return a time as a part of one CPU's time."""

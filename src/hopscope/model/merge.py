@@ -82,6 +82,7 @@ def _merged(snapshots: Sequence[SnapshotT], duration_s: float) -> SnapshotT:
         total=CpuRow({}, added(each.total for each in all_cpus)),
         rows=_cpu_rows(all_cpus),
         stacks=merge_stacks(stack for each in all_cpus for stack in each.stacks),
+        ticks=sum(each.ticks for each in all_cpus),
         energy_j=sum(energies_j) if len(energies_j) == len(all_cpus) else None,
     )
 

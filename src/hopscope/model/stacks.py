@@ -8,23 +8,28 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from hopscope.model.parts import PARTS
+from hopscope.model.stack_parts import BUSY_POLLS, SOFTIRQS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 _ORDER: Final = {part: number for number, part in enumerate(PARTS)}
-_SOFTIRQ: Final = ("handle_softirqs", "__do_softirq")  # the first since 6.11, out of the second
+_SOFTIRQ: Final = tuple(SOFTIRQS)
 _SYSCALL: Final = ("do_syscall_64", "do_el0_svc", "el0_svc_common", "do_fast_syscall_32", "do_int80_emulation")
 # Where a part begins. What is outside of it was interrupted, or led there, and is not what the part spends its time on.
 _ENTRIES: Final[Mapping[str, tuple[str, ...]]] = {
     "irq": ("common_interrupt", "__common_interrupt", "do_IRQ", "el1_interrupt", "el0_interrupt", "gic_handle_irq"),
     "net_rx": _SOFTIRQ,
     "net_tx": _SOFTIRQ,
+    "timer": _SOFTIRQ,
+    "tasklet": _SOFTIRQ,
     "ksoftirqd": ("run_ksoftirqd",),
     "napi_thread": ("napi_threaded_poll",),
-    "busy_poll": ("napi_busy_loop", "napi_busy_loop_rcu"),
+    "workqueue": ("process_one_work",),
+    "busy_poll": tuple(BUSY_POLLS),
     "send": _SYSCALL,
     "receive": _SYSCALL,
+    "control": _SYSCALL,
     "io_uring": ("io_wq_worker", "io_sq_thread", *_SYSCALL),
 }
 

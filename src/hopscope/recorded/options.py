@@ -7,7 +7,6 @@ import os
 import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 
 import click
@@ -24,13 +23,16 @@ from hopscope.live.options import (
     process_options,
     protocol_option,
 )
+from hopscope.live.paths import PATH
 from hopscope.live.seconds import Factor, Seconds
+from hopscope.recorded.confine import confine, is_own_process
 from hopscope.recorded.joined import one_trace
 from hopscope.recorded.which import which_recording
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from contextlib import AbstractContextManager
+    from pathlib import Path
 
     from hopscope.model.report import Report
     from hopscope.store.trace import Trace
@@ -87,13 +89,16 @@ class Common:
 def opened(folder: Path | None, *, unrestricted: bool = False) -> Iterator[Trace]:
     """Open a trace, or those of several hosts as one, and say on stderr what is missing from it.
 
-    `folder` is as of :func:`~hopscope.recorded.which.which_recording`, `unrestricted` of the engine.
+    `folder` is as of :func:`~hopscope.recorded.which.which_recording`, `unrestricted` of the engine. The command line's
+    own process is confined to what reading needs, unless it is unrestricted.
     """
     from hopscope.store.trace import Trace  # noqa: PLC0415 # as above
 
     if (taken := handover()) and folder and folder in taken.traces:
         yield taken.traces[folder]
         return
+    if not unrestricted and is_own_process():
+        confine()
     with one_trace(which_recording(folder)) as one, Trace(one, unrestricted=unrestricted) as trace:
         for warning in trace.warnings:
             tell(f"hopscope: {warning}")
@@ -112,7 +117,7 @@ def form_options() -> Callable[[Decorated], Decorated]:
 def trace_argument(name: str = "folder", *, metavar: str = "TRACE", required: bool = False) -> Callable[[Any], Any]:
     """Add which recording; None: the last one, unless it is required."""
     shown = metavar if required else f"[{metavar}]"
-    return click.argument(name, required=required, type=click.Path(path_type=Path), metavar=shown)
+    return click.argument(name, required=required, type=PATH, metavar=shown)
 
 
 def limits_option() -> Callable[[Any], Any]:

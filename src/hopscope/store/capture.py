@@ -8,11 +8,13 @@ comes, a block for each packet with its time in ns. A file that is cut off can b
 from __future__ import annotations
 
 import struct
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple, Self
 
 import numpy as np
 
 from hopscope.errors import DiskFullError
+from hopscope.store.unwritable import unwritable_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -156,10 +158,7 @@ class CaptureWriter:
             while left:
                 left = left[self._file.write(left) :]
         except OSError as error:
-            raise DiskFullError(
-                f"{self._file.name} cannot be written: {error.strerror}",
-                "Free some space; what was recorded before can be read",
-            ) from error
+            raise unwritable_file(Path(self._file.name), error) from error
         self.bytes_written += len(data)
 
 

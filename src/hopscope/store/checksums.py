@@ -20,8 +20,11 @@ from hopscope.store.regular import open_regular
 
 if TYPE_CHECKING:
     from pathlib import Path
+    from typing import IO
 
     from typing_extensions import Buffer
+
+    from hopscope.store.folder import OpenFolder
 
 FILE: Final = "checksums"
 _DIGEST_BYTES: Final = 32
@@ -33,7 +36,7 @@ _LINE: Final = re.compile(
 )
 
 
-def append(folder: Path, file: Path, digest: str) -> None:
+def append(folder: OpenFolder, name: str, digest: str) -> None:
     """Write down the checksum of a file of a recording, which is complete.
 
     Raises
@@ -41,10 +44,7 @@ def append(folder: Path, file: Path, digest: str) -> None:
     OSError
         There is no room.
     """
-    line = f"BLAKE2b-256 ({file.relative_to(folder)}) = {digest}\n".encode()
-    with (folder / FILE).open("ab", buffering=0) as out:
-        if out.write(line) < len(line):
-            raise OSError(28, os.strerror(28))
+    folder.append(FILE, f"BLAKE2b-256 ({name}) = {digest}\n".encode())
 
 
 def digest_of(file: Path) -> str:
@@ -58,7 +58,19 @@ def digest_of(file: Path) -> str:
         It cannot be read.
     """
     with open_regular(file) as opened:
-        return hashlib.file_digest(opened, _new).hexdigest()  # type: ignore[arg-type] # it is a BufferedReader
+        return _digest(opened)
+
+
+def digest_of_own(file: Path) -> str:
+    """Return the checksum of a file that this process has just written, by whatever path it was written.
+
+    Raises
+    ------
+    OSError
+        It cannot be read.
+    """
+    with file.open("rb") as opened:
+        return _digest(opened)
 
 
 def read(folder: Path) -> dict[str, str]:
@@ -85,19 +97,19 @@ def read(folder: Path) -> dict[str, str]:
 
 
 class Summed(io.FileIO):
-    """A file to write whose checksum is written down when it is closed.
+    """A new file to write whose checksum is written down when it is closed.
 
     Parameters
     ----------
     folder
         Of the recording.
-    path
+    name
         Of the file, in it.
     """
 
-    def __init__(self, folder: Path, path: Path) -> None:
-        super().__init__(path, "w")
-        self._folder, self._path, self._digest = folder, path, _new()
+    def __init__(self, folder: OpenFolder, name: str) -> None:
+        super().__init__(folder.path / name, "w", opener=lambda *_: folder.create(name))
+        self._folder, self._name, self._digest = folder, name, _new()
 
     def write(self, data: Buffer, /) -> int:
         """Write bytes, and return how many were taken."""
@@ -110,7 +122,11 @@ class Summed(io.FileIO):
         if not self.closed:
             super().close()
             with contextlib.suppress(OSError):  # there is no room: what is in the file is complete without
-                append(self._folder, self._path, self._digest.hexdigest())
+                append(self._folder, self._name, self._digest.hexdigest())
+
+
+def _digest(opened: IO[bytes]) -> str:
+    return hashlib.file_digest(opened, _new).hexdigest()  # type: ignore[arg-type] # it is a BufferedReader
 
 
 def _new() -> hashlib.blake2b:

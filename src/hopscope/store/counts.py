@@ -13,11 +13,15 @@ from hopscope.store.parts import parts_of
 from hopscope.store.schema import BY_NAME
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
+
+    from hopscope.store.schema import Table
 
 _EVENT_TABLES: Final = ("packets", "sockets", "cpu")
 _PREFIX: Final = "e_"
+# Events that are missing: of probe points, and of tracepoints.
+LOSS_TABLES: Final = ("losses", "e_losses")
 
 
 class Counts(NamedTuple):
@@ -53,15 +57,19 @@ def _counts(folder: Path) -> Counts:
         for table in Metadata.read(folder).tables
         if table.name.startswith(_PREFIX) and any(column.name == "time_ns" for column in table.columns)
     ]
+    losses = [BY_NAME["losses"], *(table for table in Metadata.read(folder).tables if table.name in LOSS_TABLES)]
     with closing(DuckDB(folder)) as engine:
-        lost = parts_of(folder, "losses").whole
         events = [file for table in (*_EVENT_TABLES, *own) for file in parts_of(folder, table).whole]
         try:
-            query = f"SELECT sum(lost) FROM ({engine.source(BY_NAME['losses'], lost)}) l" if lost else "SELECT 0"
-            return Counts(engine.count(events), int(engine.rows(query)[0][0] or 0))
+            lost = sum(_lost(engine, table, parts_of(folder, table.name).whole) for table in losses)
+            return Counts(engine.count(events), lost)
         except Exception as error:
             if engine.cause(error) is None:
                 raise
             raise FormatError(
                 f"{folder} is damaged: {str(error).splitlines()[0]}", "Restore it from a backup"
             ) from error
+
+
+def _lost(engine: DuckDB, table: Table, parts: Sequence[Path]) -> int:
+    return int(engine.rows(f"SELECT sum(lost) FROM ({engine.source(table, parts)}) l")[0][0] or 0) if parts else 0

@@ -7,31 +7,31 @@ recorder costs at most what was not in a complete file yet.
 
 from __future__ import annotations
 
-import errno
+import contextlib
 import mmap
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final, TypeAlias
+from typing import TYPE_CHECKING, BinaryIO, Final
 
 import duckdb
 
-from hopscope.errors import DiskFullError, UsageError
 from hopscope.store import checksums
 from hopscope.store.capture import FILE as CAPTURE_FILE
+from hopscope.store.folder import open_folder
 from hopscope.store.lock import FolderLock
 from hopscope.store.meta import FILE
+from hopscope.store.unwritable import unwritable
 
 if TYPE_CHECKING:
+    from hopscope.store.folder import OpenFolder, Write
     from hopscope.store.meta import Metadata
-
-# Writes a file of that path.
-Write: TypeAlias = Callable[[Path], None]
 
 # Kept free, so that even on a full disk the trace can say how it ended.
 _RESERVE_BYTES: Final = 1 << 16
-_CAUSES: Final = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EACCES, errno.ENOENT)
+# Descriptors that are kept for the same, where no more files may be opened.
+_SPARE: Final = 4
+_RESERVE: Final = ".reserve"
 
 
 class Files(ABC):
@@ -93,81 +93,130 @@ class TableFolder(Files):
 
     Parameters
     ----------
-    path
-        Which is there.
+    folder
+        Which is open, and stays so.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, folder: OpenFolder) -> None:
+        self._place = folder
+        self._tables: dict[str, OpenFolder] = {}
 
     def write(self, table: str, number: int, write: Write) -> int:
         """Write a file; it has its name when it is complete."""
-        path = self.path / table / f"{number:06}.parquet"
-        partial = path.with_name(f".{path.name}.partial")
+        name = f"{number:06}.parquet"
         try:
-            path.parent.mkdir(exist_ok=True)
-            write(partial)
-            checksum = checksums.digest_of(partial)
-            partial.rename(path)
-            checksums.append(self.path, path, checksum)
+            if table not in self._tables:
+                self._tables[table] = self._place.folder(table)
+            found: list[str] = []
+
+            def write_summed(path: Path) -> None:
+                write(path)
+                found.append(checksums.digest_of_own(path))
+
+            size_bytes = self._tables[table].put(name, write_summed)
+            checksums.append(self._place, f"{table}/{name}", found[0])
         except (duckdb.IOException, OSError) as error:
-            partial.unlink(missing_ok=True)
-            raise unwritable(path, error) from error
-        return path.stat().st_size
+            raise unwritable(self._place, f"{table}/{name}", error) from error
+        return size_bytes
 
     def mark(self, until_ns: int) -> None:
         """Nobody asks: the files are there."""
 
+    def close(self) -> None:
+        """Close the tables' folders; again is allowed."""
+        while self._tables:
+            self._tables.popitem()[1].close()
 
-class Folder(TableFolder, Destination):
+
+class Folder(Destination):
     """A folder for a trace, locked from its beginning to its end.
 
     Parameters
     ----------
-    path
-        Made, or empty.
+    folder
+        Made, or empty; or open, and then it stays so.
     """
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self._reserve = path / ".reserve"
-        self._lock: FolderLock | None = None
+    def __init__(self, folder: Path | OpenFolder) -> None:
+        self._folder = folder
+        self._opened = contextlib.ExitStack()
 
     def begin(self, metadata: Metadata) -> None:
         """Make the folder, and write its metadata."""
-        make_folder(self.path)
-        self._lock = FolderLock(self.path)
-        try:
+        with contextlib.ExitStack() as stack:
+            self._place = open_folder(self._folder)
+            if self._place is not self._folder:
+                stack.callback(self._place.close)
+            self._spare = [os.open(os.devnull, os.O_RDONLY) for _ in range(_SPARE)]
+            stack.callback(self._release_spare)
+            self._tables = TableFolder(self._place)
+            stack.callback(self._tables.close)
+            stack.callback(FolderLock(self._place).release)
             self._write_metadata(metadata, _RESERVE_BYTES)
-        except DiskFullError:
-            self._lock.release()
-            raise
+            self._opened = stack.pop_all()
+
+    def write(self, table: str, number: int, write: Write) -> int:
+        """Write a file; it has its name when it is complete."""
+        return self._tables.write(table, number, write)
+
+    def mark(self, until_ns: int) -> None:
+        """Nobody asks: the files are there."""
 
     def capture(self) -> BinaryIO:
         """Open the file for them."""
-        path = self.path / CAPTURE_FILE
         try:
-            return checksums.Summed(self.path, path)
+            return checksums.Summed(self._place, CAPTURE_FILE)
         except OSError as error:
-            raise unwritable(path, error) from error
+            raise unwritable(self._place, CAPTURE_FILE, error) from error
 
     def end(self, metadata: Metadata) -> None:
         """Write its metadata once more."""
-        try:
+        with self._opened:
+            self._release_spare()
             self._write_metadata(metadata)
-        finally:
-            if self._lock:
-                self._lock.release()
+
+    def _release_spare(self) -> None:
+        while self._spare:
+            os.close(self._spare.pop())
 
     def _write_metadata(self, metadata: Metadata, reserve_bytes: int = 0) -> None:
+        packed = metadata.packed()
         try:
-            self._reserve.unlink(missing_ok=True)
-            metadata.write(self.path)
+            self._place.remove(_RESERVE)
+            put_bytes(self._place, FILE, packed, sync=True)
             if reserve_bytes:
-                self._reserve.write_bytes(bytes(reserve_bytes))
+                put_bytes(self._place, _RESERVE, bytes(reserve_bytes))
         except OSError as error:
-            self._reserve.unlink(missing_ok=True)
-            raise unwritable(self.path / FILE, error) from error
+            self._place.remove(_RESERVE)
+            raise unwritable(self._place, FILE, error) from error
+
+
+def put_bytes(folder: OpenFolder, name: str, data: bytes | memoryview, *, sync: bool = False) -> None:
+    """Write a file, in one step.
+
+    Raises
+    ------
+    OSError
+        There is no room.
+    """
+
+    def write(path: Path) -> None:
+        with path.open("wb", buffering=0) as file:
+            write_all(file, memoryview(data))
+
+    folder.put(name, write, sync=sync)
+
+
+def write_all(file: BinaryIO, data: memoryview) -> None:
+    """Write to a file without a buffer, which may take a part at a time.
+
+    Raises
+    ------
+    OSError
+        There is no room.
+    """
+    while data:
+        data = data[file.write(data) :]
 
 
 class Memory(Destination):
@@ -188,35 +237,3 @@ class Memory(Destination):
     @abstractmethod
     def hand_on(self, table: str, number: int, data: memoryview) -> None:
         """Take a complete file; its bytes are gone afterwards."""
-
-
-def unwritable(path: Path, error: Exception) -> DiskFullError:
-    """Return what to raise when a part of a recording cannot be written."""
-    return DiskFullError(
-        f"{path} cannot be written: {_cause(error)}",
-        "Free some space; what was recorded before can be read",
-    )
-
-
-def make_folder(folder: Path) -> None:
-    """Make a folder for a recording.
-
-    Raises
-    ------
-    UsageError
-        It has something in it, or cannot be made.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        taken = any(folder.iterdir())
-    except OSError as error:
-        raise UsageError(f"{folder} cannot be created: {error.strerror}", "Give another folder with -o") from error
-    if taken:
-        raise UsageError(f"{folder} is not empty", "Name a new folder with -o")
-
-
-def _cause(error: Exception) -> str:
-    """Say what the kernel said, rather than what the engine makes of it."""
-    words = str(error)
-    code = error.errno if isinstance(error, OSError) else next((c for c in _CAUSES if os.strerror(c) in words), None)
-    return os.strerror(code) if code else words.strip().splitlines()[-1]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The JSON files of recordings: written in one step, and checked when they are read."""
+"""The JSON files of recordings, which are checked when they are read."""
 
 from __future__ import annotations
 
@@ -30,26 +30,6 @@ def packed(document: Mapping[str, Any]) -> bytes:
     """Return the file's bytes."""
     plain = json.loads(json.dumps(document, default=_type_name))  # as it will be read: keys are texts, then
     return json.dumps({**plain, CHECKSUM: _checksum(plain)}, indent=1).encode()
-
-
-def write_document(path: Path, document: Mapping[str, Any]) -> None:
-    """Write the file, in one step: a reader finds the old or the new one.
-
-    Raises
-    ------
-    OSError
-        There is no room.
-    """
-    fresh = path.with_name(f".{path.name}.partial")
-    try:
-        with fresh.open("wb") as file:
-            file.write(packed(document))
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(path)
-    except OSError:
-        fresh.unlink(missing_ok=True)
-        raise
 
 
 def read_document(

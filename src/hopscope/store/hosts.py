@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import threading
 from dataclasses import asdict, dataclass, field
@@ -22,12 +23,14 @@ import numpy as np
 from hopscope import __version__
 from hopscope.errors import DiskFullError, FormatError, UsageError
 from hopscope.store.declared import read_as
-from hopscope.store.destination import make_folder, unwritable
-from hopscope.store.document import read_document, write_document
+from hopscope.store.destination import TableFolder, put_bytes
+from hopscope.store.document import packed, read_document
+from hopscope.store.folder import OpenFolder, open_folder
 from hopscope.store.lock import FolderLock
 from hopscope.store.meta import State  # noqa: TC001 # read_as() looks it up
 from hopscope.store.schema import Column, Table
 from hopscope.store.tables import TableFiles
+from hopscope.store.unwritable import unwritable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -140,15 +143,21 @@ class Hosts:
     hopscope: str = __version__
     state: State = "recording"
 
-    def write(self, folder: Path) -> None:
-        """Write the file, in one step."""
+    def write(self, folder: OpenFolder) -> None:
+        """Write the file, in one step.
+
+        Raises
+        ------
+        DiskFullError
+            There is no room.
+        """
         document = {"format": FORMAT, "version": _VERSION, **asdict(self)}
         for host in document["hosts"]:
             host["parts"] = [{"folder": part} for part in host["parts"]]
         try:
-            write_document(folder / FILE, document)
+            put_bytes(folder, FILE, packed(document), sync=True)
         except OSError as error:
-            raise unwritable(folder / FILE, error) from error
+            raise unwritable(folder, FILE, error) from error
 
     @classmethod
     def read(cls, folder: Path) -> Self:
@@ -215,7 +224,7 @@ class HostsWriter:
     Parameters
     ----------
     folder
-        Made, or empty.
+        Made, or empty; or open, and then it stays so.
     hosts
         Name and target of each.
 
@@ -227,23 +236,30 @@ class HostsWriter:
         There is no room.
     """
 
-    def __init__(self, folder: Path, hosts: Iterable[tuple[str, str]]) -> None:
+    def __init__(self, folder: Path | OpenFolder, hosts: Iterable[tuple[str, str]]) -> None:
         self._hosts = Hosts([RecordedHost(name, target) for name, target in hosts])
         self._places = {host.name: place for place, host in enumerate(self._hosts.hosts)}
         check_names([host.name for host in self._hosts.hosts])
-        make_folder(folder)
-        self.folder = folder
         self._lock = threading.Lock()
-        self._folder_lock = FolderLock(folder)
-        try:
-            self._hosts.write(folder)
-        except DiskFullError:
-            self._folder_lock.release()
-            raise
-        self._files = TableFiles(folder, (PROBES, CHANGES))
+        with contextlib.ExitStack() as stack:
+            self.folder = open_folder(folder)
+            if self.folder is not folder:
+                stack.callback(self.folder.close)
+            stack.callback(FolderLock(self.folder).release)
+            self._hosts.write(self.folder)
+            tables = TableFolder(self.folder)
+            stack.callback(tables.close)
+            self._files = TableFiles(tables, (PROBES, CHANGES))
+            self._opened = stack.pop_all()
 
-    def part(self, name: str) -> Path:
-        """Begin another part of a host: return the folder for its trace."""
+    def part(self, name: str) -> OpenFolder:
+        """Begin another part of a host: return the folder for its trace, which is closed with this one.
+
+        Raises
+        ------
+        DiskFullError
+            There is no room.
+        """
         with self._lock:
             host = self._hosts.hosts[self._places[name]]
             # A host may be called as another one's second part would be.
@@ -255,7 +271,12 @@ class HostsWriter:
                 folder = f"{name}.{number}"
             host.parts.append(folder)
             self._hosts.write(self.folder)
-            return self.folder / folder
+            try:
+                made = self.folder.folder(folder)
+            except OSError as error:
+                raise unwritable(self.folder, folder, error) from error
+            self._opened.callback(made.close)
+            return made
 
     def absent(self, name: str, from_ns: int, until_ns: int | None, reason: str) -> None:
         """Say that nothing came from a host after its last part; again to say until when, or why.
@@ -323,10 +344,8 @@ class HostsWriter:
         self.close("stopped: the disk is full" if isinstance(error, DiskFullError) else "complete")
 
     def _end(self) -> None:
-        try:
+        with self._opened:
             self._hosts.write(self.folder)
-        finally:
-            self._folder_lock.release()
 
 
 @dataclass(frozen=True, slots=True)

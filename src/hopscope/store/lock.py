@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from hopscope.store.folder import OpenFolder
+
 
 class FolderLock:
     """Holds the lock of a folder until it is released, or the process ends.
@@ -20,13 +22,13 @@ class FolderLock:
     Parameters
     ----------
     folder
-        Which is there.
+        Which is open.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: OpenFolder) -> None:
         self._fd = -1
         with contextlib.suppress(OSError):
-            self._fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+            self._fd = folder.lock_fd()
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def release(self) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Required, Type
 
 from hopscope.errors import FormatError
 from hopscope.store.declared import In, Read, read_as
-from hopscope.store.document import packed, parsed, read_document, write_document
+from hopscope.store.document import packed, parsed, read_document
 from hopscope.store.schema import VERSION, Table, described_table
 
 if TYPE_CHECKING:
@@ -103,10 +103,6 @@ class Metadata:
     state: State = "recording"
     ended_ns: _Ns | None = None
 
-    def write(self, folder: Path) -> None:
-        """Write the file, in one step: a reader finds the old or the new one."""
-        write_document(folder / FILE, self._document())
-
     @classmethod
     def read(cls, folder: Path) -> Metadata:
         """Read the file.
@@ -120,7 +116,7 @@ class Metadata:
         return read_document(folder / FILE, FORMAT, VERSION, cls._of, none=none)
 
     def packed(self) -> bytes:
-        """Return it for :meth:`unpacked` on another host."""
+        """Return the file's bytes; also for :meth:`unpacked` on another host."""
         return packed(self._document())
 
     @classmethod

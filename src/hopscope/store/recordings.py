@@ -20,12 +20,15 @@ from hopscope.errors import HopscopeError, UsageError
 from hopscope.store import hosts as of_hosts
 from hopscope.store import meta as of_trace
 from hopscope.store.document import has_format
+from hopscope.store.folder import kept_if_used, new_folder
 from hopscope.store.hosts import Hosts
 from hopscope.store.lock import is_locked
 from hopscope.store.meta import Metadata
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from hopscope.store.folder import OpenFolder
 
 RecordingState: TypeAlias = Literal["complete", "cut off", "disk full", "being recorded", "unreadable"]
 
@@ -98,21 +101,21 @@ def read_directories() -> list[Path]:
 
 
 @contextlib.contextmanager
-def dated_folder() -> Iterator[Path]:
+def dated_folder(mode: int) -> Iterator[OpenFolder]:
     """Make a folder in the state directory, named after the time (UTC); it goes away again if nothing comes into it.
+
+    Parameters
+    ----------
+    mode
+        Of its files.
 
     Raises
     ------
     UsageError
         It cannot be made.
     """
-    directory = state_directory()
-    folder = _fresh(directory, time.strftime("%Y%m%d-%H%M%S", time.gmtime()))
-    try:
+    with kept_if_used(_fresh(state_directory(), time.strftime("%Y%m%d-%H%M%S", time.gmtime()), mode)) as folder:
         yield folder
-    finally:
-        with contextlib.suppress(OSError):  # there is something
-            folder.rmdir()
 
 
 def recordings_in(directory: Path) -> list[StoredRecording]:
@@ -199,14 +202,11 @@ def _of_user() -> Path:
     return (base if base.is_absolute() else Path.home() / ".local" / "state") / "hopscope" / "recordings"
 
 
-def _fresh(directory: Path, name: str) -> Path:
+def _fresh(directory: Path, name: str, mode: int) -> OpenFolder:
     try:
-        directory.mkdir(parents=True, exist_ok=True)
         for number in itertools.count(1):
-            folder = directory / (name if number == 1 else f"{name}-{number}")
             with contextlib.suppress(FileExistsError):
-                folder.mkdir()
-                return folder
+                return new_folder(directory / (name if number == 1 else f"{name}-{number}"), mode)
     except OSError as error:
         raise UsageError(
             f"A folder cannot be made in {directory}: {error.strerror}", f"Give one with -o, or set {VARIABLE}"

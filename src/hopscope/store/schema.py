@@ -137,13 +137,13 @@ TABLES: Final = (
                 "subject",
                 np.int64,
                 "number of the interrupt or softirq; address of the NAPI instance or (nf.verdict) of the skb; "
-                "flow (nf.rules); thread",
+                "flow (nf.rules); thread; sched.turn: the one that waited",
             ),
             Column(
                 "value",
                 np.int64,
-                "irq.exit: handled; napi.poll: packets; sched.switch: state; nf.rules: how long they took, ns; "
-                "nf.verdict: negative if dropped",
+                "irq.exit: handled; napi.poll: packets; sched.switch: state; nf.rules, sched.turn: how long they "
+                "took, ns; nf.verdict: negative if dropped",
             ),
             Column(
                 "extra",

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import duckdb
 import numpy as np
 
-from hopscope.store.destination import Files, TableFolder
+from hopscope.errors import DiskFullError
 from hopscope.store.engine import NO_EXTENSIONS
 from hopscope.store.parquet import PAGE_ROWS, IntegerFile
 from hopscope.store.schema import TEXT
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from hopscope.store.destination import Files
     from hopscope.store.schema import Table
 
 Columns: TypeAlias = "Mapping[str, NDArray[Any]]"
@@ -59,19 +60,22 @@ class TableFiles:
     ----------
     bytes_written : int
         Of complete files.
+    rows_written : dict of str to int
+        Of complete files, by table.
     """
 
     def __init__(
-        self, files: Path | Files, tables: Iterable[Table], *, file_rows: int = FILE_ROWS, file_s: float = FILE_S
+        self, files: Files, tables: Iterable[Table], *, file_rows: int = FILE_ROWS, file_s: float = FILE_S
     ) -> None:
-        self._destination = files if isinstance(files, Files) else TableFolder(files)
+        self._destination = files
         self.bytes_written = 0
         self._file_rows = file_rows
         self._file_s = file_s
         self._tables = {table.name: _rows(table) for table in tables}
+        self.rows_written = dict.fromkeys(self._tables, 0)
         self._engine = duckdb.connect(config=dict(NO_EXTENSIONS, threads=1))
         self._worker: ThreadPoolExecutor | None = ThreadPoolExecutor(1, thread_name_prefix="hopscope-writer")
-        self._pending: deque[Future[int]] = deque()
+        self._pending: deque[tuple[str, int, Future[int]]] = deque()
         # The thread begins now, and not when there is something to write: its caller may want to give it a priority.
         self._worker.submit(int).result()
 
@@ -112,7 +116,7 @@ class TableFiles:
         """
         self._begin_all()
         if self._worker:
-            self._pending.append(self._worker.submit(self._mark, until_ns))
+            self._pending.append(("", 0, self._worker.submit(self._mark, until_ns)))
 
     def flush(self) -> None:
         """Write what waits, and wait until its files are complete.
@@ -122,8 +126,10 @@ class TableFiles:
         DiskFullError
             There is no room.
         """
-        self._begin_all()
-        self._collect(0)
+        try:
+            self._begin_all()
+        finally:
+            self._collect(0)
 
     @property
     def closed(self) -> bool:
@@ -149,19 +155,37 @@ class TableFiles:
 
     def _begin(self, rows: _Rows) -> None:
         self._collect(_WAITING - 1)
+        count = rows.count
         number, encode = rows.take()
         if self._worker:
-            self._pending.append(self._worker.submit(self._write, rows.table.name, number, encode))
+            name = rows.table.name
+            self._pending.append((name, count, self._worker.submit(self._write, name, number, encode)))
 
     def _begin_all(self) -> None:
+        failed: DiskFullError | None = None
         for rows in self._tables.values():
-            if rows.count:
-                self._begin(rows)
+            while rows.count:
+                try:
+                    self._begin(rows)
+                except DiskFullError as error:  # of a file before, which does not keep these rows from the disk
+                    failed = failed or error
+        if failed:
+            raise failed
 
     def _collect(self, left: int) -> None:
         """Wait until no more than `left` files wait for the disk."""
-        while len(self._pending) > left or (self._pending and self._pending[0].done()):
-            self.bytes_written += self._pending.popleft().result()
+        failed: DiskFullError | None = None
+        while len(self._pending) > left or (self._pending and self._pending[0][-1].done()):
+            table, rows, written = self._pending.popleft()
+            try:
+                self.bytes_written += written.result()
+            except DiskFullError as error:
+                failed = failed or error
+                continue
+            if rows:
+                self.rows_written[table] += rows
+        if failed:
+            raise failed
 
     def _write(self, table: str, number: int, encode: Encode) -> int:
         """Write one file, and say how large it is. Runs in the worker."""

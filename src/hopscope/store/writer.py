@@ -12,9 +12,11 @@ from hopscope.store.schema import TABLES
 from hopscope.store.tables import FILE_ROWS, FILE_S, TableFiles
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
     from types import TracebackType
 
+    from hopscope.store.folder import OpenFolder
     from hopscope.store.meta import Metadata, State
     from hopscope.store.tables import Columns
 
@@ -25,7 +27,7 @@ class TraceWriter:
     Parameters
     ----------
     destination
-        A folder, made or empty, or another destination.
+        A folder, made or empty, or one that is open, or another destination.
     metadata
         Written at once, and again at the end. What it has of ``tables`` can be appended to, too.
     file_rows, file_s
@@ -41,7 +43,7 @@ class TraceWriter:
 
     def __init__(
         self,
-        destination: Path | Destination,
+        destination: Path | OpenFolder | Destination,
         metadata: Metadata,
         *,
         file_rows: int = FILE_ROWS,
@@ -57,6 +59,11 @@ class TraceWriter:
     def bytes_written(self) -> int:
         """Of complete files."""
         return self._files.bytes_written
+
+    @property
+    def rows_written(self) -> Mapping[str, int]:
+        """Of complete files, by table."""
+        return self._files.rows_written
 
     def append(self, table: str, columns: Columns) -> None:
         """Add rows: the columns of the table as the schema has them, of one length. They are copied.

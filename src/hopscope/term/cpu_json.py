@@ -46,6 +46,7 @@ def cpu_to_json(snapshot: CpuSnapshot) -> Json:
         "sampling_hz": snapshot.hz,
         "breakdown": [_share(share) for share in snapshot.breakdown()],
         "lost": snapshot.lost,
+        "ticks": snapshot.ticks,
         "energy_j": snapshot.energy_j,
         "overhead": overhead_to_json(snapshot.overhead),
         "plan": [plan_to_json(row) for row in snapshot.plan],
@@ -73,6 +74,7 @@ def cpu_from_json(document: Fields, stacks: Iterable[Stack] = ()) -> CpuSnapshot
         hz=document.whole("sampling_hz"),
         stacks=list(stacks),
         lost=document.whole("lost"),
+        ticks=document.whole("ticks"),
         energy_j=document.number_or_none("energy_j"),
         plan=[plan_from_json(row) for row in document.parts("plan")],
         notes=document.texts("notes"),
@@ -122,18 +124,23 @@ def _row(snapshot: CpuSnapshot, row: CpuRow) -> Json:
         "group": dict(row.group),
         "ns": row.ns,
         "cpu_percent": snapshot.cores(row.ns) * 100,
-        "parts": [_part(snapshot, name, part) for name, part in row.parts.items()],
+        "parts": [_part(snapshot, row, name) for name in row.parts],
     }
 
 
-def _part(snapshot: CpuSnapshot, name: str, part: Part) -> Json:
+def _part(snapshot: CpuSnapshot, row: CpuRow, name: str) -> Json:
+    part, sampled = row.parts[name], bool(snapshot.ticks)
+    low_ns, high_ns = snapshot.bounds_ns(part.samples, of_one_cpu="cpu" in row.group) if sampled else (None, None)
     return {
         "part": name,
         "ns": part.ns,
+        "ns_low": low_ns,
+        "ns_high": high_ns,
+        "samples": part.samples if sampled else None,
         "cpu_percent": snapshot.cores(part.ns) * 100,
-        "runs": part.runs,
-        "packets": part.packets,
-        "bytes": part.len_bytes,
+        "runs": None if sampled else part.runs,
+        "packets": None if sampled else part.packets,
+        "bytes": None if sampled else part.len_bytes,
         "counters": None if part.counted is None else _counted(part.counted),
     }
 
@@ -147,10 +154,11 @@ def _part_from(part: Fields) -> Part:
     counters = part.part_or_none("counters")
     return Part(
         ns=part.whole("ns"),
-        runs=part.whole("runs"),
-        packets=part.whole("packets"),
-        len_bytes=part.whole("bytes"),
+        runs=part.whole_or_none("runs") or 0,
+        packets=part.whole_or_none("packets") or 0,
+        len_bytes=part.whole_or_none("bytes") or 0,
         counted=Counted(*(counters.whole_or_none(name) for name in _COUNTERS)) if counters else None,
+        samples=part.whole_or_none("samples") or 0,
     )
 
 

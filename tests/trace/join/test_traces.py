@@ -156,7 +156,7 @@ def test_points_and_reasons_go_by_their_names(recording: Recording) -> None:
     metadata = Metadata.read(folder)
     number = points()["rx.core"]
     metadata.points = {**metadata.points, number: "rx.other", 127: "rx.core"}  # another version's numbers
-    metadata.write(folder)
+    (folder / "hopscope.json").write_bytes(metadata.packed())
     recording.probe("a", "b")
     with recording.joined() as trace:
         named = "SELECT p.cpu, n.name FROM packets p JOIN points n USING (point) WHERE cpu % 1024 = 3 ORDER BY cpu"
@@ -224,7 +224,7 @@ def test_a_host_that_was_missing_is_said_and_nothing_continues_meanwhile(recordi
     second = recording.part("b", after)
     for folder, values in ((first, {"ended_ns": ended_ns}), (second, {"started_ns": ended_ns + SECOND})):
         metadata = replace(Metadata.read(folder), **values)
-        metadata.write(folder)
+        (folder / "hopscope.json").write_bytes(metadata.packed())
     recording.probe("a", "b")
     with recording.joined() as trace:
         assert "b: no data from 3.000 s to 4.000 s: the connection broke" in absence_notes(trace)
@@ -256,7 +256,8 @@ def test_single_traces_of_one_boot_are_parts_of_one_host(tmp_path: Path) -> None
         host = {"name": name[0].replace("l", "a"), "boot": f"boot of {name[0].replace('l', 'a')}"}
         write(tmp_path / name, {table: columns(rows, table) for table, rows in each.rows.items()}, host=host)
         started_ns, ended_ns = (STARTED_NS + second * SECOND for second in spans[name])
-        replace(Metadata.read(tmp_path / name), started_ns=started_ns, ended_ns=ended_ns).write(tmp_path / name)
+        shifted = replace(Metadata.read(tmp_path / name), started_ns=started_ns, ended_ns=ended_ns)
+        (tmp_path / name / FILE).write_bytes(shifted.packed())
     done = join([tmp_path / "later", tmp_path / "b", tmp_path / "a"], tmp_path / "out")
     assert sorted(done.hosts) == ["a", "b"]
     with Trace(tmp_path / "out") as trace:
@@ -420,7 +421,7 @@ def test_what_each_trace_lacks_is_said_with_its_host(recording: Recording) -> No
     recording.part("a", event(), missed=3)
     folder = recording.part("b", event())
     metadata = replace(Metadata.read(folder), state="recording", ended_ns=None)
-    metadata.write(folder)
+    (folder / "hopscope.json").write_bytes(metadata.packed())
     (folder / "packets" / "000002.parquet").write_bytes(b"PAR1 cut off")
     recording.probe("a", "b")
     with recording.joined() as trace:
@@ -485,9 +486,8 @@ def test_single_traces_are_joined_by_their_packets_and_called_as_their_hosts(tmp
                 table["time_ns"] = table["time_ns"] + place * AHEAD_NS
         write(tmp_path / f"t{place}", tables, host={"name": name})
         meta = Metadata.read(tmp_path / f"t{place}")
-        replace(meta, started_ns=meta.started_ns + place * AHEAD_NS, ended_ns=ENDED_NS + place * AHEAD_NS).write(
-            tmp_path / f"t{place}"
-        )
+        later = replace(meta, started_ns=meta.started_ns + place * AHEAD_NS, ended_ns=ENDED_NS + place * AHEAD_NS)
+        (tmp_path / f"t{place}" / FILE).write_bytes(later.packed())
     done = join([tmp_path / "t0", tmp_path / "t1"], tmp_path / "out")
     assert done.hosts == ["one", "two"]
     assert (done.compared[0].probes, done.compared[0].packets) == ((0, 0), (8, 8))

@@ -19,6 +19,7 @@ from hopscope.kernel import netns
 from hopscope.lab._libc import Iovec, Mmsghdr
 from hopscope.libbpf import BpfObject
 from hopscope.model.cpu import NO_PART, PARTS, Part, added
+from hopscope.probes.attach import attach
 from hopscope.verbs.cpu.collector import CpuCollector
 from hopscope.verbs.cpu.options import CpuOptions
 
@@ -33,6 +34,7 @@ NOBODY = dict.fromkeys(PARTS, NO_PART)
 # include/uapi/linux/bpf.h: enum bpf_attach_type
 BPF_XDP = 37
 BPF_TCX_INGRESS = 46
+BPF_TCX_EGRESS = 47
 
 
 def run(group_by: str = "process", **options: Any) -> CpuCollector:  # noqa: ANN401 - whatever CpuOptions takes
@@ -138,17 +140,19 @@ class Burner:
     folder
         For the compiled object.
     program
-        ``burn_xdp`` or ``burn_tc``.
+        ``burn_xdp``, ``burn_tc`` or ``burn_connect``.
+    outgoing
+        Whether ``burn_tc`` burns what is sent.
     """
 
-    def __init__(self, folder: Path, program: str) -> None:
+    def __init__(self, folder: Path, program: str, *, outgoing: bool = False) -> None:
         target = folder / "burn.bpf.o"
         build_bpf.compile_object(BURN, target, build_bpf.host_arch())
-        self._bpf = BpfObject.open(target)
-        self._bpf.load()
-        self._program = self._bpf.programs[program]
-        self._hook = {"burn_xdp": BPF_XDP, "burn_tc": BPF_TCX_INGRESS}[program]
-        self._data = self._bpf.data(".bss")
+        self.bpf = BpfObject.open(target)
+        self.bpf.load()
+        self._program = self.bpf.programs[program]
+        self._hook = BPF_XDP if program == "burn_xdp" else BPF_TCX_EGRESS if outgoing else BPF_TCX_INGRESS
+        self._data = self.bpf.data(".bss")
 
     @contextlib.contextmanager
     def on(self, namespace: Namespace, ifname: str) -> Iterator[None]:
@@ -166,10 +170,29 @@ class Burner:
         finally:
             os.close(link)
 
-    def each(self, burn_ns: int) -> None:
-        """Burn so much from now on, and count anew."""
+    @contextlib.contextmanager
+    def in_connect(self) -> Iterator[None]:
+        """Attach ``burn_connect`` to the calls of all processes."""
+        (link,) = attach(self._program, "sockops")  # as all programs of cgroups
+        with link:
+            yield
+
+    def each(self, burn_ns: int, *, least_bytes: int = 0) -> None:
+        """Burn so much from now on, for packets of a length, and count anew."""
+        self._data["least_bytes"] = least_bytes
         self._data["packets"] = self._data["burned_ns"] = 0
+        self._data["softirq_ns"] = self._data["burned_softirq_ns"] = 0
         self._data["burn_ns"] = burn_ns
+
+    @contextlib.contextmanager
+    def softirqs(self) -> Iterator[None]:
+        """Measure all softirqs, of whomever."""
+        with self.bpf.programs["softirq_ends"].attach(), self.bpf.programs["softirq_begins"].attach():
+            yield
+
+    def softirq_ns(self, vector: int) -> tuple[int, int]:
+        """How long a softirq ran, on all CPUs, and what of it was burned."""
+        return int(self._data["softirq_ns"][vector]), int(self._data["burned_softirq_ns"][vector])
 
     @property
     def packets(self) -> int:
@@ -185,7 +208,7 @@ class Burner:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._bpf.close()
+        self.bpf.close()
 
 
 def spin(seconds: float) -> None:

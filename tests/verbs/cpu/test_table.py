@@ -76,8 +76,15 @@ def with_counters() -> CpuSnapshot:
     )
 
 
+@pytest.fixture
+def by_samples(by_cpu: CpuSnapshot) -> CpuSnapshot:
+    net_rx, send = Part(150_000_000, 0, 0, 0, samples=30), Part(1_900_000_000, 0, 0, 0, samples=380)
+    rows = [row("cpu", "0", net_rx=net_rx, timer=Part(5_000_000, 0, 0, 0, samples=1)), row("cpu", "1", send=send)]
+    return replace(by_cpu, rows=rows, total=CpuRow({}, added(rows)), hz=200, ticks=800)
+
+
 @pytest.mark.parametrize("width", [40, 80, 140])
-@pytest.mark.parametrize("name", ["by_cpu", "by_process", "with_counters"])
+@pytest.mark.parametrize("name", ["by_cpu", "by_process", "with_counters", "by_samples"])
 def test_tables_look_as_agreed(
     name: str, width: int, golden: Callable[[str, str], None], request: pytest.FixtureRequest
 ) -> None:
@@ -85,7 +92,7 @@ def test_tables_look_as_agreed(
     golden(f"cpu_{name}_{width}", text)
 
 
-@pytest.mark.parametrize("name", ["by_cpu", "by_process", "with_counters"])
+@pytest.mark.parametrize("name", ["by_cpu", "by_process", "with_counters", "by_samples"])
 def test_no_line_is_wider_than_the_terminal(name: str, request: pytest.FixtureRequest) -> None:
     for width in range(40, 161, 7):
         for text in render_cpu(request.getfixturevalue(name), Terminal(width), limit=5, breakdown=True).splitlines():
@@ -114,7 +121,7 @@ def test_groups_beyond_the_top_are_counted(by_process: CpuSnapshot) -> None:
     assert "and 25 more with less CPU time (--limit)" in render_cpu(by_process, Terminal(80), limit=5, breakdown=False)
 
 
-@pytest.mark.parametrize("name", ["by_cpu", "by_process", "with_counters"])
+@pytest.mark.parametrize("name", ["by_cpu", "by_process", "with_counters", "by_samples"])
 def test_json_is_one_line_that_follows_the_schema_and_adds_up(name: str, request: pytest.FixtureRequest) -> None:
     text = line(cpu_to_json(request.getfixturevalue(name)))
     assert "\n" not in text

@@ -33,8 +33,9 @@ WAYS = [
 ]
 _MESSAGES = 23
 _DATAGRAMS = 101
+_NAMES = 7
 # What some kernels or machines do not have: functions of old kernels or of modules, interrupts of another architecture.
-_NOT_EVERYWHERE = {"cpu.timer", "cpu.ipi", "cpu.packet", "cpu.sendpage", "cpu.uring", "cpu.busy_poll"}
+_NOT_EVERYWHERE = {"cpu.timer", "cpu.ipi", "cpu.tasklet", "cpu.packet", "cpu.sendpage", "cpu.uring", "cpu.busy_poll"}
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +45,7 @@ def resolver() -> Resolver:
 
 def with_calls(point: str, wanted: AttachMethod) -> dict[str, str]:
     """Return what to force: points that go with how socket calls are found need that forced, too."""
-    follows_calls = point in {"cpu.packet", "cpu.sendpage", "cpu.uring", "cpu.busy_poll"}
+    follows_calls = point in {"cpu.control", "cpu.packet", "cpu.sendpage", "cpu.uring", "cpu.busy_poll"}
     calls = next(each for each in CPU if each.name == "cpu.call")
     kin = next((each.name for each in calls.ways if each.kind == wanted.kind), "")
     return {point: wanted.name} | ({"cpu.call": kin} if follows_calls else {})
@@ -63,11 +64,15 @@ def test_each_way_gives_the_same_account(kept_lab: Lab, resolver: Resolver, poin
                 started_ns = time.monotonic_ns()
                 assert ping(*udp, _DATAGRAMS) == _DATAGRAMS
                 assert ping(*tcp, _MESSAGES) == _MESSAGES
+                for _ in range(_NAMES):
+                    tcp[0].getpeername()
                 elapsed_ns = time.monotonic_ns() - started_ns
                 snapshot = cpu.interval()
             (own,) = [row for row in snapshot.rows if f"({os.getpid()})" in row.group["process"]]
             assert own.parts["send"].runs == own.parts["receive"].runs == _DATAGRAMS + _MESSAGES
             assert own.parts["send"].len_bytes == own.parts["receive"].len_bytes > 0
+            assert own.parts["control"].runs == _NAMES
+            assert own.parts["control"].ns > 0
             assert 0 < own.parts["send"].ns + own.parts["receive"].ns < elapsed_ns
             softirqs = [snapshot.total.parts[name] for name in ("net_rx", "ksoftirqd", "napi_thread")]
             assert sum(part.packets for part in softirqs) >= _DATAGRAMS + _MESSAGES

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.root
 
 
 def test_text_has_every_point_with_its_ways_and_the_host() -> None:
-    done = hopscope("probes", COLUMNS="200")
+    done = hopscope("probes", COLUMNS="400")
     assert (done.returncode, done.stderr) == (0, "")
     for point in POINTS.values():
         assert f"\n{point.name}  {point.marks}\n" in done.stdout
@@ -35,7 +35,7 @@ def test_json_fits_the_schema_and_says_what_the_verbs_then_do(tmp_path: Path) ->
     jsonschema.validate(found, schema("probes-1"))
     assert [point["point"] for point in found["points"]] == list(POINTS)
     chosen = {point["point"]: point["chosen"] for point in found["points"]}
-    plan = [row for words in (["rx"], ["tx"], ["cpu", "--breakdown"]) for row in _plan(words)]
+    plan = [row for words in (["rx"], ["tx"], ["cpu", "--breakdown"], ["cpu", "--sampled"]) for row in _plan(words)]
     attached = {row["point"]: row["way"] for row in plan if row["status"] == "attached"}
     assert attached | _recorded(tmp_path / "trace") == {point: way for point, way in chosen.items() if way}
     for point in found["points"]:

@@ -13,7 +13,10 @@ from hopscope.verbs.record.asked import SENT, asked
 from hopscope.verbs.record.command import command
 
 # What is the business of who records: files, programs, how to reach hosts, and when to stop.
-OURS = {"output", "duration", "max_size", "hosts", "ssh", "remote_command", "command", "tls_cert", "tls_key", "tls_ca"}
+OURS = {
+    *("output", "mode", "duration", "max_size", "command"),
+    *("hosts", "ssh", "remote_command", "tls_cert", "tls_key", "tls_ca"),
+}
 OPTIONS = (
     *("-P", "rx", "-P", "drops", "--point", "call.enter", "-e", "tcp:*", "--pcap", "-v port 7", "--stacks"),
     *("--sample", "16", "--snap", "96", "--counters", "0.5", "--interface", "eth0@7", "-p", "1", "-c", "--nginx"),

@@ -7,12 +7,14 @@ import re
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from hopscope.lab.veth import SERVER_IPV4
 from hopscope.live.recorder.options import PROFILES
+from hopscope.store.counts import event_counts
 from hopscope.store.trace import Trace
 from tests import disks
 from tests.lab.command import complaint, ended, eventually, hopscope, links, objects, only, programs, start, wait_gone
@@ -20,12 +22,13 @@ from tests.lab.small_trace import small
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from hopscope.lab import Lab
 
 pytestmark = pytest.mark.root
 
+# More than a ring of tracepoints has room for, and much more than one of a MiB.
+FLOOD = 90_011
 END = re.compile(
     r"(?P<events>[\d,]+) events in \d+\.\d s, (?P<lost>none|[\d,]+) lost; [\d.]+ [KMG]?i?B(, [\d.]+ bytes per event)?"
 )
@@ -272,18 +275,53 @@ def disk(tmp_path: Path) -> Iterator[Path]:
         yield folder
 
 
-def test_a_full_disk_is_one_sentence_and_a_trace_that_can_be_read(kept_lab: Lab, disk: Path) -> None:
-    folder = disk / "t"
-    done = hopscope("record", "-P", "all", "-o", folder, *only(kept_lab), "--", *sending(kept_lab, 9001))
-    assert done.returncode == 1
-    (sentence,) = [line for line in done.stderr.splitlines() if not line.startswith("not granted")]
-    assert re.fullmatch(
-        rf"hopscope: {folder}/\S+ cannot be written: No space left on device\. Free some space; what was recorded .*",
-        sentence,
+def assert_cut_short(folder: Path, err: str, said: str) -> None:
+    """The last line is one sentence, which says what is missing; the rest can be read."""
+    match = re.fullmatch(
+        rf"hopscope: {folder}/\S+ cannot be written: {said}; what was recorded .*", err.splitlines()[-1]
     )
+    assert match, err
+    missing, seen = (int(match[name].replace(",", "")) for name in ("missing", "seen"))
     with Trace(folder) as trace:
         assert trace.warnings == ["recording stopped: the disk is full"]
-        trace.rows("SELECT * FROM packets")
+    assert 0 < missing < seen
+    assert event_counts([folder]).events == seen - missing
+
+
+MISSING = r"(?P<missing>[\d,]+) of (?P<seen>[\d,]+) events are not in the trace"
+
+
+def test_a_full_disk_is_one_sentence_and_a_trace_that_can_be_read(kept_lab: Lab, disk: Path) -> None:
+    done = hopscope("record", "-P", "all", "-o", disk / "t", *only(kept_lab), "--", *sending(kept_lab, 9001))
+    assert done.returncode == 1
+    assert_cut_short(disk / "t", done.stderr, rf"No space left on device: {MISSING}\. Free some space, or inodes .*")
+
+
+@pytest.mark.parametrize(
+    ("limit", "said"),
+    [
+        ("fsize", rf"File too large: {MISSING}\. Raise the limit of a file's size \(ulimit -f\)"),
+        ("nofile", rf"Too many open files: {MISSING}\. Raise the limit of open files \(ulimit -n\)"),
+        ("inodes", rf"No space left on device: {MISSING}\. Free some space, or inodes \(df -i\)"),
+    ],
+)
+def test_a_limit_that_is_reached_is_as_a_full_disk(kept_lab: Lab, tmp_path: Path, limit: str, said: str) -> None:
+    with disks.small_disk(tmp_path / "disk", 1 << 16) as disk:
+        folder = disk / "t"
+        child = begun("-o", folder, "-P", "all", *only(kept_lab))
+        subprocess.run(sending(kept_lab, 2003), check=True)
+        eventually(lambda: in_files(folder) > 0, "nothing is in files")
+        if limit == "inodes":
+            used = sum(1 for _ in disk.rglob("*"))
+            subprocess.run(["mount", "-o", f"remount,nr_inodes={used + 2}", str(disk)], check=True)
+        else:
+            most = 20_000 if limit == "fsize" else len(list(Path(f"/proc/{child.pid}/fd").iterdir()))
+            subprocess.run(["prlimit", "--pid", str(child.pid), f"--{limit}={most}:"], check=True)
+        subprocess.run(sending(kept_lab, 9001), check=True)
+        child.send_signal(signal.SIGINT)
+        code, _, err = ended(child)
+        assert code == 1
+        assert_cut_short(folder, err, said)
 
 
 def test_a_size_is_not_passed_by_much(kept_lab: Lab, tmp_path: Path) -> None:
@@ -292,14 +330,14 @@ def test_a_size_is_not_passed_by_much(kept_lab: Lab, tmp_path: Path) -> None:
 
 
 def test_a_small_ring_loses_and_says_so(kept_lab: Lab, tmp_path: Path) -> None:
-    flood = """
+    flood = f"""
 import socket
 sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-for _ in range(40009):
+for _ in range({FLOOD}):
     sender.sendto(b"x", ("127.0.0.1", 9))
 """
     words = ["nsenter", f"--net=/proc/{kept_lab.server.pid}/ns/net", "taskset", "-c", "0", sys.executable, "-c", flood]
-    child = begun("-o", tmp_path / "t", "--buffer", 1, "-P", "packets", *only(kept_lab))
+    child = begun("-o", tmp_path / "t", "--buffer", 1, "-P", "packets", "-e", "net:net_dev_queue", *only(kept_lab))
     # While it does not run, nobody empties the rings.
     child.send_signal(signal.SIGSTOP)
     subprocess.run(words, check=True)
@@ -314,12 +352,13 @@ for _ in range(40009):
     found = events(tmp_path / "t")
     with Trace(tmp_path / "t") as trace:
         ((rows, named),) = trace.rows(
-            "SELECT (SELECT sum(lost) FROM losses), (SELECT count(*) FROM drops) + (SELECT count(*) FROM flows)"
+            "SELECT (SELECT sum(lost) FROM losses) + (SELECT sum(lost) FROM e_losses), "
+            "(SELECT count(*) FROM drops) + (SELECT count(*) FROM flows)"
         )
-    assert rows == lost
+    assert rows == lost == event_counts([tmp_path / "t"]).lost
     assert named
     # At least these, with drops and what came back for each.
-    assert sum(found.values()) + lost > 40009 * len(("tx.queue", "tx.start", "rx.driver", "tx.driver", "rx.core"))
+    assert sum(found.values()) + lost > FLOOD * len(("tx.queue", "tx.start", "rx.driver", "tx.driver", "rx.core"))
 
 
 def test_the_help_has_every_profile() -> None:

@@ -137,7 +137,7 @@ def test_a_host_that_is_lost_is_missing_for_a_while(hosts: Pair, tmp_path: Path,
     code, err = stopped(child)
     assert code == 1
     assert re.fullmatch(
-        rf"hopscope: The recording is incomplete: b for \d+\.\d s \(.*\)\. {out}/hosts.json says from when to when; .*",
+        rf"hopscope: The recording is incomplete: b for \d+\.\d s \(.*\)\. {out}/hosts.json lists the times .*",
         err.splitlines()[-1],
     )
     assert parts(out) == {"a": ["a"], "b": ["b", "b.2"]}
@@ -223,7 +223,7 @@ def test_a_full_disk_ends_all(hosts: Pair, tmp_path: Path) -> None:
         out = disk / "out"
         code, err = hosts.record(out, "-P", "all", "--", *hosts.sending(20011))
         assert code == 1
-        assert "No space left on device. Free some space; what was recorded" in err.splitlines()[-1]
+        assert "No space left on device. Free some space, or inodes (df -i); what was recorded" in err.splitlines()[-1]
         assert Hosts.read(out).state == "stopped: the disk is full"
         for host in ("a", "b"):
             with Trace(out / host) as trace:

@@ -34,7 +34,7 @@ def recorded(folder: Path, days: float = 0) -> Path:
     metadata.realtime_ns = time.time_ns() - int(days * DAY_NS) - (metadata.ended_ns - metadata.started_ns)
     metadata.options = {"profiles": ["messages"], "filters": {"port": "443"}, "sampling_1_in": 1}
     metadata.missed = 2
-    metadata.write(folder)
+    (folder / "hopscope.json").write_bytes(metadata.packed())
     return folder
 
 

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import json
+import signal
+import subprocess
 import sys
 from typing import TYPE_CHECKING
 
@@ -23,14 +26,18 @@ from tests.lab.command import (
     programs,
     start,
     wait_gone,
+    waits,
 )
 from tests.lab.measure import ping, udp_pair, way
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from hopscope.lab import Lab
 
 pytestmark = pytest.mark.root
 DATAGRAMS = 23
+FLOOD = 120_011
 HOPS = ("tx.udp", "tx.udp_qdisc", "tx.udp_driver", "tx.udp_total")
 
 
@@ -144,3 +151,33 @@ def test_a_reader_that_goes_away_ends_it_quietly() -> None:
     assert child.stderr is not None
     assert child.stderr.read() == ""
     wait_gone(*held)
+
+
+def test_messages_that_take_too_long_to_print_are_counted_at_the_end(kept_lab: Lab, tmp_path: Path) -> None:
+    flood = f"""
+import socket
+sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+sender.connect(("{SERVER_IPV4}", 9))
+for _ in range({FLOOD}):
+    try:
+        sender.send(b"x")
+    except ConnectionRefusedError:
+        sender.send(b"x")
+"""
+    with (tmp_path / "out").open("w") as out:
+        words = [*only(kept_lab), "--hooks=host", "--protocol=udp", "--interval", 600]
+        child = start("tx", "--events", "--json", *words, stdout=out)
+        eventually(lambda: waits(child), "never began")
+        # Nothing of it is printed by the time that it is to end; one CPU's ring has room for all of it.
+        child.send_signal(signal.SIGSTOP)
+        subprocess.run(
+            ["nsenter", f"--net=/proc/{kept_lab.server.pid}/ns/net", sys.executable, "-c", flood], check=True
+        )
+        child.send_signal(signal.SIGINT)
+        child.send_signal(signal.SIGCONT)
+        assert ended(child)[0] == 0
+    *printed, last = (tmp_path / "out").read_text().splitlines()
+    total = json.loads(last)
+    assert total["kind"] == "total"
+    assert 0 < total["lost"] < FLOOD
+    assert len(printed) + total["lost"] == FLOOD

@@ -278,14 +278,18 @@ enum hop_cpu_part {
 	HOP_CPU_IRQ = 1,         /* hard interrupts of network devices */
 	HOP_CPU_NET_RX = 2,      /* softirq */
 	HOP_CPU_NET_TX = 3,      /* softirq */
-	HOP_CPU_KSOFTIRQD = 4,   /* both softirqs, run by ksoftirqd */
-	HOP_CPU_NAPI_THREAD = 5, /* threaded NAPI, the backlog's threads included */
-	HOP_CPU_BUSY_POLL = 6,   /* a system call polls a device */
-	HOP_CPU_SEND = 7,        /* socket calls */
-	HOP_CPU_RECEIVE = 8,
-	HOP_CPU_IO_URING = 9,   /* socket calls of io_uring's workers */
-	HOP_CPU_UNDECIDED = 10, /* in a call that may turn out to be networking; nothing is charged to it */
-	HOP_CPU_PARTS = 11,
+	HOP_CPU_TIMER = 4,       /* the network's timers, in a softirq or a hard interrupt */
+	HOP_CPU_TASKLET = 5,     /* the network's tasklets and work items in a softirq */
+	HOP_CPU_KSOFTIRQD = 6,   /* NET_RX and NET_TX, run by ksoftirqd */
+	HOP_CPU_NAPI_THREAD = 7, /* threaded NAPI, the backlog's threads included */
+	HOP_CPU_WORKQUEUE = 8,   /* the network's work items in threads */
+	HOP_CPU_BUSY_POLL = 9,   /* a system call polls a device */
+	HOP_CPU_SEND = 10,       /* socket calls */
+	HOP_CPU_RECEIVE = 11,
+	HOP_CPU_CONTROL = 12,   /* those that neither send nor receive */
+	HOP_CPU_IO_URING = 13,  /* socket calls of io_uring's workers */
+	HOP_CPU_UNDECIDED = 14, /* in a call that may turn out to be networking; nothing is charged to it */
+	HOP_CPU_PARTS = 15,
 };
 
 /* One group on one CPU; an element a part. */
@@ -310,8 +314,9 @@ struct hop_pmu_row {
 };
 
 enum hop_cpu_limits {
-	HOP_FRAMES = 124,  /* of a stack: with them a record of the ring has 1 KiB */
-	HOP_TASKS = 65536, /* threads that are off their CPU in mid-call */
+	HOP_FRAMES = 124,     /* of a stack: with them a record of the ring has 1 KiB */
+	HOP_TASKS = 65536,    /* threads that are off their CPU in mid-call */
+	HOP_CALLBACKS = 4096, /* functions of the network's timers, tasklets and work items */
 };
 
 /* One stack, the innermost frame first. */
@@ -334,7 +339,7 @@ struct hop_cpu_counters {
 	u64 unseen;    /* socket calls that nobody saw begin: before the start, or repeated by io_uring */
 	u64 unread;    /* messages whose length could not be read */
 	u64 uring;     /* system calls and turns of threads of io_uring, while nobody watched it */
-	u64 pad[1];
+	u64 ticks;     /* of the clock, if it looks at all that a CPU does */
 };
 
 /* ---- recording ---- */
@@ -380,6 +385,10 @@ enum hop_point {
 	HOP_POINT_XDP_REDIRECT = 73,
 	HOP_POINT_NF_VERDICT = 74,
 	HOP_POINT_NF_RULES = 75, /* at their end, if they took HOP_RULES_NS or more: how long they took */
+	/* A thread's turn on a CPU, and how long it was: for each that another thread which uses sockets, the subject, had to
+	 * wait for, if that wait took HOP_WAIT_NS or more.
+	 */
+	HOP_POINT_SCHED_TURN = 76,
 	/* a struct of its own each: what the numbers in the others mean */
 	HOP_POINT_DROP = 96,
 	HOP_POINT_FLOW = 97,
@@ -525,7 +534,8 @@ enum hop_record_limits {
 	HOP_DROP_FRAMES = 32,
 	HOP_FLOW_WORDS = 10,
 	HOP_OWN_FLOWS = 256,
-	HOP_RULES_NS = 1000, /* netfilter's rules are recorded if they take so long */
+	HOP_RULES_NS = 1000,  /* netfilter's rules are recorded if they take so long */
+	HOP_WAIT_NS = 100000, /* who had a CPU meanwhile is recorded of waits that take so long */
 };
 
 /* Source and destination address as in struct hop_prefix, their ports in network order, the protocol; and what of it counts. */

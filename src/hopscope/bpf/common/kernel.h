@@ -211,6 +211,15 @@ struct sock {
 
 struct hrtimer {
 	s64 _softexpires; /* CLOCK_MONOTONIC ns; stays when the timer has expired */
+	void *function;
+};
+
+struct timer_list {
+	void *function;
+};
+
+struct work_struct {
+	void *func;
 };
 
 struct tcp_sock {
@@ -400,20 +409,33 @@ struct pt_regs {
 enum {
 	NR_read = 0,
 	NR_write = 1,
+	NR_close = 3,
 	NR_poll = 7,
+	NR_ioctl = 16,
 	NR_readv = 19,
 	NR_writev = 20,
 	NR_select = 23,
 	NR_sendfile = 40,
+	NR_socket = 41,
+	NR_connect = 42,
+	NR_accept = 43,
 	NR_sendto = 44,
 	NR_recvfrom = 45,
 	NR_sendmsg = 46,
 	NR_recvmsg = 47,
+	NR_shutdown = 48,
+	NR_bind = 49,
+	NR_listen = 50,
+	NR_getsockname = 51,
+	NR_getpeername = 52,
+	NR_setsockopt = 54,
+	NR_getsockopt = 55,
 	NR_epoll_wait = 232,
 	NR_pselect6 = 270,
 	NR_ppoll = 271,
 	NR_splice = 275,
 	NR_epoll_pwait = 281,
+	NR_accept4 = 288,
 	NR_recvmmsg = 299,
 	NR_sendmmsg = 307,
 	NR_preadv2 = 327,
@@ -434,6 +456,8 @@ struct pt_regs {
 /* include/uapi/asm-generic/unistd.h */
 enum {
 	NR_epoll_pwait = 22,
+	NR_ioctl = 29,
+	NR_close = 57,
 	NR_read = 63,
 	NR_write = 64,
 	NR_readv = 65,
@@ -442,10 +466,21 @@ enum {
 	NR_pselect6 = 72,
 	NR_ppoll = 73,
 	NR_splice = 76,
+	NR_socket = 198,
+	NR_bind = 200,
+	NR_listen = 201,
+	NR_accept = 202,
+	NR_connect = 203,
+	NR_getsockname = 204,
+	NR_getpeername = 205,
 	NR_sendto = 206,
 	NR_recvfrom = 207,
+	NR_setsockopt = 208,
+	NR_getsockopt = 209,
+	NR_shutdown = 210,
 	NR_sendmsg = 211,
 	NR_recvmsg = 212,
+	NR_accept4 = 242,
 	NR_recvmmsg = 243,
 	NR_sendmmsg = 269,
 	NR_preadv2 = 286,

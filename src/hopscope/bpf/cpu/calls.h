@@ -36,8 +36,10 @@ enum call_kind {
 	CALL_RECEIVE_MESSAGES,
 	CALL_SENDFILE,
 	CALL_SPLICE,
-	CALL_WAIT,  /* may poll a device busily */
-	CALL_URING, /* that, or runs socket calls for io_uring */
+	CALL_CONTROL, /* neither sends nor receives */
+	CALL_SOCKET,  /* that, and has no socket yet */
+	CALL_WAIT,    /* may poll a device busily */
+	CALL_URING,   /* that, or runs socket calls for io_uring */
 	CALLS = 512,
 };
 
@@ -46,7 +48,11 @@ static const u8 call_kinds[CALLS] = {
 	[NR_writev] = CALL_SEND,       [NR_pwritev2] = CALL_SEND,        [NR_sendmmsg] = CALL_SEND_MESSAGES,
 	[NR_recvfrom] = CALL_RECEIVE,  [NR_recvmsg] = CALL_RECEIVE,      [NR_read] = CALL_RECEIVE,
 	[NR_readv] = CALL_RECEIVE,     [NR_preadv2] = CALL_RECEIVE,      [NR_recvmmsg] = CALL_RECEIVE_MESSAGES,
-	[NR_sendfile] = CALL_SENDFILE, [NR_splice] = CALL_SPLICE,
+	[NR_sendfile] = CALL_SENDFILE, [NR_splice] = CALL_SPLICE,        [NR_socket] = CALL_SOCKET,
+	[NR_bind] = CALL_CONTROL,      [NR_connect] = CALL_CONTROL,      [NR_listen] = CALL_CONTROL,
+	[NR_accept] = CALL_CONTROL,    [NR_accept4] = CALL_CONTROL,      [NR_getsockname] = CALL_CONTROL,
+	[NR_shutdown] = CALL_CONTROL,  [NR_getpeername] = CALL_CONTROL,  [NR_setsockopt] = CALL_CONTROL,
+	[NR_close] = CALL_CONTROL,     [NR_ioctl] = CALL_CONTROL,        [NR_getsockopt] = CALL_CONTROL,
 #if defined(__TARGET_ARCH_x86)
 	[NR_poll] = CALL_WAIT,         [NR_select] = CALL_WAIT,          [NR_epoll_wait] = CALL_WAIT,
 #endif
@@ -118,6 +124,10 @@ static __always_inline u32 call_part(u32 kind, struct pt_regs *regs)
 		if (is_network_socket(first))
 			return HOP_CPU_RECEIVE;
 		return is_network_socket((u32)PT_REGS_PARM3(regs)) ? HOP_CPU_SEND : HOP_CPU_NOTHING;
+	case CALL_CONTROL:
+		return is_network_socket(first) ? HOP_CPU_CONTROL : HOP_CPU_NOTHING;
+	case CALL_SOCKET:
+		return family_moves_packets(first) ? HOP_CPU_CONTROL : HOP_CPU_NOTHING;
 	case CALL_URING:
 		uring_runs();
 		return HOP_CPU_UNDECIDED;
@@ -203,7 +213,10 @@ static __always_inline void call_ends(struct cpu_now *cpu, s64 result, const str
 		row = row_of(cpu->task.group);
 		if (row) {
 			row->runs[bounded(part)]++;
-			if (result > 0 && cpu->task.counts_messages)
+			if (part == HOP_CPU_CONTROL)
+				result = 0; /* a file descriptor, not bytes */
+			/* Not in what is attached to functions: the verifier takes long for it, once for each of them. */
+			if (messages && result > 0 && cpu->task.counts_messages)
 				result = messages_bytes(messages, result);
 			if (result > 0)
 				row->bytes[bounded(part)] += result;
@@ -248,12 +261,12 @@ static __always_inline int system_call_ends(struct pt_regs *regs, s64 result)
 	return 0;
 }
 
-/* A function of the sockets begins; of calls that nest the outermost counts. */
+/* A function of the sockets begins; of calls that nest the outermost counts. Those of a work item are its own. */
 static __always_inline int function_begins(u32 part)
 {
 	struct cpu_now *cpu = cpu_with_thread();
 
-	if (cpu->irq || cpu->softirq || cpu->task.calls++)
+	if (cpu->irq || cpu->softirq || cpu->task.part == HOP_CPU_WORKQUEUE || cpu->task.calls++)
 		return 0;
 	call_begins(cpu, cpu->kind == KIND_IO_WORKER ? HOP_CPU_IO_URING : part, false);
 	return 0;
@@ -267,6 +280,17 @@ static __always_inline int function_ends(s64 result)
 	if (cpu->irq || cpu->softirq || !cpu->task.calls || --cpu->task.calls)
 		return 0;
 	call_ends(cpu, result, NULL);
+	return 0;
+}
+
+/* A function that neither sends nor receives ends. A thread that exits closes its sockets behind the hook of its end. */
+static __always_inline int control_function_ends(void)
+{
+	u32 pid = bpf_get_current_pid_tgid();
+
+	function_ends(0);
+	if (unlikely(BPF_CORE_READ(current_task(), flags) & PF_EXITING))
+		bpf_map_delete_elem(&tasks, &pid);
 	return 0;
 }
 

@@ -2,6 +2,7 @@
 /* CPU cost: where the programs are attached. Bodies are in the headers, and several attachments share one: of these user
  * space loads one (hopscope.probes.catalogue.cpu has the table).
  */
+#include "cpu/callbacks.h"
 #include "cpu/calls.h"
 #include "cpu/interrupts.h"
 #include "cpu/sample.h"
@@ -62,6 +63,81 @@ SEC("tp_btf/napi_poll")
 int BPF_PROG(cpu_napi_poll, struct napi_struct *napi, u32 packets)
 {
 	return poll_ends(napi, packets);
+}
+
+/* ---- timers, tasklets, work items ---- */
+
+SEC("tp_btf/timer_expire_entry")
+int BPF_PROG(cpu_timer_expire_entry, struct timer_list *timer)
+{
+	return timer_begins(timer->function);
+}
+
+SEC("tp_btf/timer_expire_exit")
+int BPF_PROG(cpu_timer_expire_exit)
+{
+	return timer_ends();
+}
+
+SEC("tp_btf/hrtimer_expire_entry")
+int BPF_PROG(cpu_hrtimer_expire_entry, struct hrtimer *timer)
+{
+	return timer_begins(timer->function);
+}
+
+SEC("tp_btf/hrtimer_expire_exit")
+int BPF_PROG(cpu_hrtimer_expire_exit)
+{
+	return timer_ends();
+}
+
+SEC("tp_btf/tasklet_entry")
+int BPF_PROG(cpu_tasklet_entry, void *tasklet, void *function)
+{
+	return tasklet_begins(function);
+}
+
+SEC("tp_btf/tasklet_exit")
+int BPF_PROG(cpu_tasklet_exit)
+{
+	return tasklet_ends();
+}
+
+/* Where there are no tracepoints of tasklets. */
+SEC("fentry/tcp_tasklet_func")
+int BPF_PROG(cpu_tcp_tasklet_func_fentry)
+{
+	return network_tasklet_begins();
+}
+
+SEC("fexit/tcp_tasklet_func")
+int BPF_PROG(cpu_tcp_tasklet_func_fexit)
+{
+	return tasklet_ends();
+}
+
+SEC("kprobe/tcp_tasklet_func")
+int BPF_KPROBE(cpu_tcp_tasklet_func_kprobe)
+{
+	return network_tasklet_begins();
+}
+
+SEC("kretprobe/tcp_tasklet_func")
+int BPF_KRETPROBE(cpu_tcp_tasklet_func_kretprobe)
+{
+	return tasklet_ends();
+}
+
+SEC("tp_btf/workqueue_execute_start")
+int BPF_PROG(cpu_workqueue_execute_start, struct work_struct *work)
+{
+	return work_begins(work->func);
+}
+
+SEC("tp_btf/workqueue_execute_end")
+int BPF_PROG(cpu_workqueue_execute_end)
+{
+	return work_ends();
 }
 
 /* ---- threads ---- */
@@ -131,6 +207,49 @@ SOCKET_FUNCTION(inet_sendpage, HOP_CPU_SEND, struct socket *socket, void *page, 
 SOCKET_FUNCTION(packet_sendmsg, HOP_CPU_SEND, SEND_ARGUMENTS)
 SOCKET_FUNCTION(packet_recvmsg, HOP_CPU_RECEIVE, RECEIVE_ARGUMENTS)
 
+/* ---- socket calls that neither send nor receive, by the functions of the sockets ---- */
+
+#define CONTROL_FUNCTION(function)                                                                                     \
+	SEC("fentry/" #function)                                                                                       \
+	int BPF_PROG(cpu_##function##_fentry)                                                                          \
+	{                                                                                                              \
+		return function_begins(HOP_CPU_CONTROL);                                                               \
+	}                                                                                                              \
+	SEC("fexit/" #function)                                                                                        \
+	int BPF_PROG(cpu_##function##_fexit)                                                                           \
+	{                                                                                                              \
+		return control_function_ends();                                                                        \
+	}                                                                                                              \
+	SEC("kprobe/" #function)                                                                                       \
+	int BPF_KPROBE(cpu_##function##_kprobe)                                                                        \
+	{                                                                                                              \
+		return function_begins(HOP_CPU_CONTROL);                                                               \
+	}                                                                                                              \
+	SEC("kretprobe/" #function)                                                                                    \
+	int BPF_KRETPROBE(cpu_##function##_kretprobe)                                                                  \
+	{                                                                                                              \
+		return control_function_ends();                                                                        \
+	}
+
+CONTROL_FUNCTION(inet_create)
+CONTROL_FUNCTION(inet6_create)
+CONTROL_FUNCTION(inet_bind)
+CONTROL_FUNCTION(inet6_bind)
+CONTROL_FUNCTION(inet_dgram_connect)
+CONTROL_FUNCTION(inet_stream_connect)
+CONTROL_FUNCTION(inet_listen)
+CONTROL_FUNCTION(inet_accept)
+CONTROL_FUNCTION(inet_getname)
+CONTROL_FUNCTION(inet6_getname)
+CONTROL_FUNCTION(inet_shutdown)
+CONTROL_FUNCTION(inet_release)
+CONTROL_FUNCTION(inet6_release)
+CONTROL_FUNCTION(inet_ioctl)
+CONTROL_FUNCTION(inet6_ioctl)
+CONTROL_FUNCTION(sock_setsockopt)
+CONTROL_FUNCTION(sock_common_setsockopt)
+CONTROL_FUNCTION(sock_common_getsockopt)
+
 SEC("fentry/napi_busy_loop")
 int BPF_PROG(cpu_busy_fentry)
 {
@@ -193,4 +312,10 @@ SEC("perf_event")
 int cpu_sample(void *ctx)
 {
 	return sample_stack(ctx);
+}
+
+SEC("perf_event")
+int cpu_sample_alone(void *ctx)
+{
+	return sample_alone(ctx);
 }

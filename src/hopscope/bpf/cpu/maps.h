@@ -42,6 +42,14 @@ struct {
 	__type(value, struct hop_group);
 } network_irqs SEC(".maps");
 
+/* Functions of the network's timers, tasklets and work items, by address; user space fills it. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, HOP_CALLBACKS);
+	__type(key, u64);
+	__type(value, u8);
+} callbacks SEC(".maps");
+
 /* ---- hardware counters ---- */
 
 /* User space opens the events, one a CPU and counter. */

@@ -21,6 +21,40 @@ struct thread_set known_threads SEC(".bss.threads");
 /* Threads that use sockets: the scheduler's events are recorded of these alone. */
 struct thread_set socket_threads SEC(".bss.users");
 
+/* The last turns of threads on a CPU. */
+#define TURNS 64
+
+struct turn {
+	u64 begin_ns;
+	u64 end_ns; /* 0: it is recorded */
+	u32 tid;
+	u32 pid;
+	char comm[16];
+};
+
+struct turns {
+	u64 count;
+	u64 begin_ns; /* of the one that goes on */
+	struct turn turn[TURNS];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct turns);
+} turns SEC(".maps");
+
+/* Since when a thread has wanted a CPU; one in a place, a power of two of them. */
+#define WISHES 8192
+
+struct wish {
+	u64 since_ns;
+	u64 tid;
+};
+
+struct wish wishes[WISHES] SEC(".bss.wishes");
+
 /* A power of two. */
 #define FLOWS 65536
 

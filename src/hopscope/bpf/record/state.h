@@ -100,6 +100,25 @@ static __noinline int tell_thread(u32 tid, u64 time_ns)
 	return 0;
 }
 
+/* The same of a thread that has left its CPU. */
+static __noinline int tell_turn(const struct turn *turn)
+{
+	struct hop_thread *record = turn ? reserve() : NULL;
+
+	if (!record)
+		return 0;
+	*record = (struct hop_thread){
+		.time_ns = turn->end_ns,
+		.point = HOP_POINT_THREAD,
+		.tid = turn->tid,
+		.pid = turn->pid,
+	};
+	__builtin_memcpy(record->comm, turn->comm, sizeof(record->comm));
+	submit(record);
+	thread_add(&known_threads, turn->tid);
+	return 0;
+}
+
 /* User space knows the running thread now, from that time on. */
 static __always_inline void know_thread(u32 tid, u64 time_ns)
 {

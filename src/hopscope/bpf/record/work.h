@@ -184,10 +184,86 @@ static __always_inline bool is_throttled(struct task_struct *task)
 	return queue && BPF_CORE_READ(queue, throttle_count);
 }
 
+static __always_inline struct wish *wish_of(u32 tid)
+{
+	u32 index = tid;
+
+	barrier_var(index);
+	return &wishes[index & (WISHES - 1)];
+}
+
+static __always_inline void wishes_cpu(u32 tid)
+{
+	struct wish *wish = wish_of(tid);
+
+	wish->since_ns = bpf_ktime_get_ns();
+	wish->tid = tid;
+}
+
+static __always_inline struct turns *note_turn(struct task_struct *from)
+{
+	struct turns *all = bpf_map_lookup_elem(&turns, &(u32){0});
+	struct turn *turn;
+	u64 now_ns = bpf_ktime_get_ns();
+
+	if (!all)
+		return NULL;
+	turn = &all->turn[all->count++ & (TURNS - 1)];
+	turn->begin_ns = all->begin_ns;
+	turn->end_ns = now_ns;
+	turn->tid = from->pid;
+	turn->pid = from->tgid;
+	bpf_probe_read_kernel(turn->comm, sizeof(turn->comm), &from->comm);
+	all->begin_ns = now_ns;
+	return all;
+}
+
+/* From the oldest on. */
+static __noinline int tell_turns(struct turns *all, u64 since_ns, u32 waited_tid)
+{
+	if (!all)
+		return 0;
+	for (u32 i = 0; i < TURNS; i++) {
+		struct turn *turn = &all->turn[(all->count + i) & (TURNS - 1)];
+		struct hop_work *record;
+
+		if (turn->end_ns <= since_ns || !turn->begin_ns)
+			continue;
+		if (turn->tid && !thread_in(&known_threads, turn->tid))
+			tell_turn(turn);
+		record = reserve();
+		if (!record)
+			return 0;
+		*record = (struct hop_work){
+			.time_ns = turn->end_ns,
+			.point = HOP_POINT_SCHED_TURN,
+			.tid = turn->tid,
+			.subject = waited_tid,
+			.value = turn->end_ns - turn->begin_ns,
+		};
+		submit(record);
+		turn->end_ns = 0;
+	}
+	return 0;
+}
+
+/* It has got its CPU: who had it meanwhile? */
+static __always_inline void wish_granted(struct turns *all, u32 tid)
+{
+	struct wish *wish = wish_of(tid);
+
+	if (wish->tid != tid)
+		return;
+	wish->tid = 0;
+	if (all && all->begin_ns - wish->since_ns >= HOP_WAIT_NS)
+		tell_turns(all, wish->since_ns, tid);
+}
+
 /* The state of the thread that leaves: 0 where it would like to go on. */
 static __always_inline int thread_switches(bool preempted, struct task_struct *from, struct task_struct *to)
 {
 	struct hop_work event = {.point = HOP_POINT_SCHED_SWITCH};
+	struct turns *all = note_turn(from);
 	u32 from_tid = from->pid, to_tid = to->pid;
 
 	if (!thread_in(&socket_threads, from_tid) && !thread_in(&socket_threads, to_tid))
@@ -198,6 +274,10 @@ static __always_inline int thread_switches(bool preempted, struct task_struct *f
 		event.extra = call_of(from);
 	else if (is_throttled(from))
 		event.extra = HOP_SWITCH_THROTTLED;
+	if (thread_in(&socket_threads, to_tid))
+		wish_granted(all, to_tid);
+	if (!event.value)
+		wishes_cpu(from_tid);
 	return record_work(&event);
 }
 
@@ -207,6 +287,7 @@ static __always_inline int thread_wakes(struct task_struct *task)
 
 	if (!thread_in(&socket_threads, tid))
 		return 0;
+	wishes_cpu(tid);
 	return work(HOP_POINT_SCHED_WAKE, tid, 0);
 }
 

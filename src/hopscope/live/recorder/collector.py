@@ -82,7 +82,7 @@ class Recorder(SelfTrafficFilter, Attached):
     Attributes
     ----------
     lost : int
-        Records for which a ring had no room.
+        Records for which a ring had no room, or that were none: those of the table ``losses``, and of tracepoints.
 
     Raises
     ------
@@ -128,6 +128,7 @@ class Recorder(SelfTrafficFilter, Attached):
         counters = bpf.data(".bss.counts")["record_counters"]
         self._counters, self._captures_lost = counters["lost"], counters["captures_lost"]
         self._lost = np.zeros(len(self._counters), np.uint64)
+        self._skipped = np.zeros(len(self._counters), np.uint64)
         self._start_own(bpf)
         # What takes time comes before the rings, which fill from their first moment on.
         self._places = DropPlaces(bpf.maps["stacks"])
@@ -202,10 +203,11 @@ class Recorder(SelfTrafficFilter, Attached):
         """
         records = []
         for cpu in self._reader.cpus:
+            skipped = self._reader.skipped_records
             try:
                 found = self._reader.read_cpu(cpu)
             except FormatError:
-                self.lost += 1
+                self._skipped[cpu] += self._reader.skipped_records - skipped
                 continue
             if self._is_first_take:
                 found = since(found, self.started_ns)
@@ -227,7 +229,7 @@ class Recorder(SelfTrafficFilter, Attached):
 
     def lost_by_now(self) -> int:
         """Return :attr:`lost` and what has been lost since the rings were read; from any thread."""
-        return self.lost + int((self._counters - self._lost).sum())
+        return self.lost + int((self._counters + self._skipped - self._lost).sum())
 
     def fullness(self) -> float:
         """Return how full the fullest ring of records is, 0 to 1: a look at it is not worth mentioning."""
@@ -272,7 +274,7 @@ class Recorder(SelfTrafficFilter, Attached):
         return int((self._captures_lost - self._captures_lost_before).sum())
 
     def _losses(self) -> Iterator[tuple[str, dict[str, Array]]]:
-        now_ns, lost = time.monotonic_ns(), self._counters.copy()
+        now_ns, lost = time.monotonic_ns(), self._counters + self._skipped
         more = lost - self._lost
         cpus = np.flatnonzero(more)
         if len(cpus):

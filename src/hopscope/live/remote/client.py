@@ -38,30 +38,49 @@ _LATE_AT_LAST: Final = "it stopped answering"
 _FIRST_PAUSE_S: Final = 1.0
 _LONGEST_PAUSE_S: Final = 30.0
 _END_S: Final = 1.0
-# Messages that nobody fetches are not kept without limit.
-_MOST_MESSAGES: Final = 1 << 17
+# Messages that nobody fetches are not kept without limit: no more than can be printed soon.
+_MOST_MESSAGES: Final = 1 << 15
+_AT_ONCE: Final = 1000
 
 
 class RemoteFound:
-    """Single messages of another host's ``tx``; see :class:`~hopscope.live.contract.MessageSource`."""
+    """Single messages of another host's ``tx``; see :class:`~hopscope.live.contract.MessageSource`.
+
+    Attributes
+    ----------
+    offset_ns, dropped
+        As there; the oldest ones are dropped where too many wait.
+    """
 
     def __init__(self) -> None:
         self.offset_ns = 0
-        self._waiting: deque[SentMessage] = deque(maxlen=_MOST_MESSAGES)
+        self.dropped = 0
+        self._waiting: deque[SentMessage] = deque()
         self._slowest: dict[str, Slowest | None] = {}
 
     def add(self, messages: Sequence[SentMessage], offset_ns: int) -> None:
         """Keep messages until they are fetched."""
         self.offset_ns = offset_ns
         self._waiting.extend(messages)
+        while len(self._waiting) > _MOST_MESSAGES:
+            with contextlib.suppress(IndexError):  # fetched meanwhile
+                self._waiting.popleft()
+                self.dropped += 1
 
     def keep(self, kind: Kind, slowest: Slowest | None) -> None:
         """Keep the slowest ones of the last look."""
         self._slowest[kind] = slowest
 
     def fetch(self) -> list[SentMessage]:
-        """Return the messages that came since the last call."""
-        return [self._waiting.popleft() for _ in range(len(self._waiting))]
+        """Return the next messages."""
+        found: list[SentMessage] = []
+        with contextlib.suppress(IndexError):
+            while len(found) < _AT_ONCE:
+                found.append(self._waiting.popleft())
+        return found
+
+    def close(self) -> None:
+        """Do nothing: the host drops what it cannot send in time, and what comes of it until its total is printed."""
 
     def slowest(self, kind: Kind) -> Slowest | None:
         """Return the slowest of the last look; None where they are not wanted."""
@@ -202,6 +221,8 @@ class RemoteCollector(Generic[SnapshotT]):
         self.found.offset_ns = merged.offset_ns
         self.found.keep(kind, merged.slowest and replace(merged.slowest, kind=kind))
         snapshot: Any = merged.snapshot
+        if kind == "total" and self.found.dropped:
+            snapshot = replace(snapshot, lost=snapshot.lost + self.found.dropped)
         return HostReport(self.name, replace(snapshot, kind=kind), [*absences])
 
     # ---- the thread ----
@@ -280,7 +301,7 @@ def _short(error: HopscopeError) -> str:
 
 def _attached(stream: Stream) -> list[PlanRow]:
     """Wait until a collector is attached, and return how."""
-    got = stream.receive()
+    got = stream.answer()
     if got is None:
         raise StreamClosedError("The agent ended the measurement")
     if not isinstance(got, Message):

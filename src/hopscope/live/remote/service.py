@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from hopscope.agent.stream import Message
 from hopscope.clock.wall_clock import wall_offset_ns
 from hopscope.errors import FormatError
+from hopscope.live.contract import batches
 from hopscope.live.own_flows import SelfTrafficFilter
 from hopscope.live.remote.codec import CODECS, Answer, encode_messages
 from hopscope.live.remote.own import OwnTraffic
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 # How long a ring may wait to be emptied, by the verb; what has none is looked at only when it is asked for.
 _EMPTY_S: Final = {"tx": 0.1, "cpu": 0.2, "drops": 0.05}
 _MOST_WINDOW_S: Final = 1.0
-# Of single messages in a block.
-_BATCH: Final = 10_000
+# So long single messages are sent before something else is looked at.
+_MOST_EMPTY_S: Final = 0.25
 
 
 def serve(stream: Stream, request: Mapping[str, Any], verb: str, collector: Collector[Any]) -> None:
@@ -61,6 +62,8 @@ def _answer(stream: Stream, verb: str, collector: Any, asked: Fields) -> None:  
     if kind == "interval":
         collector.measure_cost(min(asked.number("window_s"), _MOST_WINDOW_S))
     _empty(stream, verb, collector)
+    if kind == "total" and verb == "tx":
+        collector.found.close()
     snapshot = collector.interval() if kind == "interval" else collector.total()
     slowest = collector.found.slowest(kind) if verb == "tx" else None
     stream.send_block({"kind": kind}, [CODECS[verb].encode(Answer(snapshot, slowest, wall_offset_ns()))])
@@ -68,9 +71,7 @@ def _answer(stream: Stream, verb: str, collector: Any, asked: Fields) -> None:  
 
 def _empty(stream: Stream, verb: str, collector: Any) -> None:  # noqa: ANN401 # any of the collectors
     if verb == "tx":
-        messages = collector.found.fetch()
-        for first in range(0, len(messages), _BATCH):
-            raw = encode_messages(messages[first : first + _BATCH], collector.found.offset_ns)
-            stream.send_block({"kind": "messages"}, [raw])
+        for messages in batches(collector.found, _MOST_EMPTY_S):
+            stream.send_block({"kind": "messages"}, [encode_messages(messages, collector.found.offset_ns)])
     elif verb in _EMPTY_S:
         collector.drain()

@@ -33,6 +33,12 @@ def _functions(kind: str, *names: str) -> AttachMethod:
 
 
 _CALLS: Final = ("inet_sendmsg", "inet6_sendmsg", "inet_recvmsg", "inet6_recvmsg", "tcp_splice_read")
+# Called through pointers, or from another file: no compiler inlines them.
+_CONTROL: Final = (
+    *("inet_create", "inet6_create", "inet_bind", "inet6_bind", "inet_dgram_connect", "inet_stream_connect"),
+    *("inet_listen", "inet_accept", "inet_getname", "inet6_getname", "inet_shutdown", "inet_release", "inet6_release"),
+    *("inet_ioctl", "inet6_ioctl", "sock_setsockopt", "sock_common_setsockopt", "sock_common_getsockopt"),
+)
 _SYSTEM_CALLS: Final = ("cpu_call_exit", "cpu_call_enter")
 _BY_SYSTEM_CALL: Final = "by the system call and the file being a socket, with what the call does before it comes to it"
 
@@ -58,6 +64,40 @@ CPU: Final = (
         "a NAPI poll ends: its device, its packets",
         (AttachMethod("tp_btf", ("napi_poll",), ("cpu_napi_poll",)),),
     ),
+    Point("cpu.timer_list", "a timer of milliseconds begins and ends to expire", (_pair("timer_expire"),)),
+    Point("cpu.hrtimer", "a timer of high resolution begins and ends to expire", (_pair("hrtimer_expire"),)),
+    Point(
+        "cpu.tasklet",
+        "a tasklet begins and ends to run",
+        (
+            _pair("tasklet"),
+            AttachMethod(
+                "fentry",
+                ("tcp_tasklet_func",),
+                ("cpu_tcp_tasklet_func_fentry",),
+                returns=("cpu_tcp_tasklet_func_fexit",),
+                differs="the tasklet of TCP alone",
+            ),
+            AttachMethod(
+                "kprobe",
+                ("tcp_tasklet_func",),
+                ("cpu_tcp_tasklet_func_kprobe",),
+                returns=("cpu_tcp_tasklet_func_kretprobe",),
+                differs="the tasklet of TCP alone",
+            ),
+        ),
+    ),
+    Point(
+        "cpu.work",
+        "a work item begins and ends to run",
+        (
+            AttachMethod(
+                "tp_btf",
+                ("workqueue_execute_end", "workqueue_execute_start"),
+                ("cpu_workqueue_execute_end", "cpu_workqueue_execute_start"),
+            ),
+        ),
+    ),
     Point(
         "cpu.switch", "a thread leaves a CPU to another", (AttachMethod("tp_btf", ("sched_switch",), ("cpu_switch",)),)
     ),
@@ -69,6 +109,21 @@ CPU: Final = (
             _functions("fentry", *_CALLS),
             AttachMethod("tp_btf", ("sys_exit", "sys_enter"), _SYSTEM_CALLS, differs=_BY_SYSTEM_CALL),
             _functions("kprobe", *_CALLS),
+        ),
+    ),
+    Point(
+        "cpu.control",
+        "socket calls that neither send nor receive begin and end",
+        (
+            _functions("fentry", *_CONTROL),
+            AttachMethod(
+                "tp_btf",
+                ("sys_exit", "sys_enter"),
+                _SYSTEM_CALLS,
+                differs=f"{_BY_SYSTEM_CALL}; without sockets that are closed because their process ends, and before "
+                "Linux 6.6 without what close leaves to the end of the system call",
+            ),
+            _functions("kprobe", *_CONTROL),
         ),
     ),
     Point(
@@ -127,5 +182,10 @@ CPU: Final = (
         "cpu.sample",
         "the clock looks what the CPU is at, and takes the kernel's stack",
         (AttachMethod("perf_event", ("cpu-clock",), ("cpu_sample",)),),
+    ),
+    Point(
+        "cpu.sample_alone",
+        "the same where nothing else is attached: whatever the CPU does in the kernel",
+        (AttachMethod("perf_event", ("cpu-clock",), ("cpu_sample_alone",)),),
     ),
 )

@@ -14,6 +14,7 @@ import click
 from hopscope.errors import UsageError, VersionError
 from hopscope.live.help import CLIENTS, Command, option, section
 from hopscope.live.host_options import tls_options
+from hopscope.live.paths import PATH
 
 if TYPE_CHECKING:
     from hopscope.agent.tls import Tls
@@ -52,7 +53,7 @@ _HOUR_S: Final = 3600.0
     ),
     option(
         "--allow-file",
-        type=click.Path(path_type=Path),
+        type=PATH,
         metavar="FILE",
         help="File of allowed clients, one per line.",
     ),
@@ -83,7 +84,7 @@ def command(*, listen: str | None, tls: Tls, allowed: tuple[str, ...], allow_fil
     from hopscope.live.stop import stop_on_signal  # noqa: PLC0415
 
     pipes = _take_pipes()
-    with stop_on_signal(signal.SIGHUP) as stop:  # before anybody can see that we are here
+    with stop_on_signal() as stop:  # before anybody can see that we are here
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's is for the client, who ends us in order
         try:
             agent = Agent(pipes, SERVICES, ssh_connection())

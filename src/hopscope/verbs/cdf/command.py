@@ -3,16 +3,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 import click
 
 from hopscope.errors import UsageError
 from hopscope.live.help import OUTPUT, Command, option, section
+from hopscope.live.paths import PATH
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from hopscope.model.cdf import Curve
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     option("--svg", type=click.File("w", encoding="utf-8", lazy=False), metavar="FILE", help="Also write a picture."),
 )
 @click.argument("hops", metavar="HOP[,HOP...]")
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
+@click.argument("files", nargs=-1, required=True, type=PATH, metavar="FILE...")
 def command(*, svg: TextIO | None, hops: str, files: tuple[Path, ...]) -> int:
     """Compare how a hop's time is distributed in two or more runs, or several hops of one run.
 

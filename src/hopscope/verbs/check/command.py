@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -16,10 +15,13 @@ from hopscope.errors import UsageError
 from hopscope.gate import rewrite
 from hopscope.live.help import MEASURE, OUTPUT, Command, option, section
 from hopscope.live.options import json_option, netns_option
+from hopscope.live.paths import PATH
 from hopscope.live.seconds import Seconds
 from hopscope.recorded.options import limits_option, opened
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from hopscope.verbs.check.findings import Check, Severity
 
 _HOUR_S: Final = 3600
@@ -64,7 +66,7 @@ EXIT_CODES: Final = {"critical": 4, "warning": 3, "notice": 0, None: 0}
     json_option("finding", "docs/check.md"),
 )
 @limits_option()
-@click.argument("trace", type=click.Path(path_type=Path), required=False)
+@click.argument("trace", type=PATH, required=False)
 @click.pass_context
 def command(  # noqa: PLR0913 # one parameter an option
     context: click.Context,

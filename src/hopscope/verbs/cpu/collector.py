@@ -30,8 +30,9 @@ from hopscope.probes.catalogue import POINTS
 from hopscope.probes.resolve import Plan, Resolver
 from hopscope.term.format import plural
 from hopscope.verbs.cpu import uring as cpu_uring
-from hopscope.verbs.cpu.energy import read_energy_uj
-from hopscope.verbs.cpu.options import GROUP_BY, CpuOptions
+from hopscope.verbs.cpu.callbacks import Callbacks
+from hopscope.verbs.cpu.energy import energy_j, read_energy_uj
+from hopscope.verbs.cpu.options import GROUP_BY, CpuOptions, overflow_note
 from hopscope.verbs.cpu.pmu import NAMES, PmuCounters, PmuReading
 from hopscope.verbs.cpu.stacks import StackSampler
 from hopscope.verbs.cpu.uring import UringWatch
@@ -44,15 +45,18 @@ if TYPE_CHECKING:
     from hopscope.model.snapshot import Kind
     from hopscope.probes.point import AttachMethod
 
+_CALLBACK_POINTS: Final = ("cpu.timer_list", "cpu.hrtimer", "cpu.tasklet", "cpu.work")
 _POINTS: Final = (
     "cpu.irq",
     "cpu.timer",
     "cpu.ipi",
     "cpu.softirq",
     "cpu.poll",
+    *_CALLBACK_POINTS,
     "cpu.switch",
     "cpu.exit",
     "cpu.call",
+    "cpu.control",
     "cpu.busy_poll",
 )
 _WITH_FUNCTIONS: Final = ("cpu.packet", "cpu.sendpage")
@@ -97,6 +101,7 @@ class CpuCollector(Attached):
 
     _sampler: StackSampler | None = None
     _uring: UringWatch
+    _callbacks: Callbacks
     _pmu: PmuCounters | None = None
     _last: _Reading
 
@@ -108,13 +113,13 @@ class CpuCollector(Attached):
 
     def drain(self) -> None:
         """Make room for further stacks, and watch io_uring once it is in use; to be called several times a second."""
-        self._uring.look()
+        self._look()
         if self._sampler:
             self._sampler.drain()
 
     def interval(self) -> CpuSnapshot:
         """Return what was seen since the last call."""
-        self._uring.look()
+        self._look()
         before = self._last
         self._last = self._read()
         return self._snapshot("interval", before, self._last)
@@ -122,6 +127,10 @@ class CpuCollector(Attached):
     def total(self) -> CpuSnapshot:
         """Return what was seen since the start, as of the last :meth:`interval`."""
         return self._snapshot("total", self._first, self._last)
+
+    def _look(self) -> None:
+        self._uring.look()
+        self._callbacks.look()
 
     # ---- what is attached ----
 
@@ -137,7 +146,7 @@ class CpuCollector(Attached):
         if self._options.hz:
             names.append("cpu.sample")
         if calls:
-            for name in ("cpu.busy_poll", *(_WITH_FUNCTIONS if by_functions else ())):
+            for name in ("cpu.control", "cpu.busy_poll", *(_WITH_FUNCTIONS if by_functions else ())):
                 forced.setdefault(name, next(way.name for way in POINTS[name].ways if way.kind == calls.kind))
         return Plan(self._resolver, [POINTS[name] for name in names], forced)
 
@@ -183,6 +192,8 @@ class CpuCollector(Attached):
         for number, interface in self._irqs.items():
             bpf.maps["network_irqs"].update(struct.pack("=I", number), _device(interface))
         self._uring = UringWatch(bpf, self._plan)
+        self._callbacks = Callbacks(bpf)
+        stack.callback(self._callbacks.close)
         self._rows = bpf.maps["rows"].array().reshape(possible_cpus(), self._options.rows)
         self._counters = bpf.maps["counters"].array()
         if self._pmu:
@@ -226,7 +237,7 @@ class CpuCollector(Attached):
             hz=self._options.hz,
             stacks=stacks,
             lost=counts["lost"],
-            energy_j=_energy_j(before, after),
+            energy_j=energy_j(before.energy_uj, after.energy_uj),
             plan=self._plan.rows(),
             notes=self._notes(counts) + self._pmu_notes(before, after),
         )
@@ -259,10 +270,7 @@ class CpuCollector(Attached):
     def _notes(self, counts: dict[str, int]) -> list[str]:
         notes = []
         if counts["group_overflow"]:
-            notes.append(
-                f"counted as `{NOT_KNOWN}` {plural(counts['group_overflow'], 'time')}: the limit of "
-                f"{plural(self._options.max_groups, 'group')} was reached (--max-groups)"
-            )
+            notes.append(overflow_note(counts["group_overflow"], self._options))
         if counts["no_memory"]:
             notes.append(
                 f"{plural(counts['no_memory'], 'thread switch', 'thread switches')} during a call could not be "
@@ -272,6 +280,11 @@ class CpuCollector(Attached):
             notes.append(
                 f"{plural(counts['unseen'], 'socket call')} with unknown start (before the measurement, or repeated by "
                 "io_uring): not included"
+            )
+        if self._callbacks.hidden:
+            notes.append(
+                "`timer`, `tasklet` and `workqueue` are not included: the kernel hides the addresses of its functions "
+                "(sysctl kernel.kptr_restrict)"
             )
         if counts["unread"]:
             notes.append(
@@ -318,9 +331,3 @@ def _device(interface: str) -> bytes:
     group["key"]["netns"] = Path("/proc/thread-self/ns/net").stat().st_ino if ours else 0
     group["name"] = interface.encode()
     return group.tobytes()
-
-
-def _energy_j(before: _Reading, after: _Reading) -> float | None:
-    if before.energy_uj is None or after.energy_uj is None:
-        return None
-    return (after.energy_uj - before.energy_uj) / 1e6

@@ -22,9 +22,11 @@ from hopscope.live.options import (
 if TYPE_CHECKING:
     from hopscope.live.interval import Drained
     from hopscope.verbs.cpu.collector import CpuCollector
+    from hopscope.verbs.cpu.sampled import SampledCollector
 
 _GROUPS = ("cpu", "process", "cgroup", "interface")
 _DEFAULT_HZ = 999
+_DEFAULT_SAMPLED_HZ = 199
 _MOST_HZ = 20_000
 # Opened at once, so that a wrong name is reported before the run.
 _FILE = click.File("w", encoding="utf-8", lazy=False)
@@ -49,6 +51,11 @@ _FILE = click.File("w", encoding="utf-8", lazy=False)
     MEASURE,
     option("--breakdown", is_flag=True, help="Categories of work in each part, by sampling."),
     option(
+        "--sampled",
+        is_flag=True,
+        help="Estimate all times from samples, at a fraction of the cost.",
+    ),
+    option(
         "--counters",
         is_flag=True,
         help="Cycles, instructions, cache misses of each part.",
@@ -60,7 +67,7 @@ _FILE = click.File("w", encoding="utf-8", lazy=False)
         type=click.IntRange(1, _MOST_HZ),
         metavar="HZ",
         help="Sampling frequency in Hz.",
-        default_text=str(_DEFAULT_HZ),
+        default_text=f"{_DEFAULT_HZ}, with --sampled {_DEFAULT_SAMPLED_HZ}",
     ),
 )
 @group_option(_GROUPS, default="cpu")
@@ -89,17 +96,22 @@ def command(  # noqa: PLR0913 # one parameter an option
 
     Without options, all CPUs are measured, and a table is printed every second until Ctrl-C. With a COMMAND, the
     measurement lasts as long as the command runs; the exit code is the command's, and with --json its standard output
-    goes to stderr. Times are exact and exclusive: a CPU is in one part at a time.
+    goes to stderr. Times are exact (with --sampled: estimates with 95 % intervals) and exclusive: a CPU is in one part
+    at a time.
 
     \b
     irq          hard interrupts of network devices
     net_rx       NET_RX softirq: driver, GRO, IP, TCP, UDP, up to the socket
     net_tx       NET_TX softirq: transmission that was deferred
-    ksoftirqd    both softirqs, run by ksoftirqd
+    timer        timers of the stack: pacing, retransmission, delayed ACKs
+    tasklet      tasklets of the stack: what TCP sends after its queue was full
+    ksoftirqd    NET_RX and NET_TX, run by ksoftirqd
     napi_thread  threaded NAPI
+    workqueue    work items of the stack: WireGuard, IPsec, conntrack
     busy_poll    system calls that poll a device
     send         socket calls that send, down to the driver
     receive      socket calls that receive
+    control      socket calls that do neither: connect, accept, close
     io_uring     socket calls of io_uring's workers
     """  # noqa: D301 # the backspace tells click to leave the lines as they are
     from hopscope.live.verb import run_verb, style_of  # noqa: PLC0415
@@ -107,8 +119,8 @@ def command(  # noqa: PLR0913 # one parameter an option
 
     style = style_of(as_json=as_json)
     files = Files(folded, flame, speedscope)
-    if breakdown or files:
-        given["hz"] = given["hz"] or _DEFAULT_HZ
+    if breakdown or files or given["sampled"]:
+        given["hz"] = given["hz"] or (_DEFAULT_SAMPLED_HZ if given["sampled"] else _DEFAULT_HZ)
 
     def output(found: Drained, host: str) -> CpuOutput:
         return CpuOutput(
@@ -118,21 +130,24 @@ def command(  # noqa: PLR0913 # one parameter an option
     return run_verb(collector, output, style, given)
 
 
-def collector(*, group_by: str, max_groups: int, counters: bool, hz: int | None, ways: tuple[str, ...]) -> CpuCollector:
+def collector(  # noqa: PLR0913 # one parameter an option
+    *, group_by: str, max_groups: int, counters: bool, hz: int | None, sampled: bool, ways: tuple[str, ...]
+) -> CpuCollector | SampledCollector:
     """Return the collector that options ask for; these are the options that another host may give."""
     from hopscope.kernel.capabilities import require_rights  # noqa: PLC0415
     from hopscope.live import lookup as selection  # noqa: PLC0415
     from hopscope.verbs.cpu.collector import CpuCollector  # noqa: PLC0415
     from hopscope.verbs.cpu.options import CpuOptions  # noqa: PLC0415
     from hopscope.verbs.cpu.pmu import HARDWARE  # noqa: PLC0415
+    from hopscope.verbs.cpu.sampled import SampledCollector  # noqa: PLC0415
 
     require_rights()
-    return CpuCollector(
-        CpuOptions(
-            group_by=group_by,
-            max_groups=max_groups,
-            hz=hz or 0,
-            counters=HARDWARE if counters else {},
-            ways=selection.ways(ways),
-        )
+    options = CpuOptions(
+        group_by=group_by,
+        max_groups=max_groups,
+        hz=hz or (_DEFAULT_SAMPLED_HZ if sampled else 0),
+        sampled=sampled,
+        counters=HARDWARE if counters else {},
+        ways=selection.ways(ways),
     )
+    return SampledCollector(options) if sampled else CpuCollector(options)

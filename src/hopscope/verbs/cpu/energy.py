@@ -16,3 +16,8 @@ def read_energy_uj(root: Path = Path("/")) -> int | None:
         except OSError:
             continue
     return total
+
+
+def energy_j(before_uj: int | None, after_uj: int | None) -> float | None:
+    """Return what was taken between two readings, in J."""
+    return None if before_uj is None or after_uj is None else (after_uj - before_uj) / 1e6

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from hopscope.bpf.layout import HopGroupBy
+from hopscope.live.labels import NOT_KNOWN
+from hopscope.term.format import plural
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,6 +36,8 @@ class CpuOptions:
         Groups that get a row of their own.
     hz
         How often a second the stack of each CPU is looked at; 0: never.
+    sampled
+        Whether samples alone tell the times, at `hz`; else they are exact.
     counters
         Counters that are read at each change of part: name (of :data:`~hopscope.verbs.cpu.pmu.NAMES`) → what it
         counts.
@@ -44,6 +48,7 @@ class CpuOptions:
     group_by: str = "cpu"
     max_groups: int = 256
     hz: int = 0
+    sampled: bool = False
     counters: Mapping[str, CounterEvent] = field(default_factory=dict)
     ways: Mapping[str, str] = field(default_factory=dict)
 
@@ -51,3 +56,11 @@ class CpuOptions:
     def rows(self) -> int:
         """Rows that a CPU has, "other" included."""
         return 1 if self.group_by == "cpu" else self.max_groups + 1
+
+
+def overflow_note(times: int, options: CpuOptions) -> str:
+    """Return the sentence that says that groups had no row of their own."""
+    return (
+        f"counted as `{NOT_KNOWN}` {plural(times, 'time')}: the limit of {plural(options.max_groups, 'group')} was "
+        "reached (--max-groups)"
+    )

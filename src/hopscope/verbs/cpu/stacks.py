@@ -12,6 +12,7 @@ from hopscope.bpf.layout import HOP_CPU_SAMPLE_DTYPE, HopCpuPart
 from hopscope.kernel.kallsyms import KernelSymbols
 from hopscope.libbpf import RingReader
 from hopscope.model.parts import PARTS
+from hopscope.model.stack_parts import BUSY_POLLS, IO_WORKERS, SOFTIRQS, part_of_call, part_of_stack
 from hopscope.model.stacks import Stack, trimmed
 from hopscope.probes.attach import attach_clock
 from hopscope.verbs.cpu.folding import Folding, Seen
@@ -29,22 +30,9 @@ _LEAST_BYTES: Final = 1 << 18
 _SLOT_BYTES: Final = 1024
 # Samples that may wait for being folded.
 _MOST_WAITING: Final = 1 << 13
-# What each of a call's samples that the kernel side could not decide on is known by.
-_DECIDERS: Final = (
-    ("sock_sendmsg", "send"),
-    ("inet_sendmsg", "send"),
-    ("inet6_sendmsg", "send"),
-    ("sock_recvmsg", "receive"),
-    ("inet_recvmsg", "receive"),
-    ("inet6_recvmsg", "receive"),
-)
-
-_BUSY_POLLS: Final = {"napi_busy_loop", "napi_busy_loop_rcu"}
-_WORKERS: Final = {"io_wq_worker", "io_wqe_worker", "io_sq_thread"}
-_SOFTIRQS: Final = {"handle_softirqs", "__do_softirq"}
 _UNDECIDED: Final = "undecided"
 _PARTS: Final = dict(enumerate(PARTS, start=HopCpuPart.HOP_CPU_IRQ)) | {int(HopCpuPart.HOP_CPU_UNDECIDED): _UNDECIDED}
-_OF_THREADS: Final = {"busy_poll", "send", "receive", "io_uring", _UNDECIDED}
+_OF_THREADS: Final = {"workqueue", "busy_poll", "send", "receive", "control", "io_uring", _UNDECIDED}
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -66,6 +54,8 @@ class StackSampler:
         The loaded object.
     hz
         How often a second each CPU is looked at.
+    alone
+        Whether nothing else is attached: then functions alone tell the part of a stack.
 
     Raises
     ------
@@ -73,13 +63,15 @@ class StackSampler:
         The kernel refuses the rate, or a ring.
     """
 
-    def __init__(self, bpf: BpfObject, hz: int) -> None:
+    def __init__(self, bpf: BpfObject, hz: int, *, alone: bool = False) -> None:
         needed = max(hz * _SLOT_BYTES // 2, _LEAST_BYTES)
         self._reader = RingReader.per_cpu(bpf.maps["rings"], HOP_CPU_SAMPLE_DTYPE, 1 << (needed - 1).bit_length())
-        attach_clock(bpf.programs["cpu_sample"], hz)
+        attach_clock(bpf.programs["cpu_sample_alone" if alone else "cpu_sample"], hz)
         # Behind it, for its links are a change of what is attached, which may have the symbols read again.
         self._symbols = KernelSymbols()
-        self._folding = Folding(self._symbols, lambda part, frames: seen_as(_PARTS[part], frames))
+        self._folding = Folding(
+            self._symbols, lambda part, frames: seen_alone(frames) if alone else seen_as(_PARTS[part], frames)
+        )
         self._waiting: list[_Batch] = []
         self._recent: Counter[tuple[Seen, int]] = Counter()
         # By the groups' labels: their rows may be given to others.
@@ -149,6 +141,12 @@ def seen_as(part: str, frames: tuple[str, ...]) -> Seen | None:
     return (decided, trimmed(decided, frames)) if decided else None
 
 
+def seen_alone(frames: tuple[str, ...]) -> Seen | None:
+    """Return what a stack is counted as of which the kernel side told no part; None: it is not networking."""
+    part = part_of_stack(frames)
+    return (part, trimmed(part, frames)) if part else None
+
+
 def _decided(part: str, frames: tuple[str, ...]) -> str:
     """Return the part of a stack, found by its functions where the kernel side could not tell yet; empty for none.
 
@@ -156,11 +154,13 @@ def _decided(part: str, frames: tuple[str, ...]) -> str:
     has not got on yet. The clock comes there more often than such moments are long, for it waited until then.
     """
     seen = set(frames)
-    if part in _OF_THREADS and not seen.isdisjoint(_SOFTIRQS):
+    if part in _OF_THREADS and not seen.isdisjoint(SOFTIRQS):
         return ""
-    if part in _OF_THREADS and not seen.isdisjoint(_BUSY_POLLS):
+    if part in _OF_THREADS and not seen.isdisjoint(BUSY_POLLS):
         return "busy_poll"  # the kernel side may tell only when a poll ends
     if part != _UNDECIDED:
         return part
-    found = next((part for function, part in _DECIDERS if function in seen), "")
-    return "io_uring" if found and not seen.isdisjoint(_WORKERS) else found
+    found = part_of_call(frames)
+    if found not in {"send", "receive"}:
+        return ""  # the kernel side does not charge what else io_uring does
+    return found if seen.isdisjoint(IO_WORKERS) else "io_uring"

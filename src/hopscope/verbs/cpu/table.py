@@ -9,6 +9,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
+from hopscope.model.cpu import NO_PART
 from hopscope.model.parts import PARTS
 from hopscope.term import format as fmt
 from hopscope.term.footer import closing
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hopscope.model.breakdown import Share
-    from hopscope.model.cpu import CpuSnapshot, Part
+    from hopscope.model.cpu import CpuRow, CpuSnapshot, Part
     from hopscope.term.terminal import Terminal
 
 # Those that every host has; the others are columns where they took time.
@@ -40,11 +41,14 @@ def render_cpu(snapshot: CpuSnapshot, terminal: Terminal, *, limit: int | None, 
     lines = _heading(snapshot, terminal)
     lines += _by_group(snapshot, terminal, limit)
     seen = [name for name in PARTS if snapshot.total.parts[name].seen]
-    if seen:
+    if seen and snapshot.ticks:
+        lines += ["", *_by_part_sampled(snapshot, seen, terminal)]
+    elif seen:
         lines += ["", *_by_part(snapshot, seen, terminal)]
         lines += _by_counter(snapshot, seen, terminal)
     else:
-        lines += terminal.fold("No CPU time was spent on networking. Is there any traffic?")
+        found = "No sample fell in networking." if snapshot.ticks else "No CPU time was spent on networking."
+        lines += terminal.fold(f"{found} Is there any traffic?")
     if breakdown:
         lines += ["", *_by_category(snapshot, terminal)]
     return "\n".join(lines + _footer(snapshot, terminal))
@@ -65,9 +69,9 @@ def _by_group(snapshot: CpuSnapshot, terminal: Terminal, limit: int | None) -> l
     names = [name for name in PARTS if name in _ALWAYS or snapshot.total.parts[name].seen]
     table = [
         *(Column(key, ["all", *(row.group[key] for row in shown)], left=True) for key in keys),
-        Column("total", [_percent(snapshot, row.ns) for row in rows]),
+        Column("total", [_time(snapshot, row, sum(row.parts.values(), NO_PART)) for row in rows]),
         *(
-            Column(name, [_percent(snapshot, row.parts[name].ns) for row in rows], rank=_RANKS.get(name, 4))
+            Column(name, [_time(snapshot, row, row.parts[name]) for row in rows], rank=_RANKS.get(name, 4))
             for name in names
         ),
     ]
@@ -102,6 +106,17 @@ def _by_part(snapshot: CpuSnapshot, names: Sequence[str], terminal: Terminal) ->
         Column("bytes/s", [rate(part.len_bytes) for part in parts], rank=5),
         Column("per KiB", [each(part.ns * 1024, part.len_bytes) for part in parts], rank=2),
         Column("bytes/core s", [per_core(part, part.len_bytes) for part in parts], rank=7),
+    ]
+    return render_grid(table, terminal)
+
+
+def _by_part_sampled(snapshot: CpuSnapshot, names: Sequence[str], terminal: Terminal) -> list[str]:
+    parts = [snapshot.total.parts[name] for name in names]
+    table = [
+        Column("part", names, left=True),
+        Column("% CPU", [_percent(snapshot, part.ns) for part in parts]),
+        Column("95 %", [_interval(snapshot, snapshot.total, part) for part in parts]),
+        Column("samples", [fmt.count(part.samples) for part in parts], rank=1),
     ]
     return render_grid(table, terminal)
 
@@ -162,6 +177,18 @@ def _named(share: Share) -> str:
 def _per_packet(snapshot: CpuSnapshot, share: Share, terminal: Terminal) -> str:
     packets = snapshot.total.parts[share.part].packets
     return fmt.time(share.ns / packets if packets else None, unicode=terminal.unicode)
+
+
+def _time(snapshot: CpuSnapshot, row: CpuRow, part: Part) -> str:
+    """Return a time; with the interval that it is in where samples alone tell it."""
+    if not snapshot.ticks:
+        return _percent(snapshot, part.ns)
+    return f"{_percent(snapshot, part.ns)} {_interval(snapshot, row, part)}"
+
+
+def _interval(snapshot: CpuSnapshot, row: CpuRow, part: Part) -> str:
+    low, high = (snapshot.cores(ns) * 100 for ns in snapshot.bounds_ns(part.samples, of_one_cpu="cpu" in row.group))
+    return f"{low:.1f}..{high:.1f}%"
 
 
 def _percent(snapshot: CpuSnapshot, ns: int) -> str:

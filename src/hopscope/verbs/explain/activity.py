@@ -29,15 +29,18 @@ class Activity:
     calls
         Number of the system call → time asleep in it, ns; -1: unknown.
     others
-        Thread that had the CPU → time for which this one wanted it, ns; 0: the idle task.
+        Thread that had the CPU → time for which it had it while this one wanted it, ns; 0: the idle task.
     longest_ns
         The longest time that it spent in one state, by state.
+    are_turns
+        Whether `others` is so; if not, each wait was attributed to the thread that had the CPU at its end.
     """
 
     states: dict[str, int]
     calls: dict[int, int]
     others: dict[int, int]
     longest_ns: dict[str, int]
+    are_turns: bool
 
 
 def activity(trace: Trace, tid: int, spans: str) -> Activity:
@@ -54,25 +57,67 @@ def activity(trace: Trace, tid: int, spans: str) -> Activity:
     """
     from_ns, until_ns = union(*_pairs(trace, spans))
     rows = trace.columns(
-        "SELECT time_ns, state, coalesce(other, -1) AS other, coalesce(call, -1) AS call FROM thread_states"
+        "SELECT time_ns, state, coalesce(other, -1) AS other, coalesce(call, -1) AS call, cpu FROM thread_states"
         f" WHERE subject = {tid} ORDER BY time_ns, place"
     )
     times = np.asarray(rows["time_ns"], np.int64)
     if not len(times) or not len(from_ns):
-        return Activity({}, {}, {}, {})
+        return Activity({}, {}, {}, {}, are_turns=False)
     ends = np.append(times[1:], np.iinfo(np.int64).max)
     spent = within(from_ns, until_ns, ends) - within(from_ns, until_ns, times)
     states = np.asarray(rows["state"], object)
-    # Who had the CPU is known when it gets it back.
-    others = np.append(np.asarray(rows["other"], np.int64)[1:], -1)
     calls = np.asarray(rows["call"], np.int64)
     waits = (states == RUNNABLE) | (states == THROTTLED)
+    # Which CPU it wanted, and who had it just before, is known when it gets it.
+    others, cpus = (np.append(np.asarray(rows[name], np.int64)[1:], -1) for name in ("other", "cpu"))
+    ran = _turns(trace, tid, times[waits], ends[waits], cpus[waits], (from_ns, until_ns))
     return Activity(
         {state: int(spent[states == state].sum()) for state in STATES if spent[states == state].any()},
         _sums(calls[states == ASLEEP], spent[states == ASLEEP]),
-        _sums(others[waits], spent[waits]),
+        ran or _sums(others[waits], spent[waits]),
         {state: int(spent[states == state].max(initial=0)) for state in STATES},
+        are_turns=bool(ran),
     )
+
+
+def _turns(  # noqa: PLR0913, PLR0917 # columns of waits
+    trace: Trace, tid: int, begins: I64, ends: I64, cpus: I64, spans: tuple[I64, I64]
+) -> dict[int, int]:
+    """Return for how long each thread had the CPU that this one wanted during spans; empty: not recorded."""
+    sums: dict[int, int] = {}
+    rows = trace.columns(
+        "SELECT e.cpu, e.tid, e.time_ns - e.value AS from_ns, e.time_ns AS until_ns FROM cpu e JOIN points n"
+        " ON n.point = e.point AND n.name = 'sched.turn' WHERE e.cpu IN (SELECT DISTINCT cpu FROM cpu"
+        f" WHERE subject = {tid}) ORDER BY e.time_ns"
+    )
+    if not len(rows["cpu"]):
+        return sums
+    for cpu in np.unique(cpus).tolist():
+        there = np.asarray(rows["cpu"], np.int64) == cpu
+        # A wait, cut to the spans: none of them overlap, as the thread waits once at a time.
+        waited = cut(*spans, *union(begins[cpus == cpu], ends[cpus == cpu]))
+        if not len(waited[0]):
+            continue
+        from_ns, until_ns = (np.asarray(rows[name], np.int64)[there] for name in ("from_ns", "until_ns"))
+        spent = within(*waited, until_ns) - within(*waited, from_ns)
+        for other, time_ns in _sums(np.asarray(rows["tid"], np.int64)[there], spent).items():
+            sums[other] = sums.get(other, 0) + time_ns
+    return dict(sorted(sums.items(), key=lambda item: -item[1]))
+
+
+def cut(from_ns: I64, until_ns: I64, begins: I64, ends: I64) -> tuple[I64, I64]:
+    """Return what two sets of spans, each in order and without overlaps, have in common."""
+    edges = np.unique(np.concatenate([from_ns, until_ns, begins, ends]))
+    middle = edges[:-1] + np.diff(edges) // 2
+    both = _covers(from_ns, until_ns, middle) & _covers(begins, ends, middle)
+    return edges[:-1][both], edges[1:][both]
+
+
+def _covers(from_ns: I64, until_ns: I64, at_ns: I64) -> NDArray[np.bool_]:
+    if not len(from_ns):
+        return np.zeros(len(at_ns), bool)
+    place = np.searchsorted(from_ns, at_ns, side="right") - 1
+    return (place >= 0) & (at_ns < until_ns[np.maximum(place, 0)])
 
 
 def _pairs(trace: Trace, spans: str) -> tuple[I64, I64]:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -13,11 +12,13 @@ from click.core import ParameterSource
 from hopscope.errors import UsageError
 from hopscope.live.help import MEASURE, OUTPUT, TRAFFIC, Command, option, section
 from hopscope.live.options import json_option
+from hopscope.live.paths import PATH
 from hopscope.live.seconds import Seconds
 from hopscope.recorded.options import SINCE_START, Common, opened, print_blocks, report_options, terminal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from hopscope.store.trace import Trace
 
@@ -52,7 +53,7 @@ _HOUR_S = 3600
 )
 @section(
     OUTPUT,
-    option("--baseline", type=click.Path(path_type=Path), metavar="TRACE", help="Also compare with this recording."),
+    option("--baseline", type=PATH, metavar="TRACE", help="Also compare with this recording."),
 )
 @report_options(output=json_option("explanation", "docs/explain.md"))
 @click.pass_context

@@ -71,7 +71,8 @@ def greatest(parts: Mapping[Any, int]) -> tuple[Any, float]:
 def cgroup_of(trace: Trace, tid: int | None) -> str:
     """Return the path of the cgroup that limits a thread's CPU time; empty: the root, or not known."""
     rows = trace.rows(f"SELECT cgroup_path FROM thread_names WHERE tid = {tid}") if tid is not None else []
-    return str(rows[0][0] or "").strip("/") and str(rows[0][0])
+    path = str(rows[0][0] or "") if rows else ""
+    return "" if path == "/" else path
 
 
 def pid_of(trace: Trace, tid: int | None) -> int:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ from hopscope.gate import tell
 from hopscope.kernel.capabilities import require_rights
 from hopscope.live.lookup import record_options
 from hopscope.live.recorder.collector import Recorder
+from hopscope.store.folder import open_folder
 from hopscope.verbs.record.pipeline import Limits
 from hopscope.verbs.record.run import record
 
@@ -56,5 +58,6 @@ def watched(chosen: Mapping[str, Any], duration_s: float) -> Iterator[Path]:
         folder = Path(temporary) / "trace"
         tell(f"hopscope: watching for {duration_s:g} s")
         limits = Limits(duration_s, None)
-        record(Recorder(options), folder, limits, counters_s=_COUNTERS_S, flight=None, command=(), quiet=True)
+        with contextlib.closing(open_folder(folder)) as opened:
+            record(Recorder(options), opened, limits, counters_s=_COUNTERS_S, flight=None, command=(), quiet=True)
         yield folder

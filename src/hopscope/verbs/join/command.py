@@ -3,12 +3,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from hopscope.live.help import HOSTS, OUTPUT, Command, option, section
+from hopscope.live.paths import PATH
 from hopscope.recorded.options import limits_option
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @click.command(
@@ -20,13 +24,13 @@ from hopscope.recorded.options import limits_option
         ("Join a recording of several hosts without one of them", "hopscope join --without db hopscope-recording"),
     ),
 )
-@click.argument("traces", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="TRACE...")
+@click.argument("traces", nargs=-1, required=True, type=PATH, metavar="TRACE...")
 @section(
     OUTPUT,
     option(
         "-o",
         "--output",
-        type=click.Path(path_type=Path),
+        type=PATH,
         metavar="DIR",
         help="Folder of the joined trace, new or empty.",
     ),

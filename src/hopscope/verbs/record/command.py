@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import contextlib
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,9 +16,12 @@ from hopscope.live.options import (
     protocol_option,
     socket_options,
 )
+from hopscope.live.paths import PATH, FileMode
 from hopscope.live.seconds import Seconds
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from hopscope.agent.tls import Tls
 
 _PROFILES = ("messages", "packets", "rx", "tx", "cpu", "drops", "all")
@@ -50,10 +51,18 @@ _MIB = 1 << 20
     option(
         "-o",
         "--output",
-        type=click.Path(path_type=Path),
+        type=PATH,
         metavar="DIR",
         help="Trace folder, new or empty.",
         default_text="by date; see `recordings`",
+    ),
+    option(
+        "--mode",
+        type=FileMode(),
+        metavar="MODE",
+        default="600",
+        show_default=True,
+        help="Who may read the trace, as for chmod.",
     ),
     duration_option(),
     option("--max-size", type=click.IntRange(1), metavar="MIB", help="Stop when the trace has this size."),
@@ -138,6 +147,7 @@ _MIB = 1 << 20
 def command(  # noqa: PLR0913 # one parameter an option
     *,
     output: Path | None,
+    mode: int,
     duration: float | None,
     max_size: int | None,
     hosts: tuple[str, ...],
@@ -165,6 +175,7 @@ def command(  # noqa: PLR0913 # one parameter an option
     With --flight, a trigger, Ctrl-\\ or any other end writes what is kept. EVENT is
     SUBSYSTEM:EVENT[:FILTER], where patterns such as 'tcp:*' are allowed, function:NAME or return:NAME.
     """  # noqa: D301 # the backspace tells click to leave the lines as they are
+    from hopscope.store.folder import given_folder  # noqa: PLC0415
     from hopscope.store.recordings import dated_folder  # noqa: PLC0415 # numpy and libbpf only when they are needed
     from hopscope.verbs.record.pipeline import Limits  # noqa: PLC0415
 
@@ -179,7 +190,7 @@ def command(  # noqa: PLR0913 # one parameter an option
         words = words_of(click.get_current_context().command, what)
         transports = Transports(Ssh.of(ssh, remote_command), tls)
         targets = parse_all(hosts)
-        with contextlib.nullcontext(output) if output else dated_folder() as folder:
+        with given_folder(output, mode) if output else dated_folder(mode) as folder:
             return record_hosts(targets, transports, words, folder, limits, command=command)
     from hopscope.kernel.capabilities import require_rights  # noqa: PLC0415
     from hopscope.live.recorder.collector import Recorder  # noqa: PLC0415
@@ -188,5 +199,5 @@ def command(  # noqa: PLR0913 # one parameter an option
 
     require_rights()
     options, flight, counters_s = asked(what)
-    with contextlib.nullcontext(output) if output else dated_folder() as folder:
+    with given_folder(output, mode) if output else dated_folder(mode) as folder:
         return record(Recorder(options), folder, limits, counters_s=counters_s, flight=flight, command=command)

@@ -91,7 +91,7 @@ def begin(channel: Channel, request: dict[str, Any]) -> Began:
         It cannot, or its agent is gone.
     """
     stream = channel.open(SERVICE, request)
-    block, message = stream.receive(), stream.receive()
+    block, message = stream.answer(), stream.answer()
     if not isinstance(block, Block) or not isinstance(message, Message):
         raise FormatError(f"{channel.name} does not start recording")
     return Began(channel, stream, metadata_of(block, "began"), texts(message.body, "not_granted"))
@@ -144,6 +144,7 @@ class HostRecording:
         self._missed: list[tuple[float, str]] = []
         self._before = self._now = Recording(0, 0, 0, 0)
         self._received_bytes = 0
+        self._given_up = ""
         self._until_ns = 0
         self._stops = threading.Event()
         self._thread: threading.Thread | None = None
@@ -179,6 +180,12 @@ class HostRecording:
             channel.close()
         if self._thread and not self.absent:
             self._thread.join()
+
+    def give_up(self, reason: str) -> None:
+        """Wait no longer for its end; what came of it is kept."""
+        self._given_up = reason
+        if channel := self.channel:
+            channel.close()
 
     def join(self, timeout_s: float) -> bool:
         """Wait for the end of what comes; say whether that is so."""
@@ -259,7 +266,7 @@ class HostRecording:
         now = self.now()
         self._before = replace(now, elapsed_s=self._before.elapsed_s + time.monotonic() - since_s)
         self._now = Recording(0, 0, 0, 0)
-        reason = printable(error.what.partition(". ")[0])
+        reason = self._given_up or printable(error.what.partition(". ")[0])
         self.absent = Absent(time.monotonic(), self._until_ns, reason)
         self._writer.absent(self.name, self._until_ns, None, self.absent.reason)
 

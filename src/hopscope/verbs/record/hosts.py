@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import contextlib
-import signal
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from hopscope.agent.connect_all import connected
@@ -16,23 +16,25 @@ from hopscope.gate import rewrite, tell
 from hopscope.live.child import exit_code, running
 from hopscope.live.remote.own import OWN, flows_of
 from hopscope.live.stop import stop_on_signal
-from hopscope.store.destination import make_folder
 from hopscope.store.hosts import FILE, HostsWriter, check_names
 from hopscope.term.recording import render_hosts, render_hosts_end
 from hopscope.verbs.record.clocks import Clocks
 from hopscope.verbs.record.host import HostRecording, begin
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from hopscope.agent.channel import Channel
     from hopscope.agent.target import Target
     from hopscope.live.stop import Stop
+    from hopscope.store.folder import OpenFolder
     from hopscope.verbs.record.host import Began, Transports
     from hopscope.verbs.record.pipeline import Limits
 
 _LOOK_S: Final = 0.1
+# How long nothing may come of a host whose agent runs, while it completes its recording.
+_COMPLETES_S: Final = 120.0
 _PROGRESS_S: Final = 1.0
 
 
@@ -40,7 +42,7 @@ def record_hosts(  # noqa: PLR0913 # one parameter a part
     targets: Sequence[Target],
     transports: Transports,
     words: Sequence[str],
-    folder: Path,
+    folder: OpenFolder,
     limits: Limits,
     *,
     command: Sequence[str],
@@ -60,13 +62,14 @@ def record_hosts(  # noqa: PLR0913 # one parameter a part
     """
     check_names(target.name for target in targets)
     with contextlib.ExitStack() as stack:
-        stack.enter_context(_new(folder))
         channels = stack.enter_context(connected(targets, *transports))
         clocks = stack.enter_context(Clocks(targets, channels))
         requests = [
             {"words": list(words), OWN: _own(number, channels, clocks) or None} for number in range(len(targets))
         ]
         begun = _begun(channels, requests)
+        # From here on there is something to complete.
+        stop = stack.enter_context(stop_on_signal())
         writer = stack.enter_context(HostsWriter(folder, [(each.name, each.destination) for each in targets]))
         hosts = [
             HostRecording(target, transports, request, writer)
@@ -80,26 +83,11 @@ def record_hosts(  # noqa: PLR0913 # one parameter a part
             host.start(began)
         clocks.start(hosts, writer)
         work = _Work(hosts, clocks)
-        also = (signal.SIGQUIT,) if any(word.startswith("--flight=") for word in words) else ()
-        with stop_on_signal(*also) as stop:
-            with running(command, stop, None) as child:
-                ended = work.run(stop, limits)
-            work.finish()
-    work.report(folder)
+        with running(command, stop, None) as child:
+            ended = work.run(stop, limits)
+        work.finish()
+        work.report(folder.path)
     return 0 if child is None or not ended else exit_code(child)
-
-
-@contextlib.contextmanager
-def _new(folder: Path) -> Iterator[None]:
-    """Make the folder; where nothing comes to be in it, it goes away again."""
-    was_there = folder.exists()
-    make_folder(folder)
-    try:
-        yield
-    finally:
-        if not was_there:
-            with contextlib.suppress(OSError):  # there is something
-                folder.rmdir()
 
 
 def _own(host: int, channels: Iterable[Channel | None], clocks: Clocks) -> list[list[Any]]:
@@ -168,10 +156,20 @@ class _Work:
         for host in self._hosts:
             host.stop()
         for host in self._hosts:
-            while not host.join(_LOOK_S) and not host.absent:
-                self._look()
+            self._wait_for(host)
         self._look()
         self._screen.clear()
+
+    def _wait_for(self, host: HostRecording) -> None:
+        """Wait until a host has completed what it recorded, or nothing has come of it for too long."""
+        known, since_s = host.now(), time.monotonic()
+        while not host.join(_LOOK_S) and not host.absent:
+            self._look()
+            now = replace(host.now(), elapsed_s=known.elapsed_s)  # which goes on by itself
+            if now != known:
+                known, since_s = now, time.monotonic()
+            elif time.monotonic() - since_s > _COMPLETES_S:
+                host.give_up(f"it did not complete its recording within {_COMPLETES_S:g} s")
 
     def report(self, folder: Path) -> None:
         """Say what there is.

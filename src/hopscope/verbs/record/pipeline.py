@@ -4,16 +4,18 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
-from hopscope.errors import HopscopeError
+from hopscope.errors import DiskFullError, HopscopeError, KernelError
 from hopscope.kernel.counters.reader import CounterReader
 from hopscope.live.recorder.collector import CAPTURE
 from hopscope.store.capture import Captured, CaptureWriter
+from hopscope.store.counts import LOSS_TABLES
 from hopscope.store.tables import FILE_S
 from hopscope.store.writer import TraceWriter
 from hopscope.term.format import plural
@@ -24,7 +26,7 @@ from hopscope.verbs.record.counters import CounterLog
 from hopscope.verbs.record.flight import Kept, Watch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
     from types import TracebackType
 
     from hopscope.live.recorder.collector import Array, Recorder, Taken
@@ -137,6 +139,9 @@ class Pipeline:
         self._capture: CaptureWriter | None = None
         self._counters: CounterLog | None = None
         self.events = 0
+        self._lost = 0
+        self._event_tables: set[str] = set()
+        self._error: DiskFullError | None = None
         self.trigger: Trigger | None = None
 
     def __enter__(self) -> Self:
@@ -188,7 +193,7 @@ class Pipeline:
             if full >= _WORTH or time.monotonic() - drained_s >= _LATEST_S or self._recorder.has_other_rings:
                 self.drain()
                 left, drained_s = 0.0, time.monotonic()
-            if self.trigger or time.monotonic() >= end_s or self._writer.bytes_written >= most_bytes:
+            if self.trigger or self._error or time.monotonic() >= end_s or self._writer.bytes_written >= most_bytes:
                 return False
             each()
         return True
@@ -210,8 +215,7 @@ class Pipeline:
         """
         self._recorder.stop()
         self.drain()
-        if self._counters:
-            self._counters.finish()
+        failed = self._finish_counters()
         self._backlog.close()
         for table, columns in self._kept.take() if self._kept else ():
             self._write(table, columns)
@@ -219,8 +223,34 @@ class Pipeline:
             self._writer.metadata.options["trigger"] = self.trigger.text
         self._writer.metadata.missed = self._recorder.missed()
         # Not when all of this is done: what happened since then is still in the rings.
-        self._writer.close(ended_ns=self._drained_ns)
-        return replace(self.now(), lost=self._recorder.lost)
+        self._close(self._drained_ns)
+        if failed:
+            raise KernelError(
+                f"The kernel's counters could not be read to the end: {failed.strerror}; all else is in the trace",
+                "Raise the limit of open files (ulimit -n)" if failed.errno == errno.EMFILE else "",
+            ) from failed
+        # What the trace says itself: a flight recorder has forgotten older losses with the events around them.
+        return replace(self.now(), lost=self._lost)
+
+    def _finish_counters(self) -> OSError | None:
+        try:
+            if self._counters:
+                self._counters.finish()
+        except OSError as error:
+            return error
+        return None
+
+    def _close(self, ended_ns: int) -> None:
+        try:
+            self._writer.close("stopped: the disk is full" if self._error else "complete", ended_ns)
+        except DiskFullError as error:
+            self._error = self._error or error
+        if self._error:
+            written = sum(self._writer.rows_written[table] for table in self._event_tables)
+            raise DiskFullError(
+                f"{self._error.what}: {self.events - written:,} of {plural(self.events, 'event')} are not in the trace",
+                self._error.next_step,
+            ) from self._error
 
     def now(self) -> Recording:
         """Say how far it is; may be called from any thread."""
@@ -255,7 +285,7 @@ class Pipeline:
         complete_ns, taken = work
         if isinstance(taken, list):  # of counters, who keep theirs
             for table, columns in taken:
-                self._writer.append(table, columns)
+                self._write(table, columns)
             return
         seen = []
         for table, columns in self._recorder.rows(taken):
@@ -263,25 +293,47 @@ class Pipeline:
                 self._write(*each)
             if self._watch:
                 seen.append((table, columns))
-        self._writer.rotate()
-        if not self._kept and time.monotonic() - self._marked_s >= FILE_S:
-            self._writer.mark(complete_ns)
-            self._marked_s = time.monotonic()
+        self._rotate(complete_ns)
         if self._watch and not self.trigger:
             self.trigger = self._watch.seen(seen)
 
+    def _rotate(self, complete_ns: int) -> None:
+        if self._error:
+            return
+        try:
+            self._writer.rotate()
+            if not self._kept and time.monotonic() - self._marked_s >= FILE_S:
+                self._writer.mark(complete_ns)
+                self._marked_s = time.monotonic()
+        except DiskFullError as error:
+            self._error = error
+
     def _write(self, table: str, columns: dict[str, Array]) -> None:
+        if _has_events(table, columns):
+            self.events += len(columns["time_ns"])
+            self._event_tables.add(table)
+        if table in LOSS_TABLES:
+            self._lost += int(columns["lost"].sum())
+        if not self._error:
+            try:
+                self._append(table, columns)
+            except DiskFullError as error:
+                self._error = error  # from here on events are only counted
+
+    def _append(self, table: str, columns: dict[str, Array]) -> None:
         if self._capture and table == CAPTURE:
             self._capture.write(Captured(**columns))
             return
         self._writer.append(table, columns)
         if self._capture and table == "devices":
             self._capture.learn(columns)
-        if table in _EVENT_TABLES or (table.startswith("e_") and "time_ns" in columns):
-            self.events += len(columns["time_ns"])
 
     def _end_threads(self) -> None:
         if self._counters:
             self._counters.close()
         with contextlib.suppress(HopscopeError):  # it was raised before
             self._backlog.close()
+
+
+def _has_events(table: str, columns: Collection[str]) -> bool:
+    return table in _EVENT_TABLES or (table.startswith("e_") and "time_ns" in columns)

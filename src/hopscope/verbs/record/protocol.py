@@ -27,9 +27,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, Self
 from hopscope.agent.message import printable
 from hopscope.errors import DiskFullError, FormatError
 from hopscope.model.checked_json import Fields
-from hopscope.store.destination import unwritable
+from hopscope.store.destination import write_all
 from hopscope.store.meta import Metadata
 from hopscope.store.schema import BY_NAME
+from hopscope.store.unwritable import unwritable_file
 from hopscope.term.recording import Recording
 
 if TYPE_CHECKING:
@@ -167,10 +168,9 @@ class Incoming:
     def _append(self, data: memoryview) -> None:
         self._capture = self._capture or self._folder.capture()
         try:
-            while len(data):
-                data = data[self._capture.write(data) :]
+            write_all(self._capture, data)
         except OSError as error:
-            raise unwritable(Path(self._capture.name), error) from error
+            raise unwritable_file(Path(self._capture.name), error) from error
 
 
 def _put(path: Path, data: memoryview) -> None:

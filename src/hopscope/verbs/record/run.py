@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import signal
 import sys
 import time
 from typing import TYPE_CHECKING, Final
@@ -18,9 +17,9 @@ from hopscope.verbs.record.pipeline import Pipeline, prior
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from hopscope.live.recorder.collector import Recorder
+    from hopscope.store.folder import OpenFolder
     from hopscope.verbs.record.pipeline import Flight, Limits
 
 _PROGRESS_S: Final = 1.0
@@ -30,7 +29,7 @@ _BACKLOG_BYTES: Final = 256 << 20
 
 def record(  # noqa: PLR0913 # one parameter a part
     recorder: Recorder,
-    folder: Path,
+    folder: OpenFolder,
     limits: Limits,
     *,
     counters_s: float | None,
@@ -54,8 +53,7 @@ def record(  # noqa: PLR0913 # one parameter a part
     UsageError
         The folder cannot be used, or the command not be started.
     """
-    also = (signal.SIGQUIT,) if flight else ()
-    with stop_on_signal(*also) as stop, contextlib.ExitStack() as stack:
+    with stop_on_signal() as stop, contextlib.ExitStack() as stack:
         with prior():  # the rings fill from their first moment on
             stack.enter_context(recorder)
             pipeline = stack.enter_context(
@@ -72,7 +70,7 @@ def record(  # noqa: PLR0913 # one parameter a part
         for remark in pipeline.remarks():
             tell(remark)
         if not quiet:
-            sys.stderr.write(render_end(over, str(folder)) + "\n")
+            sys.stderr.write(render_end(over, str(folder.path)) + "\n")
     return 0 if child is None or not ended else exit_code(child)
 
 

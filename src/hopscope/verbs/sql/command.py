@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 import click
 
 from hopscope.errors import UsageError
 from hopscope.live.help import OTHER, OUTPUT, Command, option, section
 from hopscope.live.options import limit_option
+from hopscope.live.paths import PATH
 from hopscope.recorded.options import chosen_form, form_options, limits_option, show
 
 
@@ -64,7 +64,8 @@ def command(  # noqa: PLR0913 # one parameter an option
     form = chosen_form(as_json=as_json, as_csv=as_csv)
     if query is None and trace is not None and not _is_trace(trace, tables=tables):
         trace, query = None, trace
-    common = Common(Path(trace) if trace is not None else None, form, limit, {})
+    folder = None if trace is None else PATH.convert(trace, None, click.get_current_context())
+    common = Common(folder, form, limit, {})
     if tables:
         with common.trace() as opened:
             show(listed(opened) if query is None else described(opened, query), form)

@@ -213,7 +213,7 @@ class TxCollector(SelfTrafficFilter, Attached):
             duration_s=span.after.at_s - span.before.at_s,
             hops=[row for hop, start in self._shown() for row in self._rows(hop, start, span)],
             overhead=self._cost.overhead(span.before.cost, span.after.cost),
-            lost=span.count("lost"),
+            lost=span.count("lost") + (self.found.dropped if kind == "total" else 0),
             discarded=span.discards([hop for hop, _ in self._shown()], MEANINGS, "HOP_TX_"),
             plan=self._plan.rows(),
             sampling_1_in=options.sample,

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar, Protocol, TextIO
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol, TextIO
 
 from hopscope.errors import UsageError
+from hopscope.live.contract import batches
 from hopscope.live.curves import MOST, show_curves
 from hopscope.live.hops import named
 from hopscope.live.interval import Output
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
     from hopscope.model.message import Message
     from hopscope.model.snapshot import Snapshot
     from hopscope.term.terminal import Terminal
+
+# So long messages are printed before something else is looked at, and at the end.
+_AT_ONCE_S: Final = 0.25
+_REST_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +111,12 @@ class TxOutput(Output):
 
     def between(self) -> None:
         """Fetch the messages that came, and print them if that is asked for."""
-        messages = self.collector.found.fetch()
-        if messages:
-            self._print_messages(messages)
+        self._fetch(_AT_ONCE_S)
+
+    def rest(self) -> None:
+        """Print the messages that are left, as many as can be in a second."""
+        self._fetch(_REST_S)
+        self.collector.found.close()
 
     def show(self, snapshot: Snapshot) -> None:
         """Print a snapshot, and the slowest messages of its time."""
@@ -137,6 +145,10 @@ class TxOutput(Output):
     def wants_total(self, reports: int) -> bool:
         """As for any output; the distributions and the summary below the messages are of the whole run."""
         return bool(self.extras.events or self.extras.cdf) or super().wants_total(reports)
+
+    def _fetch(self, most_s: float) -> None:
+        for messages in batches(self.collector.found, most_s):
+            self._print_messages(messages)
 
     def _print_messages(self, messages: Sequence[Message]) -> None:
         offset_ns = self.collector.found.offset_ns

@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One round: a verb is started over generated traffic, something happens to it, and what is left is looked at."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from hopscope.lab import Namespace
+from hopscope.store.counts import event_counts
+from hopscope.store.meta import Metadata
+from hopscope.store.trace import Trace
+from tests import disks
+from tests.lab.command import HOPSCOPE, environ, hopscope, only
+from tests.lab.measure import ping
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Iterator
+    from pathlib import Path
+    from socket import socket
+
+    from hopscope.lab import Lab
+
+_TRACEPOINT: Final = ("-e", "net:net_dev_queue")
+# Name → words; those of `record` get a folder. The last ones end by themselves if nothing ends them before.
+VERBS: Final[dict[str, tuple[str, ...]]] = {
+    "record": ("record",),
+    "record all": ("record", "-P", "all", "--buffer", "1", "--snap", "64"),
+    "record flight": ("record", "--flight", "600", "--trigger", "rx.tcp_queue>1000s"),
+    "record event": ("record", "-P", "messages", "--counters", "0.1", *_TRACEPOINT),
+    "record agent": ("record", "--host", "local"),
+    "rx": ("rx", "-i", "0.2"),
+    "tx": ("tx", "--events", "--json"),
+    "cpu": ("cpu", "--breakdown", "-i", "0.2"),
+    "drops": ("drops", "-i", "0.2"),
+    "sockets": ("sockets", "-i", "0.2"),
+    "counters": ("counters", "-i", "0.2"),
+    "check": ("check", "-d", "2"),
+    "explain": ("explain", "-d", "2"),
+}
+SIGNALS: Final = {name: getattr(signal, f"SIG{name}") for name in ("KILL", "TERM", "HUP", "QUIT", "INT")}
+# What happens besides a signal; those of folders happen to `record` alone.
+DEEDS: Final = ("stop and continue", "device deleted", "namespace deleted")
+OF_FOLDERS: Final = ("folder moved", "folder replaced by a link", "folder deleted", "disk full")
+
+_COUNTED: Final = 211
+_LONGEST_S: Final = 2.5
+_ENDS_S: Final = 120.0
+_SAID: Final = re.compile(r"([\d,]+) events? in [\d.]+ s, (none|[\d,]+) lost;")
+
+
+@dataclass
+class Round:
+    """What is done in a round, and what was found.
+
+    Attributes
+    ----------
+    verb, deed
+        Keys of `VERBS`, and of `SIGNALS`, `DEEDS` or `OF_FOLDERS`.
+    begun
+        Whether nothing is done before a recording has begun.
+    after_s
+        How long after that, or after the start.
+    wrong
+        Sentences on what should not be.
+    found
+        What is said of it.
+    """
+
+    verb: str
+    deed: str
+    begun: bool
+    after_s: float
+    wrong: list[str] = field(default_factory=list)
+    found: str = ""
+
+    @classmethod
+    def of(cls, source: random.Random) -> Round:
+        """Choose one."""
+        verb = source.choice(list(VERBS))
+        deeds = [*SIGNALS, *SIGNALS, *DEEDS, *(OF_FOLDERS if verb.startswith("record") else ())]
+        return cls(verb, source.choice(deeds), source.random() < 0.5, source.uniform(0, _LONGEST_S))
+
+    def run(self, lab: Lab, counted: tuple[socket, socket], scratch: Path) -> None:
+        """Do it, and look at what is left."""
+        with contextlib.ExitStack() as stack:
+            root = scratch / "round"
+            stack.callback(shutil.rmtree, root)
+            if self.deed == "disk full":
+                stack.enter_context(disks.small_disk(root, 112))
+            else:
+                root.mkdir()
+            folder = root / "t"
+            extra = stack.enter_context(Namespace()) if self.deed == "namespace deleted" else None
+            with (scratch / "out").open("w") as out, (scratch / "err").open("w") as err:
+                words = [*HOPSCOPE, *self._words(lab, folder, extra)]
+                temporary = root / "tmp"
+                temporary.mkdir()
+                own = environ(TMPDIR=str(temporary))
+                child = subprocess.Popen(words, stdout=out, stderr=err, env=own, start_new_session=True)
+                stack.callback(child.kill)
+                whole = self._wait_and_do(child, folder, counted, lab, extra)
+                try:
+                    code = child.wait(_ENDS_S)
+                except subprocess.TimeoutExpired:
+                    self.wrong.append(f"it did not end within {_ENDS_S:g} s")
+                    return
+            said = (scratch / "err").read_text()
+            self._look_at_end(code, said)
+            if self.deed != "KILL":
+                self.wrong += [f"left behind: {path}" for path in temporary.iterdir()]
+            moved = root / "moved"
+            self._look_at_recording(moved if moved.exists() else folder, code, said, counted if whole else None)
+
+    def _words(self, lab: Lab, folder: Path, extra: Namespace | None) -> list[str]:
+        verb, *options = VERBS[self.verb]
+        if verb in {"record", "rx", "tx", "drops"}:
+            options += only(lab) + ([f"--netns={extra.inode}"] if extra else [])
+        return [verb, *(["-o", str(folder)] if verb == "record" else []), *options]
+
+    def _wait_and_do(
+        self,
+        child: subprocess.Popen[bytes],
+        folder: Path,
+        counted: tuple[socket, socket],
+        lab: Lab,
+        extra: Namespace | None,
+    ) -> bool:
+        """Wait for the moment and do it; say whether a recording had begun before the counted datagrams."""
+        began = self.verb.startswith("record") and self.begun and _began(child, folder)
+        if began:
+            ping(*counted, _COUNTED)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(self.after_s)
+        if child.poll() is None:
+            _do(self.deed, child, folder, lab, extra)
+        return began
+
+    def _look_at_end(self, code: int, said: str) -> None:
+        number = SIGNALS.get(self.deed, signal.SIGTERM)
+        expected = {0, 128 + number, -number}
+        if self.deed in OF_FOLDERS:
+            expected.add(1)
+        if VERBS[self.verb][0] in {"check", "explain"}:
+            expected |= {1, 2, 3, 10, 11, 12}
+        if code not in expected:
+            self.wrong.append(f"exit code {code}: {said.strip().splitlines()[-1:]}")
+        if "Traceback" in said or "Exception ignored" in said:
+            self.wrong.append(f"it printed {said!r}")
+        self.found = f"exit {code}"
+
+    def _look_at_recording(self, folder: Path, code: int, said: str, counted: tuple[socket, socket] | None) -> None:
+        if not any((folder / name).exists() for name in ("hopscope.json", "hosts.json")):
+            return
+        read = hopscope("report", "summary", folder)
+        if read.returncode or "Traceback" in read.stderr:
+            self.wrong.append(f"the report ends with {read.returncode}: {read.stderr}")
+            return
+        if not (folder / "hopscope.json").exists():
+            return
+        counts, state = event_counts([folder]), Metadata.read(folder).state
+        self.found += f", {state}: {counts.events:,} events, {counts.lost:,} lost"
+        if state != "complete":
+            if "recording stopped" not in read.stderr and "killed or is still running" not in read.stderr:
+                self.wrong.append(f"the report does not say how the recording ended: {read.stderr!r}")
+            return
+        match = _SAID.search(said)
+        if code == 0 and match:
+            events, lost = (int(each.replace(",", "").replace("none", "0")) for each in match.groups())
+            if (events, lost) != counts:
+                self.wrong.append(f"it said {events} events and {lost} lost, its files have {counts}")
+        if counted and not counts.lost and (there := _received(folder, counted)) != _COUNTED:
+            self.wrong.append(f"of {_COUNTED} datagrams it has {there}, and says that none is lost")
+
+
+def _began(child: subprocess.Popen[bytes], folder: Path) -> bool:
+    """Wait until a recording has begun; False where it ended before, or records no host of its own."""
+    until_s = time.monotonic() + _ENDS_S
+    while child.poll() is None and time.monotonic() < until_s:
+        if (folder / "hopscope.json").exists():
+            return True
+        if (folder / "hosts.json").exists():
+            return False
+        time.sleep(0.02)
+    return False
+
+
+def _received(folder: Path, counted: tuple[socket, socket]) -> int:
+    port = counted[1].getsockname()[1]
+    with Trace(folder) as trace:
+        ((found,),) = trace.rows(
+            "SELECT count(*) FROM packets JOIN points USING (point) JOIN (SELECT DISTINCT flow, destination_port FROM "
+            f"flows) USING (flow) WHERE name = 'rx.core' AND destination_port = {port}"
+        )
+    return int(found)
+
+
+def _do(deed: str, child: subprocess.Popen[bytes], folder: Path, lab: Lab, extra: Namespace | None) -> None:
+    """Do it, and have the process end if that does not."""
+    if deed in SIGNALS:
+        os.kill(child.pid, SIGNALS[deed])
+        return
+    with contextlib.suppress(OSError):  # there is no such folder yet
+        if deed in {"folder moved", "folder replaced by a link"}:
+            folder.rename(folder.with_name("moved"))
+        if deed == "folder replaced by a link":
+            (folder.parent / "elsewhere").mkdir()
+            folder.symlink_to(folder.parent / "elsewhere")
+    if deed == "folder deleted":
+        shutil.rmtree(folder, ignore_errors=True)
+    elif deed == "device deleted":
+        with _device(lab):
+            time.sleep(0.1)
+    elif deed == "namespace deleted" and extra:
+        extra.close()
+    elif deed == "stop and continue":
+        os.kill(child.pid, signal.SIGSTOP)
+        time.sleep(0.5)
+        os.kill(child.pid, signal.SIGCONT)
+    time.sleep(0.2)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(child.pid, signal.SIGTERM)
+
+
+@contextlib.contextmanager
+def _device(lab: Lab) -> Iterator[None]:
+    """Have a device with traffic of its own, and delete it."""
+    for words in (["add", "chaos0", "type", "veth", "peer", "name", "chaos1"], ["set", "chaos0", "up"]):
+        lab.server.run(["ip", "link", *words], check=True)
+    try:
+        yield
+    finally:
+        lab.server.run(["ip", "link", "del", "chaos0"], check=True)
