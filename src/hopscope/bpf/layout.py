@@ -181,7 +181,8 @@ class HopRxDiscard(IntEnum):
     HOP_RX_NO_NIC_STAMP = 11
     HOP_RX_CLOCK_SET = 12
     HOP_RX_NO_HISTORY = 13
-    HOP_RX_DISCARDS = 14
+    HOP_RX_MPTCP = 14
+    HOP_RX_DISCARDS = 15
 
 
 class HopRxHop(IntEnum):
@@ -264,7 +265,9 @@ class HopTxDiscard(IntEnum):
     HOP_TX_NO_SEND = 7
     HOP_TX_UNSTAMPED = 8
     HOP_TX_SPLIT = 9
-    HOP_TX_DISCARDS = 10
+    HOP_TX_FAST_OPEN = 10
+    HOP_TX_MPTCP = 11
+    HOP_TX_DISCARDS = 12
 
 
 class HopTxFlags(IntEnum):
@@ -550,8 +553,8 @@ HOP_FLOW_DTYPE: Final = np.dtype(
         "names": [
             "time_ns",
             "point",
-            "protocol",
             "pad",
+            "protocol",
             "port",
             "flow",
             "source",
@@ -561,7 +564,7 @@ HOP_FLOW_DTYPE: Final = np.dtype(
             "<u8",
             "|u1",
             "|u1",
-            ("|u1", (2,)),
+            "<u2",
             ("<u2", (2,)),
             "<u8",
             ("<u4", (4,)),
@@ -883,7 +886,7 @@ HOP_RX_COUNTERS_DTYPE: Final = np.dtype(
             "pad",
         ],
         "formats": [
-            ("<u8", (280,)),
+            ("<u8", (300,)),
             "<u8",
             "<u8",
             "<u8",
@@ -891,12 +894,12 @@ HOP_RX_COUNTERS_DTYPE: Final = np.dtype(
         ],
         "offsets": [
             0,
-            2240,
-            2248,
-            2256,
-            2264,
+            2400,
+            2408,
+            2416,
+            2424,
         ],
-        "itemsize": 2304,
+        "itemsize": 2464,
     }
 )
 
@@ -906,8 +909,8 @@ HOP_SOCKET_DTYPE: Final = np.dtype(
         "names": [
             "time_ns",
             "point",
-            "protocol",
             "pad",
+            "protocol",
             "tid",
             "sock",
             "flow",
@@ -1003,7 +1006,7 @@ HOP_TX_COUNTERS_DTYPE: Final = np.dtype(
             "lost",
         ],
         "formats": [
-            ("<u8", (200,)),
+            ("<u8", (240,)),
             "<u8",
             "<u8",
             "<u8",
@@ -1014,15 +1017,15 @@ HOP_TX_COUNTERS_DTYPE: Final = np.dtype(
         ],
         "offsets": [
             0,
-            1600,
-            1608,
-            1616,
-            1624,
-            1632,
-            1640,
-            1648,
+            1920,
+            1928,
+            1936,
+            1944,
+            1952,
+            1960,
+            1968,
         ],
-        "itemsize": 1656,
+        "itemsize": 1976,
     }
 )
 

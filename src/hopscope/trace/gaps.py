@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from hopscope.term.format import plural
 
@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from hopscope.store.trace import Trace
+
+
+# include/uapi/linux/in.h
+_MPTCP: Final = 262
 
 
 def lost_events(trace: Trace) -> int:
@@ -29,6 +33,27 @@ def loss_notes(trace: Trace) -> list[str]:
             " results that depend on them are missing"
         )
     ]
+
+
+def unfollowed_notes(trace: Trace) -> list[str]:
+    """Return a sentence about calls on MPTCP sockets, whose messages are not followed; of the whole trace."""
+    sends, reads = (_mptcp_calls(trace, point) for point in ("tx.sent", "rx.received"))
+    if not sends and not reads:
+        return []
+    return [
+        (
+            f"the recording has {plural(sends, 'send call')} and {plural(reads, 'receive call')} on MPTCP sockets, "
+            "which are not among the messages: MPTCP is not followed"
+        )
+    ]
+
+
+def _mptcp_calls(trace: Trace, point: str) -> int:
+    ((count,),) = trace.rows(
+        "SELECT count(*) FROM sockets s JOIN points p ON p.point = s.point"
+        f" WHERE s.protocol = {_MPTCP} AND p.name = '{point}' AND s.len_bytes > 0"
+    )
+    return int(count)
 
 
 def attached(trace: Trace) -> frozenset[str]:

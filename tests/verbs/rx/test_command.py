@@ -161,7 +161,7 @@ def test_forced_way_is_attached_or_refused_in_one_sentence(point: object) -> Non
             assert (done.returncode, attached) == (0, [each.name])
         else:
             said = complaint(done, 1)
-            assert said.startswith(f"{point.name} cannot be attached by {each.name}: ")
+            assert said.startswith(f"{point.name} cannot be attached using {each.name}: ")
             assert done.stdout == ""
 
 

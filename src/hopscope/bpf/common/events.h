@@ -64,7 +64,8 @@ enum hop_rx_discard {
 	HOP_RX_NO_NIC_STAMP = 11,  /* the NIC did not stamp the packet, or its driver keeps the stamp to itself */
 	HOP_RX_CLOCK_SET = 12,     /* the NIC's clock was set, or went away; user space counts it */
 	HOP_RX_NO_HISTORY = 13,    /* when the reader was off the CPU is not known for all of the time */
-	HOP_RX_DISCARDS = 14,
+	HOP_RX_MPTCP = 14,         /* a segment of an MPTCP connection, whose reads are not seen */
+	HOP_RX_DISCARDS = 15,
 };
 
 enum hop_rx_stage {
@@ -179,17 +180,19 @@ enum hop_tx_hop {
 
 /* Why a wanted message gave no sample at a hop. */
 enum hop_tx_discard {
-	HOP_TX_COALESCED = 0, /* its last byte left in a packet that the kernel did not stamp */
-	HOP_TX_NO_STAMP = 1,  /* not seen at the hop before, or its slot was taken by another packet */
-	HOP_TX_BACKWARDS = 2, /* the clock of another CPU is behind: the interval would be negative */
-	HOP_TX_MERGED = 3,    /* shares its sample with the message before: too many are on the way */
-	HOP_TX_CLOSED = 4,    /* the socket was closed before */
-	HOP_TX_NO_MEMORY = 5, /* no memory for the state of a socket, or too many have one */
-	HOP_TX_DROPPED = 6,   /* before the driver had it */
-	HOP_TX_NO_SEND = 7,   /* the entry of its send call was not seen */
-	HOP_TX_UNSTAMPED = 8, /* the send call ended where the kernel does not stamp */
-	HOP_TX_SPLIT = 9,     /* cut in pieces below IP, which are packets of their own */
-	HOP_TX_DISCARDS = 10,
+	HOP_TX_COALESCED = 0,  /* its last byte left in a packet that the kernel did not stamp */
+	HOP_TX_NO_STAMP = 1,   /* not seen at the hop before, or its slot was taken by another packet */
+	HOP_TX_BACKWARDS = 2,  /* the clock of another CPU is behind: the interval would be negative */
+	HOP_TX_MERGED = 3,     /* shares its sample with the message before: too many are on the way */
+	HOP_TX_CLOSED = 4,     /* the socket was closed before */
+	HOP_TX_NO_MEMORY = 5,  /* no memory for the state of a socket, or too many have one */
+	HOP_TX_DROPPED = 6,    /* before the driver had it */
+	HOP_TX_NO_SEND = 7,    /* the entry of its send call was not seen */
+	HOP_TX_UNSTAMPED = 8,  /* the send call ended where the kernel does not stamp */
+	HOP_TX_SPLIT = 9,      /* cut in pieces below IP, which are packets of their own */
+	HOP_TX_FAST_OPEN = 10, /* its bytes left in the SYN, which the kernel does not stamp */
+	HOP_TX_MPTCP = 11,     /* a packet with data of an MPTCP connection, which is not followed */
+	HOP_TX_DISCARDS = 12,
 };
 
 /* What holds a message before it leaves TCP. */
@@ -443,8 +446,8 @@ struct hop_packet {
 struct hop_socket {
 	u64 time_ns;
 	u8 point;
-	u8 protocol;
-	u16 pad;
+	u8 pad;
+	u16 protocol; /* MPTCP's number is 262 */
 	u32 tid;
 	u64 sock;
 	u64 flow;
@@ -486,8 +489,8 @@ struct hop_drop {
 struct hop_flow {
 	u64 time_ns;
 	u8 point;
-	u8 protocol;
-	u8 pad[2];
+	u8 pad;
+	u16 protocol;
 	u16 port[2]; /* source, destination */
 	u64 flow;
 	u32 source[4];

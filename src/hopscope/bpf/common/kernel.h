@@ -247,6 +247,10 @@ struct tcp_sock {
 	u8 chrono_type : 2;
 	u8 is_cwnd_limited : 1;
 	u64 bytes_received;
+	u32 data_segs_out;
+	u8 syn_data_acked : 1;
+	u8 is_mptcp; /* a bit in some kernels */
+	struct tcp_fastopen_request *fastopen_req;
 };
 
 struct inet_sock {
@@ -278,6 +282,11 @@ struct iov_iter {
 struct msghdr {
 	u32 msg_flags;
 	struct iov_iter msg_iter;
+};
+
+struct tcp_fastopen_request {
+	struct msghdr *data;
+	u64 size;
 };
 
 struct Qdisc_ops {

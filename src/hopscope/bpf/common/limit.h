@@ -10,8 +10,6 @@
 #define SK_PACING_NEEDED 1
 #define TSQ_THROTTLED 1
 /* include/net/tcp_states.h */
-#define TCP_ESTABLISHED 1
-#define TCP_SYN_SENT 2
 #define TCP_SYN_RECV 3
 
 struct limit {

@@ -21,14 +21,19 @@ struct {
 EXPORT_ENUM(hop_hist);
 
 /* Not inlined: discards are rare, and the code of the hooks stays short. */
-__noinline int discard(u32 hop, u32 reason)
+__noinline int discard_many(u32 hop, u32 reason, u32 times)
 {
 	struct COUNTERS *counter = count();
 	u32 index = hop * SERIES_DISCARDS + reason;
 
 	if (counter && index < SERIES_HOPS * SERIES_DISCARDS)
-		atomic_add(&counter->discarded[index], 1);
+		atomic_add(&counter->discarded[index], times);
 	return 0;
+}
+
+static __always_inline int discard(u32 hop, u32 reason)
+{
+	return discard_many(hop, reason, 1);
 }
 
 /* Add the interval to the histogram of the hop and group. A function of its own, so that the verifier looks at it once. */

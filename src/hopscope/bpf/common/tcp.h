@@ -4,6 +4,8 @@
 
 #include "common/kernel.h"
 
+#define TCP_ESTABLISHED 1
+#define TCP_SYN_SENT 2
 #define TCP_NAGLE_CORK 2
 
 static __always_inline bool before(u32 a, u32 b)
@@ -20,6 +22,12 @@ static __always_inline bool before(u32 a, u32 b)
 #define tcp_bits(sk, field)                                                                                            \
 	(bpf_rdonly_cast ? BPF_CORE_READ_BITFIELD(as_type(sk, struct tcp_sock), field)                                 \
 			 : BPF_CORE_READ_BITFIELD_PROBED((struct tcp_sock *)(sk), field))
+
+/* Does it carry a part of an MPTCP connection? Then its bytes are handed over and read elsewhere. */
+static __always_inline bool is_mptcp(struct sock *sk)
+{
+	return bpf_core_field_exists(struct tcp_sock, is_mptcp) && tcp_bits(sk, is_mptcp);
+}
 
 static __always_inline u32 packets_in_flight(struct sock *sk)
 {

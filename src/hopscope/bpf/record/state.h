@@ -268,7 +268,7 @@ static __noinline int tell_flow(u64 flow, const struct flow_key *key)
 	record->time_ns = bpf_ktime_get_ns();
 	record->point = HOP_POINT_FLOW;
 	record->protocol = key->protocol;
-	record->pad[0] = record->pad[1] = 0;
+	record->pad = 0;
 	record->port[0] = key->ends.port[0];
 	record->port[1] = key->ends.port[1];
 	record->flow = flow;

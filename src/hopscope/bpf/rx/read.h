@@ -4,6 +4,30 @@
 
 #include "rx/socket.h"
 
+static __always_inline void tcp_read(struct sock *sk, bool trusted, u32 copied_seq, u32 rcv_nxt)
+{
+	struct tcp_state *state = tcp_state_of(sk, false, trusted);
+	bool wanted = process_wanted();
+
+	/* It is let go of once this hook has run. */
+	if (!state && tcp_bits(sk, syn_data_acked))
+		state = tcp_adopt_syn(sk, trusted);
+	if (state) {
+		if (state->holes)
+			tcp_fill_holes(state, rcv_nxt);
+		tcp_take_segments(state, copied_seq, wanted);
+		if (likely(!before(state->seen_seq, copied_seq)))
+			return;
+	}
+	if (wanted && tcp_unseen(sk, state, copied_seq, rcv_nxt) && unseen_wanted(sk)) {
+		discard(HOP_RX_TCP_READ, HOP_RX_UNSEEN);
+		if (!state)
+			state = tcp_state_of(sk, true, trusted);
+	}
+	if (state)
+		state->seen_seq = copied_seq;
+}
+
 static __always_inline int tcp_read_traced(struct sock *sk)
 {
 	struct tcp_sock *tp = tcp_sock_of(sk);

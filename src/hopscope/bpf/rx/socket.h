@@ -30,6 +30,62 @@ static __always_inline void unstamped(struct sock *sk, u64 head, u32 hop)
 		discard(hop, HOP_RX_NO_STAMP);
 }
 
+/* Data that comes in a SYN (Fast Open) is queued before there is a hook with its socket. It is the first that waits there: it
+ * joins the segments as soon as there are any, or when it is read. NULL: its stamp is gone.
+ */
+static __noinline struct stamp *syn_stamp(struct sock *sk, struct arrival *arrival)
+{
+	struct sk_buff *skb = BPF_CORE_READ(sk, sk_receive_queue.next);
+	struct tcp_skb_cb *cb = (void *)skb->cb;
+	struct stamp *stamp;
+
+	if (BPF_CORE_READ(sk, sk_receive_queue.qlen) == 0)
+		return NULL;
+	arrival->head = (u64)BPF_CORE_READ(skb, head);
+	arrival->network = BPF_CORE_READ(skb, network_header);
+	arrival->transport = BPF_CORE_READ(skb, transport_header);
+	arrival->tcp_flags = BPF_CORE_READ(cb, tcp_flags);
+	arrival->end_seq = BPF_CORE_READ(cb, end_seq) - (arrival->tcp_flags & TCP_FIN);
+	stamp = stamp_slot(arrival->head);
+	if (stamp->head != arrival->head || stamp->done || stamp->stage >= HOP_STAGE_QUEUE)
+		return NULL;
+	return stamp;
+}
+
+/* NULL: it is not there, or not wanted. */
+static __always_inline struct tcp_state *tcp_adopt_syn(struct sock *sk, bool trusted)
+{
+	struct arrival arrival = {.joins = -1};
+	struct stamp *stamp = syn_stamp(sk, &arrival);
+	struct tcp_state *state;
+
+	if (!stamp || stamp->stage == HOP_STAGE_UNWANTED ||
+	    !settle(stamp, sk, arrival.head, arrival.network, arrival.transport, arrival.joins, HOP_RX_TCP))
+		return NULL;
+	state = tcp_state_of(sk, true, trusted);
+	if (!state)
+		return NULL;
+	discard(HOP_RX_TCP_QUEUE, HOP_RX_SKIPPED_STAGE);
+	tcp_push(state, stamp, arrival.end_seq, false, stamp->last_ns);
+	state->seen_seq = arrival.end_seq;
+	stamp->stage = HOP_STAGE_QUEUE;
+	stamp->done = 1;
+	return state;
+}
+
+/* The state of a socket that gets its first data with an ACK now. */
+static __always_inline struct tcp_state *tcp_first_state(struct sock *sk, bool trusted)
+{
+	struct tcp_state *state = NULL;
+
+	if (tcp_bits(sk, syn_data_acked) && tcp_field(sk, copied_seq) != tcp_field(sk, rcv_nxt)) {
+		state = tcp_adopt_syn(sk, trusted);
+		if (!state && unseen_wanted(sk))
+			discard(HOP_RX_TCP_READ, HOP_RX_UNSEEN);
+	}
+	return state ? state : tcp_state_of(sk, true, trusted);
+}
+
 static __always_inline void tcp_queue(struct sock *sk, const struct arrival *arrival, bool trusted)
 {
 	u32 end_seq = arrival->end_seq - (arrival->tcp_flags & TCP_FIN);
@@ -54,12 +110,19 @@ static __always_inline void tcp_queue(struct sock *sk, const struct arrival *arr
 		return;
 	}
 	stamp_pass(stamp, HOP_RX_TCP_QUEUE, HOP_STAGE_QUEUE, bpf_ktime_get_ns());
-	state = tcp_state_of(sk, true, trusted);
+	stamp->done = 1;
+	/* MPTCP takes it from here to a queue of its own. */
+	if (is_mptcp(sk)) {
+		discard(HOP_RX_TCP_READ, HOP_RX_MPTCP);
+		return;
+	}
+	state = tcp_state_of(sk, false, trusted);
+	if (!state)
+		state = tcp_first_state(sk, trusted);
 	if (state)
 		tcp_arrive(state, stamp, arrival, end_seq);
 	else
 		discard(HOP_RX_TCP_READ, HOP_RX_NO_MEMORY);
-	stamp->done = 1;
 }
 
 static __always_inline struct tcp_sock *tcp_sock_of(struct sock *sk)

@@ -9,6 +9,7 @@
  */
 #pragma once
 
+#include "common/tcp.h"
 #include "rx/reader.h"
 #include "rx/select.h"
 
@@ -53,11 +54,6 @@ struct arrival {
 };
 
 #define TCP_FIN 0x01
-
-static __always_inline bool before(u32 a, u32 b)
-{
-	return (s32)(a - b) < 0;
-}
 
 static __always_inline struct segment *segment_at(struct tcp_state *state, u32 index)
 {
@@ -245,25 +241,4 @@ static __noinline bool tcp_unseen(struct sock *sk, const struct tcp_state *state
 	if (state)
 		return before(state->seen_seq, copied_seq - fin);
 	return BPF_CORE_READ((struct tcp_sock *)sk, bytes_received) > fin;
-}
-
-static __always_inline void tcp_read(struct sock *sk, bool trusted, u32 copied_seq, u32 rcv_nxt)
-{
-	struct tcp_state *state = tcp_state_of(sk, false, trusted);
-	bool wanted = process_wanted();
-
-	if (state) {
-		if (state->holes)
-			tcp_fill_holes(state, rcv_nxt);
-		tcp_take_segments(state, copied_seq, wanted);
-		if (likely(!before(state->seen_seq, copied_seq)))
-			return;
-	}
-	if (wanted && tcp_unseen(sk, state, copied_seq, rcv_nxt) && unseen_wanted(sk)) {
-		discard(HOP_RX_TCP_READ, HOP_RX_UNSEEN);
-		if (!state)
-			state = tcp_state_of(sk, true, trusted);
-	}
-	if (state)
-		state->seen_seq = copied_seq;
 }

@@ -7,6 +7,12 @@
 enum unseen {
 	UNSEEN_SPLIT = 1, /* in a packet without a stamp */
 	UNSEEN_CALL = 2,  /* before the call's end said that it was the last one */
+	UNSEEN_SYN = 3,   /* in the SYN, by Fast Open */
+};
+
+enum opening {
+	OPENING_UNWANTED = 1, /* by a process that is not wanted */
+	OPENING_WANTED = 2,
 };
 
 static __always_inline struct message *message_at(struct tx_state *state, u32 index)

@@ -129,7 +129,8 @@ struct tx_state {
 	u8 wanted;
 	u8 may_sleep; /* traced: the last call */
 	u8 counted;   /* stamped: among the sockets that are followed */
-	u8 pad[4];
+	u8 opening;   /* stamped: it connects with Fast Open, enum opening */
+	u8 pad[3];
 	struct message messages[HOP_MESSAGES];
 };
 
@@ -174,7 +175,9 @@ struct {
 /* A socket that was switched on. */
 struct begin {
 	u32 write_seq;
-	u32 cb_flags; /* that it had not before */
+	u32 cb_flags;      /* that it had not before */
+	u32 mptcp_packets; /* with data, that are counted */
+	u32 pad;
 };
 
 struct {

@@ -12,6 +12,7 @@ enum {
 	BPF_SOCK_OPS_RETRANS_CB = 9,
 	BPF_SOCK_OPS_STATE_CB = 10,
 	BPF_SOCK_OPS_TCP_LISTEN_CB = 11,
+	BPF_SOCK_OPS_RTT_CB = 12,
 	BPF_SOCK_OPS_TSTAMP_SCHED_CB = 16,
 	BPF_SOCK_OPS_TSTAMP_SND_SW_CB = 17,
 	BPF_SOCK_OPS_TSTAMP_SND_HW_CB = 18,
@@ -19,13 +20,13 @@ enum {
 	BPF_SOCK_OPS_TSTAMP_SENDMSG_CB = 20,
 	BPF_SOCK_OPS_RETRANS_CB_FLAG = 1 << 1,
 	BPF_SOCK_OPS_STATE_CB_FLAG = 1 << 2,
+	BPF_SOCK_OPS_RTT_CB_FLAG = 1 << 3,
 	SOL_TCP = 6,
 	TCP_BPF_SOCK_OPS_CB_FLAGS = 1008,
 	SOL_SOCKET = 1,
 	SK_BPF_CB_FLAGS = 1009,
 	TCP_CLOSE = 7,
 	TCP_LISTEN = 10,
-	OUR_CB_FLAGS = BPF_SOCK_OPS_RETRANS_CB_FLAG | BPF_SOCK_OPS_STATE_CB_FLAG,
 };
 
 u64 sockets_switched; /* that existed before, told user space */
@@ -56,27 +57,50 @@ static __always_inline void stamped_opens(struct bpf_sock_ops *ctx)
 		stamping(ctx, SK_BPF_CB_TX_TIMESTAMPING);
 }
 
+/* Which callbacks we want of it. */
+static __always_inline u32 wanted_cb_flags(struct sock *sk)
+{
+	u32 flags = BPF_SOCK_OPS_RETRANS_CB_FLAG | BPF_SOCK_OPS_STATE_CB_FLAG;
+
+	return is_mptcp(sk) ? flags | BPF_SOCK_OPS_RTT_CB_FLAG : flags;
+}
+
 static __always_inline void begin_note(struct begin *begin, struct sock *sk, u32 cb_flags)
 {
 	begin->write_seq = tcp_field(sk, write_seq);
-	begin->cb_flags = OUR_CB_FLAGS & ~cb_flags;
+	begin->cb_flags = wanted_cb_flags(sk) & ~cb_flags;
+	begin->mptcp_packets = tcp_field(sk, data_segs_out);
 }
 
-static __always_inline void stamped_connected(struct bpf_sock_ops *ctx, struct sock *sk)
+/* MPTCP hands bytes over past tcp_sendmsg, and the kernel makes no stamps for it: its packets with data are counted. At
+ * each sample of the round-trip time, and when the socket is closed.
+ */
+static __always_inline void mptcp_count(struct begin *begin, struct sock *sk)
+{
+	u32 packets = tcp_field(sk, data_segs_out), new = packets - begin->mptcp_packets;
+
+	begin->mptcp_packets = packets;
+	if (new)
+		discard_many(HOP_TX_TOTAL, HOP_TX_MPTCP, new);
+}
+
+/* A socket whose both ends are known is switched on, if it is wanted. */
+static __always_inline bool stamped_connected(struct bpf_sock_ops *ctx, struct sock *sk)
 {
 	struct bpf_sock *storage = ctx->sk;
 	struct begin *begin;
 
 	if ((cfg_pids || cfg_comms) && !is_stamping(ctx))
-		return;
+		return false;
 	/* The flag stays where only the process is wanted: another run may have set it. */
 	if (!storage || !socket_wanted(sk))
-		return;
+		return false;
 	stamping(ctx, SK_BPF_CB_TX_TIMESTAMPING);
 	begin = bpf_sk_storage_get(&tx_begins, storage, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (begin)
 		begin_note(begin, sk, ctx->cb_flags);
-	bpf_sock_ops_cb_flags_set(ctx, ctx->cb_flags | OUR_CB_FLAGS);
+	bpf_sock_ops_cb_flags_set(ctx, ctx->cb_flags | wanted_cb_flags(sk));
+	return true;
 }
 
 /* ---- sockets that exist already ---- */
@@ -125,7 +149,7 @@ static __always_inline int switch_on(struct sock_common *common)
 		begin = bpf_sk_storage_get(&tx_begins, tp, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
 		if (begin)
 			begin_note(begin, sk, cb_flags(tp));
-		set_cb_flags(tp, cb_flags(tp) | OUR_CB_FLAGS);
+		set_cb_flags(tp, cb_flags(tp) | wanted_cb_flags(sk));
 	}
 	stamping(tp, SK_BPF_CB_TX_TIMESTAMPING);
 	sockets_switched++;

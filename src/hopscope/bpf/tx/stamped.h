@@ -192,6 +192,113 @@ static __always_inline void stamped_enter(struct sock *sk, struct msghdr *msg, b
 		stamped_unstamped(state, sk, call->write_seq);
 }
 
+/* ---- Fast Open: the call that connects hands its bytes over, and they leave in the SYN ----
+ *
+ * The kernel stamps neither. The call is seen as TCP connects, what the SYN took along when the answer to it has come. Until
+ * then the message is in the place where the first one will be.
+ */
+
+static __noinline void fast_open_called(struct tx_state *state, struct sock *sk, struct tcp_fastopen_request *request)
+{
+	u64 now_ns = bpf_ktime_get_ns(), thread = bpf_get_current_pid_tgid();
+	struct message *message = message_at(state, 0);
+	struct call *call = call_of(state, thread);
+
+	__builtin_memset(message, 0, sizeof(*message));
+	message->entry_ns = message->handed_ns = now_ns;
+	message->pid = current_pid();
+	message->group = sender_group(sk);
+	state->opening = message_wanted(sk) ? OPENING_WANTED : OPENING_UNWANTED;
+	/* For the case that there is no room in the SYN for all of it: TCP then hands the rest over, and is stamped. */
+	call->thread = thread;
+	call->entry_ns = now_ns;
+	call->message = (u64)BPF_CORE_READ(request, data);
+	call->left = BPF_CORE_READ(request, size);
+	call->write_seq = state->write_seq;
+	call->sleeps = BPF_CORE_READ(current_task(), nvcsw);
+}
+
+/* TCP is about to send a SYN. */
+static __always_inline void stamped_fast_open(struct bpf_sock_ops *ctx, struct sock *sk)
+{
+	struct tcp_fastopen_request *request = tcp_field(sk, fastopen_req);
+	struct tx_state *state;
+
+	if (!request || !stamped_connected(ctx, sk))
+		return;
+	state = ctx->sk ? stamped_create(ctx->sk) : NULL;
+	if (!state)
+		return;
+	/* The SYN has a number, too. */
+	stamped_know(state, sk, bpf_get_socket_cookie(ctx), tcp_field(sk, write_seq) + 1);
+	fast_open_called(state, sk, request);
+}
+
+/* The bytes that left in the SYN are a message. */
+static __noinline void fast_open_message(struct tx_state *state, u32 write_seq)
+{
+	struct message *message = message_at(state, 0);
+	struct hop_tx_counters *counter = count();
+	u32 len_bytes = write_seq - state->write_seq;
+	bool wanted = state->opening == OPENING_WANTED;
+
+	state->opening = 0;
+	state->write_seq = write_seq;
+	state->end_byte += len_bytes;
+	if (!counter || !len_bytes || !wanted)
+		return;
+	atomic_add(&counter->messages, 1);
+	if (!message_sampled(state))
+		return;
+	atomic_add(&counter->sampled, 1);
+	message->end_seq = write_seq;
+	message->end_byte = state->end_byte;
+	message->len_bytes = len_bytes;
+	if (cfg_send)
+		discard(HOP_TX_TCP, HOP_TX_FAST_OPEN);
+	message_unseen(message, UNSEEN_SYN);
+	state->produced = state->next_sched = state->next_driver = 1;
+}
+
+/* The answer to the SYN has come, and acknowledges the data, or not: then TCP sends them again. */
+static __noinline void fast_open_answered(struct tx_state *state, struct sock *sk)
+{
+	struct tcp_fastopen_request *request = tcp_field(sk, fastopen_req);
+	struct message *message = message_at(state, 0);
+	u32 write_seq = tcp_field(sk, write_seq);
+	struct hop_tx_counters *counter = count();
+
+	/* The call is waiting here with the rest: the message is whole when it hands that over. */
+	if (write_seq != state->write_seq && request &&
+	    BPF_CORE_READ(request, size) > (u32)(write_seq - state->write_seq)) {
+		state->opening = 0;
+		return;
+	}
+	state->calls[0].entry_ns = 0;
+	fast_open_message(state, write_seq);
+	if (!state->produced)
+		return;
+	if (before(tcp_field(sk, snd_una), write_seq)) {
+		message->late = 1;
+		return;
+	}
+	message_acked(state, message, bpf_ktime_get_ns());
+	state->consumed = 1;
+	if (counter)
+		atomic_add(&counter->acked, 1);
+}
+
+/* A connection is there. */
+static __always_inline void stamped_established(struct bpf_sock_ops *ctx, struct sock *sk)
+{
+	struct tx_state *state = stamped_state(ctx);
+
+	if (state && state->opening)
+		fast_open_answered(state, sk);
+	else
+		stamped_connected(ctx, sk);
+}
+
 static __always_inline void stamped_leaves(struct bpf_sock_ops *ctx, struct bpf_sock_ops_kern *kern)
 {
 	struct sk_buff *skb = kern->skb;
@@ -270,12 +377,26 @@ static __always_inline void stamped_again(struct bpf_sock_ops *ctx, struct sock 
 		tcp_sent_again(state, ctx->args[0], unacked_end(sk, ctx->args[0]));
 }
 
+/* What MPTCP has sent over this connection since the last time. */
+static __always_inline void stamped_mptcp(struct bpf_sock_ops *ctx, struct sock *sk)
+{
+	struct bpf_sock *storage = is_mptcp(sk) ? ctx->sk : NULL;
+	struct begin *begin = storage ? bpf_sk_storage_get(&tx_begins, storage, NULL, 0) : NULL;
+
+	if (begin)
+		mptcp_count(begin, sk);
+}
+
 static __always_inline void stamped_closes(struct bpf_sock_ops *ctx, struct sock *sk)
 {
 	struct tx_state *state = ctx->args[1] == TCP_CLOSE ? stamped_state(ctx) : NULL;
 
+	if (ctx->args[1] == TCP_CLOSE)
+		stamped_mptcp(ctx, sk);
 	if (!state)
 		return;
+	if (state->opening)
+		fast_open_message(state, tcp_field(sk, write_seq));
 	tcp_closed(state, tcp_field(sk, snd_una));
 	if (state->counted) {
 		state->counted = 0;
@@ -317,12 +438,18 @@ static __always_inline void stamped_event(struct bpf_sock_ops *ctx)
 
 	switch (ctx->op) {
 	case BPF_SOCK_OPS_TCP_CONNECT_CB:
+		stamped_opens(ctx);
+		stamped_fast_open(ctx, kern->sk);
+		return;
 	case BPF_SOCK_OPS_TCP_LISTEN_CB:
 		stamped_opens(ctx);
 		return;
+	case BPF_SOCK_OPS_RTT_CB:
+		stamped_mptcp(ctx, kern->sk);
+		return;
 	case BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB:
 	case BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB:
-		stamped_connected(ctx, kern->sk);
+		stamped_established(ctx, kern->sk);
 		return;
 	case BPF_SOCK_OPS_STATE_CB:
 		stamped_closes(ctx, kern->sk);

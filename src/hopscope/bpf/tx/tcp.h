@@ -95,6 +95,9 @@ static __always_inline bool leaves_at_once(struct tx_state *state, struct messag
 
 	if (state->next_sched + 1 != state->produced || !state->clocks.in_call || message->cause)
 		return false;
+	/* In the SYN: what there was no room for in it is a later packet's. */
+	if (!cfg_stamped && BPF_CORE_READ(sk, __sk_common.skc_state) == TCP_SYN_SENT)
+		return true;
 	if (!sock_field(sk, sk_lock.owned) || current_pid() != message->pid)
 		return false;
 	/* Its call said that more would follow (MSG_MORE), and the rest of a packet was not filled. */
@@ -171,6 +174,8 @@ static __always_inline struct message *message_new(struct tx_state *state, u32 e
 /* Why a message that is done has no time below TCP. */
 static __always_inline u32 why_missed(struct message *message)
 {
+	if (message->unseen == UNSEEN_SYN)
+		return HOP_TX_FAST_OPEN;
 	if (message->unseen)
 		return message->unseen == UNSEEN_CALL ? HOP_TX_UNSTAMPED : HOP_TX_COALESCED;
 	return message->dropped ? HOP_TX_DROPPED : HOP_TX_NO_STAMP;
@@ -388,7 +393,7 @@ static __noinline void message_acked(struct tx_state *state, struct message *mes
 		missed_below(why);
 	else
 		traced_qdisc(message);
-	if (cfg_stamped && (message->unseen || message->late)) {
+	if (cfg_stamped && (message->late || (message->unseen && message->unseen != UNSEEN_SYN))) {
 		if (message->driver_ns)
 			discard(HOP_TX_ACK, why);
 		discard(HOP_TX_TOTAL, why);

@@ -82,6 +82,19 @@ static __noinline void traced_message(struct tx_state *state, struct sock *sk, u
 	state->produced++;
 }
 
+/* The first that is seen of a socket. */
+static __noinline void traced_know(struct tx_state *state, struct sock *sk, u32 write_seq)
+{
+	state->known = 1;
+	state->wanted = socket_wanted(sk);
+	state->cookie = BPF_CORE_READ(sk, __sk_common.skc_cookie.counter);
+	if (!state->cookie)
+		state->cookie = bpf_ktime_get_ns();
+	state->write_seq = write_seq;
+	if (cfg_events && state->wanted)
+		flow_remember(state->cookie, sk);
+}
+
 static __noinline void traced_enter(struct sock *sk, struct msghdr *msg, bool once)
 {
 	struct tx_state *state = traced_state(sk, true);
@@ -93,16 +106,8 @@ static __noinline void traced_enter(struct sock *sk, struct msghdr *msg, bool on
 		missed_all(HOP_TX_NO_MEMORY);
 		return;
 	}
-	if (!state->known) {
-		state->known = 1;
-		state->wanted = socket_wanted(sk);
-		state->cookie = BPF_CORE_READ(sk, __sk_common.skc_cookie.counter);
-		if (!state->cookie)
-			state->cookie = bpf_ktime_get_ns();
-		state->write_seq = tcp_field(sk, write_seq);
-		if (cfg_events && state->wanted)
-			flow_remember(state->cookie, sk);
-	}
+	if (!state->known)
+		traced_know(state, sk, tcp_field(sk, write_seq));
 	call = state->wanted ? call_new(state, sk, msg, once) : NULL;
 	if (!call)
 		return;
@@ -122,20 +127,67 @@ static __noinline void traced_enter(struct sock *sk, struct msghdr *msg, bool on
 	traced_message(state, sk, call->left, write_seq, call->entry_ns);
 }
 
+/* A SYN with data leaves within the call that connects, which no hook at the send call has seen. TCP's clock is that of the
+ * moment when it began to make the SYN.
+ */
+static __noinline void traced_fast_open(struct sock *sk, u32 first_seq)
+{
+	struct tcp_fastopen_request *request = tcp_field(sk, fastopen_req);
+	struct tx_state *state = request ? traced_state(sk, true) : NULL;
+	struct hop_tx_counters *counter = count();
+	struct call *call;
+
+	if (!state || !counter)
+		return;
+	traced_know(state, sk, first_seq);
+	if (!state->wanted || !message_wanted(sk))
+		return;
+	state->may_sleep = 1;
+	/* What there is no room for in the SYN is a later look at the same call. */
+	call = call_of(state, bpf_get_current_pid_tgid());
+	call->thread = bpf_get_current_pid_tgid();
+	call->message = (u64)BPF_CORE_READ(request, data);
+	call->left = BPF_CORE_READ(request, size);
+	call->write_seq = first_seq;
+	call->entry_ns = tcp_field(sk, tcp_clock_cache);
+	atomic_add(&counter->messages, 1);
+	if (!message_sampled(state))
+		return;
+	atomic_add(&counter->sampled, 1);
+	traced_message(state, sk, call->left, first_seq, call->entry_ns);
+	message_at(state, 0)->cause = HOP_CAUSE_NONE;
+}
+
 /* Sequence numbers of a packet on its way down: false if it has no bytes. */
 static __always_inline bool traced_range(struct sk_buff *skb, u64 head, u32 *first_seq, u32 *key)
 {
 	u16 transport = skb->transport_header;
 	u32 data = (u32)(address(skb->data) - head), seq = 0;
-	u8 offset = 0;
+	u8 offset[2] = {};
 	s32 payload;
 
 	bpf_probe_read_kernel(&seq, 4, (void *)(head + transport + 4));
-	bpf_probe_read_kernel(&offset, 1, (void *)(head + transport + 12));
-	payload = (s32)(skb->len - (transport - data) - (offset >> 4) * 4);
-	*first_seq = bpf_ntohl(seq);
+	bpf_probe_read_kernel(offset, sizeof(offset), (void *)(head + transport + 12));
+	payload = (s32)(skb->len - (transport - data) - (offset[0] >> 4) * 4);
+	/* A SYN has a number before its data. */
+	*first_seq = bpf_ntohl(seq) + (offset[1] >> 1 & 1);
 	*key = *first_seq + payload - 1;
 	return payload > 0;
+}
+
+/* A packet of a socket whose send calls have not been seen. */
+static __noinline void traced_unknown(struct sk_buff *skb, struct sock *sk, u64 head)
+{
+	u32 first_seq, key;
+
+	if (!traced_range(skb, head, &first_seq, &key))
+		return;
+	if (is_mptcp(sk)) {
+		if (socket_wanted(sk) && message_wanted(sk))
+			discard(HOP_TX_TOTAL, HOP_TX_MPTCP);
+	} else if (BPF_CORE_READ(sk, __sk_common.skc_state) == TCP_SYN_SENT) {
+		traced_fast_open(sk, first_seq);
+	}
 }
 
 /* A call, which the verifier of kernels without its iterator takes less to follow. */
@@ -151,6 +203,10 @@ static __always_inline void traced_leaves(struct sk_buff *skb, struct sock *sk, 
 	u32 first_seq, key, ifindex;
 	struct pass *pass;
 
+	if (!state) {
+		traced_unknown(skb, sk, head);
+		state = traced_state(sk, false);
+	}
 	if (!state || state->produced == state->consumed || !traced_range(skb, head, &first_seq, &key))
 		return;
 	ifindex = skb->dev->ifindex;
@@ -207,6 +263,15 @@ static __always_inline void traced_ack(struct sock *sk, struct sk_buff *skb)
 	if (!state->may_sleep)
 		traced_settle(state, sk, tcp_field(sk, write_seq));
 	tcp_acked(state, acked, bpf_ktime_get_ns(), HOP_MESSAGES);
+}
+
+/* The answer to a SYN with data does not pass tcp_probe. */
+static __always_inline void traced_opens(struct sock *sk)
+{
+	struct tx_state *state = traced_state(sk, false);
+
+	if (state && state->produced != state->consumed)
+		tcp_acked(state, tcp_field(sk, snd_una), bpf_ktime_get_ns(), HOP_MESSAGES);
 }
 
 static __always_inline void traced_closes(struct sock *sk)

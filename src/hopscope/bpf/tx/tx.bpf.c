@@ -114,6 +114,8 @@ int BPF_PROG(tx_state_tp, struct sock *sk, s32 from, s32 to)
 {
 	if (to == TCP_CLOSE)
 		traced_closes(sk);
+	else if (from == TCP_SYN_SENT)
+		traced_opens(sk);
 	return 0;
 }
 

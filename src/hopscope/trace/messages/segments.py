@@ -124,6 +124,10 @@ IN_CONNECTION: Final = (
 SLICE: Final = f"e.time_ns - e.time_ns % {SLICE_NS}"
 
 
+# With Fast Open, a SYN carries data: they are behind the number of the SYN itself.
+_FIRST_BYTE: Final = f"(e.seq + CASE WHEN e.tcp_flags % {2 * _SYN} >= {_SYN} THEN 1 ELSE 0 END) % {WRAP}"
+
+
 def _carried(numbers: dict[str, int], wanted: str) -> str:
     """Return the query for the payload of each packet, and the time at each point.
 
@@ -136,7 +140,8 @@ def _carried(numbers: dict[str, int], wanted: str) -> str:
     listed = ", ".join(map(str, known.values()))
     times = ", ".join(f"min(CASE WHEN point = {each} THEN time_ns END) AS {name}" for name, each in known.items())
     return f"""
-        SELECT e.flow, coalesce(c.connection, 0) AS connection, {SLICE} AS slice, e.time_ns, e.seq, e.payload,
+        SELECT e.flow, coalesce(c.connection, 0) AS connection, {SLICE} AS slice, e.time_ns,
+               {_FIRST_BYTE} AS seq, e.payload,
                {", ".join(_after(column, known) for column in PACKET_COLUMNS)}
         FROM (SELECT flow_ns AS time_ns, {_looked_at(known)}, {times}, {host_of_cpu("max(cpu)")} AS host
               FROM (SELECT *, {_flow_ns(known)} AS flow_ns

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from hopscope.model.cause import BY_NAME, CAUSES, UNKNOWN
 from hopscope.term.format import plural
 from hopscope.trace.causes.pending import CAUSES as PENDING
-from hopscope.trace.gaps import attached, lost_events, unattached
+from hopscope.trace.gaps import attached, lost_events, unattached, unfollowed_notes
 from hopscope.trace.relation import build
 from hopscope.verbs.explain.culprits import found
 from hopscope.verbs.explain.explanation import SLOW_NS, Explanation, Held
@@ -114,7 +114,7 @@ def _choose_exchanges(trace: Trace, selection: Selection, first_ns: int | None) 
 
 
 _ALL: Final = """
-    SELECT m.message, m.total_ns + coalesce(p.pending_ns, 0) AS total_ns, p.message IS NOT NULL AS pending
+    SELECT m.message, coalesce(m.total_ns, 0) + coalesce(p.pending_ns, 0) AS total_ns, p.message IS NOT NULL AS pending
     FROM explained e JOIN messages m ON m.message = e.message LEFT JOIN pending_causes p ON p.message = m.message"""
 
 
@@ -187,7 +187,7 @@ def _held(  # noqa: PLR0913, PLR0917 # one parameter an attribute
 
 def _limits(trace: Trace) -> Sequence[str]:
     """Return what could not be seen."""
-    notes = []
+    notes = unfollowed_notes(trace)
     lost = lost_events(trace)
     if lost:
         notes.append(f"{plural(lost, 'event')} lost: messages of that time are incomplete")

@@ -44,7 +44,7 @@ def _paragraphs(explanation: Explanation, terminal: Terminal) -> Iterator[list[s
     unicode = terminal.unicode
     count = plural(explanation.messages, "message")
     if not explanation.messages:
-        yield ["There are no messages to explain: no matching socket on this host sent anything during the recording."]
+        yield ["There are no messages to explain: the recording has none of a matching socket on this host."]
         return
     median, worst = (time(ns, unicode=unicode) for ns in (explanation.median_ns, explanation.worst_ns))
     if explanation.finding is None:

@@ -11,7 +11,7 @@ from hopscope.model.cause import BY_NAME as CAUSES
 from hopscope.model.report import Column, Report
 from hopscope.term.format import plural
 from hopscope.trace.causes.blame import cause_totals, most_blamed
-from hopscope.trace.gaps import attached, loss_notes
+from hopscope.trace.gaps import attached, loss_notes, unfollowed_notes
 from hopscope.trace.host_numbers import hosts
 from hopscope.trace.messages.missing import Circumstances, missing
 from hopscope.trace.messages.path import BY_COLUMN, RECEIVED, STEPS, earliest
@@ -188,8 +188,8 @@ def share(part: int, whole: int) -> str:
 
 
 def _notes(trace: Trace, count: int, single: int, unread: int) -> list[str]:
-    notes = []
-    if not count:
+    notes = unfollowed_notes(trace)
+    if not count and not notes:
         notes.append(_nothing(trace))
     if unread:
         notes.append(

@@ -74,4 +74,5 @@ MEANINGS: Final = {
     HopRxDiscard.HOP_RX_NO_NIC_STAMP: "the NIC did not stamp it, or its driver keeps the stamp to itself",
     HopRxDiscard.HOP_RX_NO_HISTORY: "read, but how long its reader was off the CPU is not known for all of the time",
     HopRxDiscard.HOP_RX_CLOCK_SET: "a NIC's clock was set in this interval or just before, or the NIC went away",
+    HopRxDiscard.HOP_RX_MPTCP: "a segment of an MPTCP connection: MPTCP reads its data elsewhere, unseen",
 }

@@ -66,4 +66,6 @@ MEANINGS: Final = {
     HopTxDiscard.HOP_TX_NO_SEND: "the entry of its send call was not seen",
     HopTxDiscard.HOP_TX_UNSTAMPED: "all its bytes had left when its send call ended: then there is nothing to stamp",
     HopTxDiscard.HOP_TX_SPLIT: "cut in pieces below IP, as the device does not do that itself: they are not followed",
+    HopTxDiscard.HOP_TX_FAST_OPEN: "sent with Fast Open: its bytes left in the SYN, which the kernel does not stamp",
+    HopTxDiscard.HOP_TX_MPTCP: "a packet with data of an MPTCP connection: MPTCP is not followed",
 }
