@@ -162,9 +162,11 @@ class _Interruption:
 
 def _run(interruption: _Interruption) -> Any:  # noqa: ANN401 # as click's
     """Run the verb, and return its exit code."""
+    from hopscope.recorded.confine import OwnProcess  # noqa: PLC0415 # a Ctrl-C while it is imported is handled
+
     try:
         interruption.begin()
-        return cli(prog_name="hopscope", standalone_mode=False)
+        return cli(prog_name="hopscope", standalone_mode=False, obj=OwnProcess())
     except BaseException:  # whatever a library makes of an interrupt
         if interruption.number is None:
             raise

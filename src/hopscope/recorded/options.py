@@ -24,6 +24,7 @@ from hopscope.live.options import (
 )
 from hopscope.live.paths import PATH
 from hopscope.live.seconds import Factor, Seconds
+from hopscope.recorded.confine import confine, is_own_process
 from hopscope.recorded.joined import one_trace
 from hopscope.recorded.which import which_recording
 
@@ -87,13 +88,16 @@ class Common:
 def opened(folder: Path | None, *, unrestricted: bool = False) -> Iterator[Trace]:
     """Open a trace, or those of several hosts as one, and say on stderr what is missing from it.
 
-    `folder` is as of :func:`~hopscope.recorded.which.which_recording`, `unrestricted` of the engine.
+    `folder` is as of :func:`~hopscope.recorded.which.which_recording`, `unrestricted` of the engine. The command line's
+    own process is confined to what reading needs, unless it is unrestricted.
     """
     from hopscope.store.trace import Trace  # noqa: PLC0415 # as above
 
     if (taken := handover()) and folder and folder in taken.traces:
         yield taken.traces[folder]
         return
+    if not unrestricted and is_own_process():
+        confine()
     with one_trace(which_recording(folder)) as one, Trace(one, unrestricted=unrestricted) as trace:
         for warning in trace.warnings:
             click.echo(f"hopscope: {warning}", err=True)

@@ -85,7 +85,7 @@ def lost(trace: Trace, cause: str) -> Found:
         f"{what}: packets were dropped on this host ({reason}{where})",
         f"{reason}{where}",
         (*evidence, f"{plural(int(count), 'packet')} of these flows dropped for this reason"),
-        advice="sudo hopscope drops --stacks   (where, and by which rule)",
+        advice="sudo hopscope drops   (where, and by which rule)",
     )
 
 

@@ -126,18 +126,18 @@ def running(trace: Trace, cause: str) -> Found:
         f"the reader {name} was running, but had not read the message yet",
         name,
         (f"it ran for {time(did.states.get(RUNNING, 0))} while messages waited",),
-        advice=f"sudo hopscope cpu --stacks -p {pid_of(trace, tid)}   (what it does there)",
+        advice=f"sudo perf top -g -p {pid_of(trace, tid)}   (what it computes)",
     )
 
 
 def reading(trace: Trace, cause: str) -> Found:
     """Return the reader that was busy receiving."""
-    tid, name, did = _reader(trace, cause)
+    _, name, did = _reader(trace, cause)
     return Found(
         f"the reader {name} was copying data that came before: it receives as fast as it can",
         name,
         (f"it copied for {time(did.states.get(READING, 0))} while messages waited",),
-        advice=f"sudo hopscope cpu --breakdown -p {pid_of(trace, tid)}   (copies and checksums)",
+        advice="sudo hopscope cpu -g process --breakdown -d 5   (copies and checksums)",
     )
 
 
@@ -169,7 +169,7 @@ def application(trace: Trace, cause: str) -> Found:  # noqa: ARG001 # as all of 
     }[state]
     if state == ASLEEP and did.calls and (call := greatest(did.calls)[0]) >= 0:
         how = f"it slept in {call_name(call, machine_of(trace))}()"
-    advice = f"sudo hopscope cpu --stacks -p {pid_of(trace, tid)}" if state == RUNNING else calls_advice(trace, tid)
+    advice = f"sudo perf top -g -p {pid_of(trace, tid)}" if state == RUNNING else calls_advice(trace, tid)
     return Found(
         f"the server {name} needed that time between request and answer",
         name,

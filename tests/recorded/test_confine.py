@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a process that reads a recording can still do, tried in such a process after its report."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+_ROOT: Final = Path(__file__).parents[2]
+_RECORDING: Final = _ROOT / "tests" / "recordings" / "tcp-rx"
+# At its end, the process tries what a recording that has taken it over might.
+_PROGRAM: Final = """
+import atexit, ctypes, json, pathlib, socket, subprocess, sys, tempfile
+
+def tried(act):
+    try:
+        act()
+    except OSError as error:
+        return type(error).__name__
+    return "done"
+
+def try_all():
+    folder = pathlib.Path(OUTSIDE)
+    with tempfile.TemporaryFile() as own:
+        own.write(b"x")
+    print(json.dumps({
+        "write": tried(lambda: (folder / "new").write_text("x")),
+        "change": tried(lambda: (folder / "old").write_text("x")),
+        "remove": tried((folder / "old").unlink),
+        "run": tried(lambda: subprocess.run(["/bin/true"])),
+        "connect": tried(lambda: socket.create_connection(("127.0.0.1", 9), 1)),
+        "landlock": ctypes.CDLL(None).syscall(444, None, 0, 1),
+    }), file=sys.stderr)
+
+atexit.register(try_all)
+from hopscope.main import main
+main()
+"""
+
+
+@pytest.fixture
+def outside() -> Path:
+    # Temporary files may be written: this folder is none of them.
+    folder = _ROOT / "build" / "outside"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "old").write_text("old")
+    return folder
+
+
+def after(outside: Path, *words: str) -> dict[str, object]:
+    argv = [sys.executable, "-c", f"OUTSIDE = {str(outside)!r}\n{_PROGRAM}", *words]
+    ended = subprocess.run(argv, capture_output=True, text=True, check=True)
+    found: dict[str, object] = json.loads(ended.stderr.splitlines()[-1])
+    return found
+
+
+def test_a_report_can_change_nothing_and_run_nothing(outside: Path) -> None:
+    found = after(outside, "report", "hops", str(_RECORDING))
+    if int(str(found["landlock"])) < 4:
+        pytest.skip("this kernel has no Landlock that restricts TCP (Linux 6.7)")
+    refused = {name for name, outcome in found.items() if outcome == "PermissionError"}
+    assert refused == {"write", "change", "remove", "run", "connect"}
+    assert (outside / "old").read_text() == "old"
+
+
+def test_a_query_that_is_unrestricted_is_not_confined(outside: Path) -> None:
+    found = after(outside, "sql", "--unrestricted", str(_RECORDING), "SELECT 1")
+    assert [found[name] for name in ("write", "change", "remove", "run")] == ["done"] * 4
