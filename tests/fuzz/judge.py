@@ -61,37 +61,40 @@ def judge(words: Sequence[str], target: Path) -> list[str]:
     wrong = [f"{path} was changed" for path in sorted({path for path, _ in changed})]
     if used.ru_maxrss << 10 > _RESIDENT_BYTES:
         wrong.append(f"it took {used.ru_maxrss >> 10} MiB of memory")
-    return wrong + _wrong_end(status, texts[1]) + _wrong_text(*texts)
+    return wrong + _wrong_end(status, texts[1]) + _wrong_text(words, *texts)
 
 
 def _wrong_end(status: int, err: str) -> list[str]:
     code = os.waitstatus_to_exitcode(status)
     if "Timeout (" in err or code == -signal.SIGKILL:
-        return [f"it hangs: {_shortened(err)}"]
+        return [f"it hangs {_place(err)}"]
     if code == _BUG or "Traceback (most recent" in err:
-        return [f"it raises {_shortened(err)}"]
+        return [f"it raises {_place(err)}"]
     if code not in _CODES:
-        return [f"it ends with {code}: {_shortened(err)}"]
-    if code and "hopscope: " not in err and code != 1:
+        return [f"it ends with {code}: {err[-300:]}"]
+    if code > 1 and "hopscope: " not in err:
         return [f"it ends with {code} and does not say why"]
     return []
 
 
-def _wrong_text(out: str, err: str) -> list[str]:
+def _wrong_text(words: Sequence[str], out: str, err: str) -> list[str]:
     wrong = []
-    for name, text in (("output", out), ("error output", err)):
+    shown = {"error output": err} if "agent" in words[:1] else {"output": out, "error output": err}
+    for name, text in shown.items():  # an agent speaks to a program
         if found := _CONTROL.search(text):
             around = text[max(found.start() - 60, 0) : found.start() + 20]
-            wrong.append(f"its {name} has a control character: {around!r}")
+            wrong.append(f"{words[0]} has a control character in its {name}: {around!r}")
     if found := _WARNING.search(err):
-        wrong.append(f"it warns {_shortened(err[found.start() :])}")
+        wrong.append(f"it warns: {err[found.start() :][:300]}")
     return wrong
 
 
-def _shortened(text: str) -> str:
-    lines = text.strip().splitlines()
-    places = [line.strip() for line in lines if "hopscope/" in line and "line" in line]
-    return " | ".join([*(lines[-1:] or ["nothing is said"]), *places[-2:]])[:600]
+def _place(err: str) -> str:
+    """Return which exception it was and where, then what it said."""
+    lines = err.strip().splitlines()
+    places = [re.sub(r'.*/(\w+/\w+\.py)", line', r"\1", line) for line in lines if "src/hopscope/" in line]
+    kind, _, what = lines[-1].partition(": ") if lines else ("", "", "")
+    return f"{kind} at {'; '.join(places[-2:])}: {what[:200]}"
 
 
 def _wait(pid: int) -> tuple[int, resource.struct_rusage]:

@@ -49,8 +49,13 @@ class Json:
         file = _one(folder, "*.json", self.file)
         if not file:
             return
-        document = json.loads(file.read_text())
-        parents = list(_nodes(document))
+        try:
+            document = json.loads(file.read_bytes())
+        except ValueError:
+            return  # meddled with before
+        parents = list(_nodes(document)) if isinstance(document, dict | list) else []
+        if not parents:
+            return
         container, key = parents[self.node % len(parents)]
         if self.deed == "set":
             container[key] = self.value

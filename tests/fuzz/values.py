@@ -17,7 +17,8 @@ TEXTS = (
     *("/dev/null/x", "/proc/self/mem", "~", "$(id)", "a\nb"),
 )  # fmt: skip
 
-texts = st.sampled_from(TEXTS) | st.text(st.characters(exclude_characters="\0"), max_size=12)
+# By number: Hypothesis writes down what it draws from.
+texts = st.integers(0, len(TEXTS) - 1).map(lambda number: TEXTS[number]) | st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=12)
 numbers = st.sampled_from(
     [0, -1, 1, 2**31, 2**32 - 1, 2**53 + 1, 2**63 - 1, 2**63, 2**64, -(2**63), 2**70, 10**400, 0.5, -0.0, 1e300, math.nan, math.inf]
 )  # fmt: skip

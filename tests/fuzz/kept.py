@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What was found once, as it was printed: each of these did harm, and must not do so again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tests.fuzz.kernel_bytes import Dump
+from tests.fuzz.lines import Line
+from tests.fuzz.texts import Text
+
+if TYPE_CHECKING:
+    from tests.fuzz.__main__ import Case
+
+KEPT: Final[tuple[Case, ...]] = (
+    Text(language="comm", text="\udc80"),
+    Text(language="trigger", text="rx.tcp_queue>1.2.3ms"),
+    Text(language="trigger", text="rx.tcp_queue>" + "9" * 400 + "ms"),
+    Dump(reader="hooks", bodies=(b"",)),
+    Line(words=("cdf", "total", "/dev/zero")),
+)
