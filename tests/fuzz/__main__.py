@@ -57,7 +57,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="tests.fuzz", description="Give hopscope what it has never seen.")
     parser.add_argument("--inputs", type=int, default=2000, help="how many, all families together")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32), help="of what is drawn")
-    parser.add_argument("--only", choices=FAMILIES, action="append", help="families that are drawn, each in this number")
+    parser.add_argument(
+        "--only", choices=FAMILIES, action="append", help="families that are drawn, each in this number"
+    )
     asked = parser.parse_args(arguments)
     _say(f"seed {asked.seed}")
     found = 0

@@ -22,7 +22,10 @@ import duckdb  # noqa: F401 # each child has it already
 import numpy as np  # noqa: F401 # as duckdb
 
 from hopscope import main
+from hopscope.kernel import capabilities
 from hopscope.lab._libc import libc, unshare_net
+from hopscope.live import session
+from hopscope.verbs.explain import watch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -130,7 +133,9 @@ def _be_child(words: Sequence[str], target: Path, out: int, err: int) -> None:
         for number, to in ((out, 1), (err, 2)):
             os.dup2(number, to)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        sys.stdin, sys.stdout = (os.fdopen(number, mode, closefd=False, encoding="utf-8") for number, mode in enumerate("rw"))
+        sys.stdin, sys.stdout = (
+            os.fdopen(number, mode, closefd=False, encoding="utf-8") for number, mode in enumerate("rw")
+        )
         sys.stderr = os.fdopen(2, "w", closefd=False, errors="backslashreplace")
         sys.argv = ["hopscope", *words]
         faulthandler.dump_traceback_later(HANG_S, exit=True, file=2)
@@ -158,6 +163,9 @@ def _confine(target: Path) -> None:
     """Leave a network of nobody, no capability, and so much memory and disk."""
     with contextlib.suppress(OSError):  # who is not root has no capability either
         unshare_net()
+    # Who lacks a right is told so first: as if nobody looked, more of each verb is run, and the kernel refuses.
+    for each in (capabilities, session, watch):
+        each.require_rights = lambda: None
     libc.capset(ctypes.byref((ctypes.c_uint32 * 2)(_LAST_CAPABILITY_VERSION, 0)), ctypes.byref((ctypes.c_uint32 * 6)()))
     resource.setrlimit(resource.RLIMIT_AS, (_SPACE_BYTES, _SPACE_BYTES))
     resource.setrlimit(resource.RLIMIT_FSIZE, (_FILE_BYTES, _FILE_BYTES))
@@ -167,7 +175,11 @@ def _confine(target: Path) -> None:
         signal.signal(number, signal.SIG_DFL)
     os.chdir(target)
     os.environ.update(
-        HOPSCOPE_RECORDINGS=str(target / "state"), TMPDIR=str(target), HOPSCOPE_SSH="false", LANG="C.UTF-8", COLUMNS="80"
+        HOPSCOPE_RECORDINGS=str(target / "state"),
+        TMPDIR=str(target),
+        HOPSCOPE_SSH="false",
+        LANG="C.UTF-8",
+        COLUMNS="80",
     )
     tempfile.tempdir = None
 

@@ -17,5 +17,9 @@ KEPT: Final[tuple[Case, ...]] = (
     Text(language="trigger", text="rx.tcp_queue>1.2.3ms"),
     Text(language="trigger", text="rx.tcp_queue>" + "9" * 400 + "ms"),
     Dump(reader="hooks", bodies=(b"",)),
+    Dump(reader="rules", bodies=(bytes(4),)),
     Line(words=("cdf", "total", "/dev/zero")),
+    Line(words=("cdf", "total", "deep")),
+    Line(words=("explain", "9" * 400)),
+    Line(words=("record", "-d", "0.1", "-o", "9" * 400)),
 )

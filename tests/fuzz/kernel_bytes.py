@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import functools
 import socket
@@ -37,7 +38,7 @@ def _sockets() -> Iterator[object]:
         asked.close()
 
 
-# What asks, and the family of netlink that it asks.
+# What asks.
 READERS: Final[dict[str, Callable[[], Any]]] = {
     "links": link.statistics,
     "link settings": link.settings,
@@ -58,8 +59,8 @@ READERS: Final[dict[str, Callable[[], Any]]] = {
 class _Answering:
     """Stands in for a socket: whatever is asked, the same buffers come."""
 
-    def __init__(self, bodies: tuple[bytes, ...], changes: tuple[tuple[float, int], ...], kind: int) -> None:
-        self._bodies, self._changes, self._kind = bodies, changes, kind
+    def __init__(self, bodies: tuple[bytes, ...], changes: tuple[tuple[float, int], ...], *_of: int) -> None:
+        self._bodies, self._changes = bodies, changes
         self._waiting: list[bytes] = []
 
     def sendto(self, data: bytes, _address: object = None) -> int:
@@ -67,10 +68,13 @@ class _Answering:
         if kind == _CONTROLLER:
             self._waiting = [_message(kind, sequence, bytes(4) + netlink.attribute(1, b"\x1e\0")) + _end(sequence)]
             return len(data)
-        listed = bytearray(b"".join(_message(self._kind, sequence, body) for body in self._bodies))
+        listed = bytearray(b"".join(_message(_FAMILY, sequence, body) for body in self._bodies))
         for where, value in self._changes if listed else ():
             listed[int(where * len(listed))] = value
-        self._waiting = [bytes(listed), _end(sequence, netlink.NLMSG_DONE if flags & netlink.NLM_F_DUMP else netlink.NLMSG_ERROR)]
+        self._waiting = [
+            bytes(listed),
+            _end(sequence, netlink.NLMSG_DONE if flags & netlink.NLM_F_DUMP else netlink.NLMSG_ERROR),
+        ]
         return len(data)
 
     def send(self, data: bytes) -> int:
@@ -110,9 +114,9 @@ class Dump:
 
     def check(self) -> list[str]:
         """Return what is wrong."""
-        made = functools.partial(_Answering, self.bodies, self.changes, _FAMILY)
+        made = functools.partial(_Answering, self.bodies, self.changes)
         with (
-            mock.patch("socket.socket", lambda *_: made()),
+            mock.patch("socket.socket", side_effect=made),
             mock.patch.object(nft, "has_nftables", return_value=True),
         ):
             try:
@@ -143,11 +147,9 @@ class Dump:
         def _keep(data: bytes) -> None:
             bodies.extend(each.body for each in netlink.messages(data) if each.kind not in {2, 3, _CONTROLLER})
 
-        with mock.patch("socket.socket", Listening):
-            try:
-                list(READERS[reader]())
-            except (HopscopeError, OSError):
-                pass  # this kernel does not have it
+        # What this kernel does not have, it refuses.
+        with mock.patch("socket.socket", Listening), contextlib.suppress(HopscopeError, OSError):
+            list(READERS[reader]())
         return cls(reader, tuple(bodies[:4]))
 
 
@@ -159,7 +161,9 @@ def _attributes(inner: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
 
 # Names and numbers as the kernel has them, or any bytes; and attributes of attributes.
 _leaves = (
-    st.sampled_from([b"", b"lo\0", b"immediate\0", b"counter\0", b"lookup\0", b"target\0", b"fq\0", b"mq\0", bytes(4), bytes(8)])
+    st.sampled_from(
+        [b"", b"lo\0", b"immediate\0", b"counter\0", b"lookup\0", b"target\0", b"fq\0", b"mq\0", bytes(4), bytes(8)]
+    )
     | st.sampled_from([b"\0\0\0\1", b"\1\0\0\0", b"\xff" * 4, b"\xff" * 8, b"a\x1b[31m\0"])
     | st.binary(max_size=40)
 )

@@ -22,37 +22,45 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 # What is in the folder in which a command line is run; and /dev/zero, which never ends.
-_PATHS: Final = ("T", "folder", "file", "fifo", "missing", "/dev/zero", "/dev/null", "T/hopscope.json", "link")
-_SHORT: Final = ("-d", "0.1")
+_PATHS: Final = ("T", "folder", "file", "fifo", "missing", "/dev/zero", "/dev/null", "T/hopscope.json", "link", "deep")
 # These would wait for who is at the other end of a FIFO, as they should, or read for ever what is without an end.
 _NO_FIFO: Final = frozenset({"cdf"})
 WORDS: Final = {
     "--point": (("rx.driver", "tx.send", "skb.drop", "sched.switch", "rx.*"),),
     "--hop": (("rx.driver", "tx.sched", "tx.ack", "total"), (",",)),
-    "--trigger": (("drop", "rx.tcp_queue", "sched.switch"), (">",), ("1", "1.5", "1.2.3", ".", "9" * 400), ("ms", "s", "µs")),
+    "--trigger": (("drop", "rx.tcp_queue", "sched.switch"), (">",), ("1", "1.5", "1.2.3", ".", "9" * 400),
+    ("ms", "s", "µs")),
     "-e": (("net:netif_rx", "tcp:", "kprobe:tcp_ack", "kretprobe:", "sched:sched_switch"), ("len > 100", "len==", "(")),
     "--event": (("net:", "syscalls:", "fentry:", "kprobe:"), ("if",), ("len", "name ~", "&& ("), ("1", '"x"')),
     "--flow": (("10.77.0.1:1", "[::1]:80", "udp", "tcp"), (" ", ">", "->", "-"), ("10.77.0.0:7777", ":", "*")),
     "--address": (("10.77.0.0", "fd00::", "::ffff:1.2.3.4"), ("/", "%"), ("8", "129", "-1")),
-    "--host": (("local", "tls://127.0.0.1:1", "ssh://x:22", "x", "tls://[::1]"), (",name=", ",address="), ("a", "127.0.0.1")),
+    "--host": (("local", "tls://127.0.0.1:1", "ssh://x:22", "x", "tls://[::1]"), (",name=", ",address="), ("a",
+    "127.0.0.1")),
     "--attach": (("rx.driver", "tx.send", "skb.drop"), ("=",), ("fentry", "kprobe", "raw_tp", "xdp")),
-    "--pcap": (("tcp", "port", "host", "udp[8:4]", "not", "ether"), ("and", "or", "(", ")", "="), ("80", "1.2.3.4", "0xff"))
-    , "--allow": (("sha256:", "CN=", "oncall"), ("00" * 32, "zz", "*")),
+    "--pcap": (("tcp", "port", "host", "udp[8:4]", "not", "ether"), ("and", "or", "(", ")", "="), ("80",
+    "1.2.3.4", "0xff")),
+    "--allow": (("sha256:", "CN=", "oncall"), ("00" * 32, "zz", "*")),
     "--listen": (("127.0.0.1", "[::1]", "*"), (":",), ("0", "65536", "99999")),
     "--layer": (("tcp", "ip", "all"),),
     "--process": (("client", "server", "1"), ("/", ":")),
     "query": (
-        ("SELECT", "FROM", "WITH a AS (", ")", "WHERE", "JOIN", "UNION ALL", "GROUP BY ALL", "ORDER BY", "VALUES (1)", "LIMIT 1"),
-        ("*", "count(*)", "packets", "messages", "lives", "flow_names", "p.", "USING (flow)", ",", "1", "'x'", "NULL", "?", "$1"),
-        ("COPY", "TO '/tmp/x'", "ATTACH", "SET", "PRAGMA", "read_text('/etc/hostname')", "glob('*')", "EXPLAIN", ";", "--", "/*"),
-        ("1/0", "CAST('x' AS INT)", "2::HUGEINT", "TIMESTAMP 'infinity'", "'\x1b[31m'", "chr(27)", "chr(0)", "'\\xff'::BLOB"),
-        ("[1, 2]", "{'a': 1}", "MAP {1: 2}", "INTERVAL 1 YEAR", "'nan'::DOUBLE", "AS \"\x1b[31m\"", "AS \"a\nb\"", "DATE '294247-01-10'"),
+        ("SELECT", "FROM", "WITH a AS (", ")", "WHERE", "JOIN", "UNION ALL", "GROUP BY ALL", "ORDER BY",
+        "VALUES (1)", "LIMIT 1"),
+        ("*", "count(*)", "packets", "messages", "lives", "flow_names", "p.", "USING (flow)", ",", "1", "'x'",
+        "NULL", "?", "$1"),
+        ("COPY", "TO '/tmp/x'", "ATTACH", "SET", "PRAGMA", "read_text('/etc/hostname')", "glob('*')",
+        "EXPLAIN", ";", "--", "/*"),
+        ("1/0", "CAST('x' AS INT)", "2::HUGEINT", "TIMESTAMP 'infinity'", "'\x1b[31m'", "chr(27)", "chr(0)",
+        "'\\xff'::BLOB"),
+        ("[1, 2]", "{'a': 1}", "MAP {1: 2}", "INTERVAL 1 YEAR", "'nan'::DOUBLE", 'AS "\x1b[31m"',
+        'AS "a\nb"', "DATE '294247-01-10'"),
     ),
     "filter_words": (
         ("state", "exclude", "established", "all", "syn-recv", "nosuch"),
         ("src", "dst", "sport", "dport", "dev", "fwmark", "cgroup", "autobound"),
         ("=", "!=", ">", "<=", "eq", "(", ")", "!", "not", "and", "or", "||"),
-        ("10/8", "::1", "[::1]:80", ":443", "inet:*", "inet6:[::]", "1.2.3.4:ssh", "1/0", "0x10/0xff", "9" * 30, "lo", "/x"),
+        ("10/8", "::1", "[::1]:80", ":443", "inet:*", "inet6:[::]", "1.2.3.4:ssh", "1/0", "0x10/0xff",
+        "9" * 30, "lo", "/x"),
     ),
 }  # fmt: skip
 
@@ -70,6 +78,7 @@ class Line:
             shutil.copytree(KEPT / "udp", target / "T")
             (target / "folder").mkdir()
             (target / "file").write_text("x\n")
+            (target / "deep").write_text("[" * 100_000 + "\n")
             (target / "link").symlink_to("../outside")
             os.mkfifo(target / "fifo")
             (Path(scratch) / "outside").write_text("kept")
@@ -104,9 +113,11 @@ def _line(path: tuple[str, ...], command: click.Command) -> st.SearchStrategy[Li
     arguments = [each for each in command.params if isinstance(each, click.Argument)]
     given = st.lists(st.one_of([_option(path, each) for each in options]), max_size=4) if options else st.just([])
     meant = st.tuples(*[_argument(path, each) for each in arguments]) if arguments else st.just(())
-    end = st.just(_SHORT) if measures else st.just(())
+    end = st.just(("-d", "1" if path == ("demo",) else "0.1") if measures else ())
     return st.tuples(given, meant, end).map(
-        lambda drawn: Line((*path, *(word for each in drawn[0] for word in each), *drawn[2], *(w for each in drawn[1] for w in each)))
+        lambda drawn: Line(
+            (*path, *(word for each in drawn[0] for word in each), *drawn[2], *(w for each in drawn[1] for w in each))
+        )
     )
 
 

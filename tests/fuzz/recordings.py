@@ -22,13 +22,29 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 KEPT: Final = Path(__file__).resolve().parent.parent / "recordings"
-NAMES: Final = ("tcp-rx", "udp", "tx", "drops", "events", "losses", "flight", "killed", "containers", "apart", "nat", "two-hosts")
+NAMES: Final = (
+    "tcp-rx",
+    "udp",
+    "tx",
+    "drops",
+    "events",
+    "losses",
+    "flight",
+    "killed",
+    "containers",
+    "apart",
+    "nat",
+    "two-hosts",
+)
 COMMANDS: Final = (
     "report summary T", "report summary T --json", "report messages T", "report messages T --json --limit 0",
-    "report messages T --csv", "report messages T --waterfall --limit 2", "report hops T", "report hops T --by process --json",
+    "report messages T --csv", "report messages T --waterfall --limit 2", "report hops T",
+    "report hops T --by process --json",
     "report flows T", "report packets T", "report packets T --slowest --json", "report requests T", "report network T",
-    "report drops T --stacks", "report netdev-times T", "report events T --limit 20", "report events T --json --limit 20",
-    "report outliers T", "report counters T", "report moments T", "report compare T T2", "explain T", "explain T --json",
+    "report drops T --stacks", "report netdev-times T", "report events T --limit 20",
+    "report events T --json --limit 20",
+    "report outliers T", "report counters T", "report moments T", "report compare T T2", "explain T",
+    "explain T --json",
     "check T", "verify T", "join T -o J", "join T T2 -o J", "recordings", "recordings --json", "sql T --tables",
     "sql T 'SELECT * FROM packets' --limit 5", "sql T 'SELECT * FROM messages' --json --limit 5",
     "sql T 'SELECT * FROM lives' --csv --limit 5", "sql T 'SELECT name, count(*) FROM flow_names GROUP BY ALL'",

@@ -9,7 +9,7 @@ from tests.fuzz.__main__ import FAMILIES, Case, main, run
 from tests.fuzz.kept import KEPT
 
 # So many inputs take a few seconds all together.
-SHORT = {"recordings": 8, "lines": 8, "texts": 600, "kernel": 400, "agent": 40}
+SHORT = {"recordings": 5, "lines": 8, "texts": 400, "kernel": 100, "agent": 20}
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -34,5 +34,5 @@ def test_a_fault_is_found_and_made_small(monkeypatch: pytest.MonkeyPatch, capsys
         assert ">" not in text
 
     monkeypatch.setitem(texts.LANGUAGES, "trigger", (wrong, texts.LANGUAGES["trigger"][1]))
-    assert run("texts", 1000, 1) == 1
-    assert "AssertionError in wrong: \n    Text(language='trigger', text='>')" in capsys.readouterr().out
+    assert run("texts", 300, 1) == 1
+    assert "\n    Text(language='trigger', text='>')\n" in capsys.readouterr().out

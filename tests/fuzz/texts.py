@@ -6,6 +6,7 @@ from __future__ import annotations
 import traceback
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
+from unittest import mock
 
 import click
 import numpy as np
@@ -33,7 +34,8 @@ _SOCKETS: Final = np.frombuffer(np.random.default_rng(1).bytes(9 * ROW.itemsize)
 
 
 def _filter(text: str) -> None:
-    found = filter_parse.parse([text], _no_cgroup)
+    with mock.patch("socket.getaddrinfo", side_effect=OSError("nobody is to be asked")):
+        found = filter_parse.parse([text], _no_cgroup)
     if found.condition is not None:
         matching(found.condition, Sockets(_SOCKETS, 0, 0))
 
@@ -48,7 +50,9 @@ def _converted(kind: click.ParamType[Any]) -> Callable[[str], object]:
     return lambda text: kind.convert(text, None, None)
 
 
-_units: Final = spoken((("0", "1", "0.5", ".5", "1e3", "٣", "9" * 400), ("s", "min", "h", "d", "w", "K", "MiB", "T"), ("-", "+")))
+_units: Final = spoken(
+    (("0", "1", "0.5", ".5", "1e3", "٣", "9" * 400), ("s", "min", "h", "d", "w", "K", "MiB", "T"), ("-", "+"))
+)
 LANGUAGES: Final[dict[str, tuple[Callable[[str], object], st.SearchStrategy[str]]]] = {
     "filter": (_filter, spoken(WORDS["filter_words"])),
     "trigger": (Trigger.parse, spoken(WORDS["--trigger"])),
@@ -83,7 +87,9 @@ class Text:
         except (HopscopeError, click.ClickException):
             return []
         except Exception as error:  # noqa: BLE001 # what this looks for
-            return [f"{type(error).__name__} in {traceback.extract_tb(error.__traceback__)[-1].name}: {str(error)[:100]}"]
+            return [
+                f"{type(error).__name__} in {traceback.extract_tb(error.__traceback__)[-1].name}: {str(error)[:100]}"
+            ]
         return []
 
 
