@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.fuzz.__main__ import FAMILIES, Case, main, run
@@ -22,7 +24,7 @@ def test_so_does_much_more_of_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--inputs", "3000", "--seed", "2"]) == 0, capsys.readouterr().out
 
 
-@pytest.mark.parametrize("case", KEPT, ids=repr)
+@pytest.mark.parametrize("case", KEPT)
 def test_what_was_found_once_is_not_found_again(case: Case) -> None:
     assert case.check() == []
 
@@ -31,8 +33,8 @@ def test_a_fault_is_found_and_made_small(monkeypatch: pytest.MonkeyPatch, capsys
     from tests.fuzz import texts  # noqa: PLC0415 # what is broken here
 
     def wrong(text: str) -> None:
-        assert ">" not in text
+        assert len(text) < 4
 
     monkeypatch.setitem(texts.LANGUAGES, "trigger", (wrong, texts.LANGUAGES["trigger"][1]))
     assert run("texts", 300, 1) == 1
-    assert "\n    Text(language='trigger', text='>')\n" in capsys.readouterr().out
+    assert re.search(r"Text\(language='trigger', text='(....)'\)", capsys.readouterr().out)
