@@ -8,7 +8,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from hopscope.main import main
+from hopscope.__main__ import main
 from hopscope.verbs.agent.command import SERVICES
 
 if TYPE_CHECKING:

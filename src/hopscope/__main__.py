@@ -7,7 +7,13 @@ import signal
 if signal.getsignal(signal.SIGINT) == signal.default_int_handler:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
-from hopscope.main import main  # which takes its time
+from hopscope.main import main as run  # which takes its time
+
+
+def main() -> None:
+    """Run the command line in a process of its own, and exit."""
+    run(own_process=True)
+
 
 if __name__ == "__main__":
     main()

@@ -81,20 +81,27 @@ def cli(ctx: click.Context) -> None:
         click.echo(ctx.get_help())
 
 
-def main() -> None:
+def main(*, own_process: bool = False) -> None:
     """Run the command line and exit.
 
+    Parameters
+    ----------
+    own_process
+        Whether this process is for that alone. Then, signals are handled, what cannot be written to standard error is
+        left out, and what a command does not need is given up.
+
+    Notes
+    -----
     Exit codes: 0 success, 1 failure, 2 wrong usage, 77 a privilege is missing, 141 the output is not read, 128 + n
     ended by signal n before there was anything to report (130: Ctrl-C), or that of the command given after ``--``.
     """
-    interruption = _Interruption()
-    _listen_or_not()
+    interruption = _prepare(own_process=own_process)
     if sys.stdout is None:  # and its number is free for the next file, whichever that is
         _complain("Standard output is closed. Redirect it to a file, a pipe or /dev/null")
         sys.exit(1)
     _keep_standard_input()
     try:
-        code = _run(interruption)
+        code = _run(interruption, own_process=own_process)
     except HopscopeError as error:
         for each in error.errors if isinstance(error, HostsError) else (error,):
             _complain(str(each))
@@ -119,6 +126,12 @@ def main() -> None:
     sys.exit(code)
 
 
+def _prepare(*, own_process: bool) -> _Interruption:
+    if own_process:
+        _listen_or_not()
+    return _Interruption(own_process=own_process)
+
+
 def _keep_standard_input() -> None:
     """Open /dev/null where standard input is closed: else the next file has its number."""
     try:
@@ -138,9 +151,9 @@ class _Interruption:
 
     _USUAL: Final = (signal.SIG_DFL, signal.default_int_handler)
 
-    def __init__(self) -> None:
+    def __init__(self, *, own_process: bool) -> None:
         self.number: int | None = None
-        asked = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        asked = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if own_process else ()
         self._ours = [number for number in asked if signal.getsignal(number) in self._USUAL]
 
     def begin(self) -> None:
@@ -160,13 +173,13 @@ class _Interruption:
             raise KeyboardInterrupt
 
 
-def _run(interruption: _Interruption) -> Any:  # noqa: ANN401 # as click's
+def _run(interruption: _Interruption, *, own_process: bool) -> Any:  # noqa: ANN401 # as click's
     """Run the verb, and return its exit code."""
     from hopscope.recorded.confine import OwnProcess  # noqa: PLC0415 # a Ctrl-C while it is imported is handled
 
     try:
         interruption.begin()
-        return cli(prog_name="hopscope", standalone_mode=False, obj=OwnProcess())
+        return cli(prog_name="hopscope", standalone_mode=False, obj=OwnProcess() if own_process else None)
     except BaseException:  # whatever a library makes of an interrupt
         if interruption.number is None:
             raise

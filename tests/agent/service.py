@@ -71,7 +71,7 @@ def ignore(stream: Stream, _request: dict[str, Any]) -> None:
 DEEDS = {function.__name__: function for function in (echo, bulk, refuse, fail, chatter, hang, ignore)}
 
 if __name__ == "__main__":
-    from hopscope.main import main
+    from hopscope.__main__ import main
     from hopscope.verbs.agent.command import SERVICES
 
     SERVICES[NAME] = "service"

@@ -174,7 +174,7 @@ def test_a_program_that_there_is_not() -> None:
 
 def test_another_version_is_told_in_one_sentence(capfd: pytest.CaptureFixture[str]) -> None:
     other = "import hopscope, sys; hopscope.__version__ = '9.8.7'; sys.argv[1:] = ['agent']; "
-    run = "from hopscope.main import main; main()"
+    run = "from hopscope.__main__ import main; main()"
     with pytest.raises(VersionError) as raised:
         started([sys.executable, "-c", other + run])
     assert (

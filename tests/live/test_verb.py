@@ -34,7 +34,7 @@ NO_CAPABILITIES = "setpriv --bounding-set=-all --inh-caps=-all"
 
 AS_OLD = (
     "import sys, hopscope; hopscope.__version__ = '0.0.1'; sys.argv[1:] = ['agent']; "
-    "from hopscope.main import main; main()"
+    "from hopscope.__main__ import main; main()"
 )
 OLD = shlex.join([sys.executable, "-c", AS_OLD])
 

@@ -38,7 +38,7 @@ def try_all():
     }), file=sys.stderr)
 
 atexit.register(try_all)
-from hopscope.main import main
+from hopscope.__main__ import main
 main()
 """
 

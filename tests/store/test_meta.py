@@ -83,7 +83,7 @@ def test_a_field_has_its_declared_type_or_is_damaged(folder: Path, value: object
     pair = {"first": 0, "second": 1, "probes": [0, 1], "packets": [1, 2], "residual_ns": [0.5, 1], "by_nics": None}
     whole.joined = {"from": ["a"], "files": "x", "pairs": [pair], "notes": ["n"], "alone": {1: [2]}}  # type: ignore[typeddict-item] # as JSON has it
     whole.tables = [Table("e_x", "m", (Column("a", "int8", "m"),))]
-    whole.write(folder)
+    (folder / FILE).write_bytes(whole.packed())
     text = (folder / FILE).read_text()
     document = json.loads(text)
     places = [(name,) for name in document if name not in {"format", "version", "checksum"}]
@@ -106,7 +106,7 @@ def test_a_field_has_its_declared_type_or_is_damaged(folder: Path, value: object
         assert type(found.started_ns) is type(found.missed) is int
         assert all(type(each) is str for row in (found.host, *found.plan) for each in row.values())
         assert all({"first", "second", "probes"} <= pair.keys() for pair in found.joined.get("pairs", []))
-        found.write(folder)
+        (folder / FILE).write_bytes(found.packed())
         assert Metadata.read(folder) == found
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hopscope.errors import FormatError, HopscopeError, UsageError
-from hopscope.store.meta import Metadata
+from hopscope.store.meta import FILE, Metadata
 from hopscope.store.schema import TABLES
 from hopscope.store.trace import Trace
 from hopscope.store.writer import TraceWriter
@@ -169,6 +169,6 @@ def test_a_file_that_goes_while_the_trace_is_open(copy: Path) -> None:
 def test_killed_it_says_so(copy: Path) -> None:
     killed = Metadata.read(copy)
     killed.state = "recording"
-    killed.write(copy)
+    (copy / FILE).write_bytes(killed.packed())
     with Trace(copy) as trace:
         assert trace.warnings == ["the recorder was killed or is still running: the trace ends with the last full file"]
