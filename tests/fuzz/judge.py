@@ -148,7 +148,7 @@ def _be_child(words: Sequence[str], target: Path, out: int, err: int) -> None:
 def _called() -> int:
     try:
         try:
-            main.main()
+            main.main(own_process=True)
         finally:
             sys.stdout.flush()
     except SystemExit as end:
