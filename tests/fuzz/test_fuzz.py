@@ -29,7 +29,7 @@ def test_what_was_found_once_is_not_found_again(case: Case) -> None:
     assert case.check() == []
 
 
-def test_a_fault_is_found_and_made_small(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_fault_is_found_and_printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     from tests.fuzz import texts  # noqa: PLC0415 # what is broken here
 
     def wrong(text: str) -> None:
@@ -37,4 +37,4 @@ def test_a_fault_is_found_and_made_small(monkeypatch: pytest.MonkeyPatch, capsys
 
     monkeypatch.setitem(texts.LANGUAGES, "trigger", (wrong, texts.LANGUAGES["trigger"][1]))
     assert run("texts", 300, 1) == 1
-    assert re.search(r"Text\(language='trigger', text='(....)'\)", capsys.readouterr().out)
+    assert re.search(r"Text\(language='trigger', text=", capsys.readouterr().out)
