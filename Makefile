@@ -6,7 +6,7 @@ VENV := .venv/bin
 PYTEST = $(VENV)/python -m pytest -n $(shell echo $$((2 * $$(nproc)))) --dist loadfile
 C_FILES = $(shell find src/hopscope/bpf bench tests -name '*.[ch]')
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-quick test-all lint layout layout-check format bench chaos vmtest matrix wheel lock clean
+.PHONY: help build run test test-quick test-all lint layout layout-check format bench chaos fuzz vmtest matrix wheel lock clean
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -55,6 +55,9 @@ bench: ## Measure hopscope's own cost (root)
 
 chaos: ## End every long-running verb at random moments, and check that nothing is left or lost unsaid (root)
 	@trap tools/give-back EXIT; tools/setup chaos && $(VENV)/python -m tests.chaos $(ARGS)
+
+fuzz: ## Give all readers of foreign input what they have never seen: ARGS="--inputs 20000 --seed 7"
+	@trap tools/give-back EXIT; tools/setup test && $(VENV)/python -m tests.fuzz $(ARGS)
 
 vmtest: ## Boot other kernels under QEMU and run the kernel tests there (root)
 	@trap tools/give-back EXIT; tools/setup vmtest && $(VENV)/python -m vmtest --setup && $(VENV)/python -m vmtest $(ARGS)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = ("ARCHITECTURE.md", "CONTRIBUTING.md")
+PAGES = ("ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md")
 # Stands for what a reader chooses.
 _CHOSEN = re.compile(r"NAME|FORM|SUBJECT")
 
@@ -18,7 +18,7 @@ _CHOSEN = re.compile(r"NAME|FORM|SUBJECT")
 @pytest.mark.parametrize("page", PAGES)
 def test_every_file_that_is_named_is_there(page: str) -> None:
     text = (ROOT / page).read_text()
-    named = {each for each in re.findall(r"[`(]((?:src|tests|docs)/[^`)\s]*)[`)]", text) if not _CHOSEN.search(each)}
+    named = {each for each in re.findall(r"[`(]((?:src|tests|docs)/[^`)#\s]*)[`)#]", text) if not _CHOSEN.search(each)}
     assert named
     assert {each for each in named if not list(ROOT.glob(each.rstrip("/")))} == set()
     folders = re.findall(r"`((?:live|store|libbpf|bpf|trace|verbs)/[\w./]+)`", text)

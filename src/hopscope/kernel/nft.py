@@ -9,12 +9,13 @@ import struct
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from hopscope.errors import FormatError
 from hopscope.kernel.netlink import Netlink, attributes, each_attribute, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from hopscope.kernel.netlink import Listed
+    from hopscope.kernel.netlink import Listed, Message
 
 # include/uapi/linux/netlink.h, netfilter/nfnetlink.h, netfilter/nf_tables.h
 _NETLINK_NETFILTER: Final = 12
@@ -107,10 +108,9 @@ def hooks_with_rules() -> set[Hook]:
         with Netlink(_NETLINK_NETFILTER) as netlink:
             listed = netlink.dump(_GET_CHAIN, _NFGENMSG.pack(0, 0, 0))
         for message in listed.messages:
-            family, _, _ = _NFGENMSG.unpack_from(message.body)
-            chain = attributes(message.body[_NFGENMSG.size :])
+            family, chain = _opened(message)
             if _CHAIN_HOOK in chain:
-                hook = _big(attributes(chain[_CHAIN_HOOK])[_HOOK_NUMBER])
+                hook = _big(_part(attributes(chain[_CHAIN_HOOK]), _HOOK_NUMBER))
                 found.update(Hook(each, hook) for each in (_TABLE_NAMES if family == _INET else (family,)))
         listed.check()
     return {hook for hook in found if hook.family in _TABLE_NAMES and hook.number in _HOOKS}
@@ -161,30 +161,46 @@ def _of_chains(listed: Listed) -> Iterator[DropRule]:
     for family, chain in _each(listed):
         if chain.get(_CHAIN_POLICY) == _NF_DROP:
             counters = attributes(chain[_CHAIN_COUNTERS]) if _CHAIN_COUNTERS in chain else None
-            packets = _big(counters[_COUNTER_PACKETS]) if counters else None
-            yield DropRule(family, printable(chain[_CHAIN_TABLE]), printable(chain[_CHAIN_NAME]), None, packets)
+            packets = _big(_part(counters, _COUNTER_PACKETS)) if counters else None
+            table, name = (printable(_part(chain, each)) for each in (_CHAIN_TABLE, _CHAIN_NAME))
+            yield DropRule(family, table, name, None, packets)
 
 
 def _of_rules(listed: Listed) -> Iterator[DropRule]:
     for family, rule in _each(listed):
         expressions = [_expression(value) for _, value in each_attribute(rule.get(_RULE_EXPRESSIONS, b""))]
-        table, chain = printable(rule[_RULE_TABLE]), printable(rule[_RULE_CHAIN])
+        table, chain = (printable(_part(rule, each)) for each in (_RULE_TABLE, _RULE_CHAIN))
         if expressions and _drops(*expressions[-1]):
-            yield DropRule(family, table, chain, _big(rule[_RULE_HANDLE]), _counted(expressions))
+            yield DropRule(family, table, chain, _big(_part(rule, _RULE_HANDLE)), _counted(expressions))
         elif any(name == "lookup" and data.get(_LOOKUP_DREG) == _REG_VERDICT for name, data in expressions):
-            yield DropRule(family, table, chain, _big(rule[_RULE_HANDLE]), None)
+            yield DropRule(family, table, chain, _big(_part(rule, _RULE_HANDLE)), None)
 
 
 def _each(listed: Listed) -> Iterator[tuple[str, Mapping[int, bytes]]]:
     for message in listed.messages:
-        family, _, _ = _NFGENMSG.unpack_from(message.body)
-        yield _FAMILIES.get(family, str(family)), attributes(message.body[_NFGENMSG.size :])
+        family, found = _opened(message)
+        yield _FAMILIES.get(family, str(family)), found
     listed.check()
+
+
+def _opened(message: Message) -> tuple[int, Mapping[int, bytes]]:
+    """Return the family that a message is of, and its attributes."""
+    if len(message.body) < _NFGENMSG.size:
+        raise FormatError(f"a message of nftables in {len(message.body)} bytes")
+    family, _, _ = _NFGENMSG.unpack_from(message.body)
+    return family, attributes(message.body[_NFGENMSG.size :])
+
+
+def _part(found: Mapping[int, bytes], kind: int) -> bytes:
+    """Return an attribute without which nothing can be said."""
+    if kind not in found:
+        raise FormatError(f"nftables does not send attribute {kind}")
+    return found[kind]
 
 
 def _expression(value: bytes) -> tuple[str, Mapping[int, bytes]]:
     found = attributes(value)
-    return printable(found[_EXPRESSION_NAME]), attributes(found.get(_EXPRESSION_DATA, b""))
+    return printable(_part(found, _EXPRESSION_NAME)), attributes(found.get(_EXPRESSION_DATA, b""))
 
 
 def _drops(name: str, data: Mapping[int, bytes]) -> bool:
@@ -201,7 +217,7 @@ def _counted(expressions: list[tuple[str, Mapping[int, bytes]]]) -> int | None:
     """Return what a rule's counter says, if every packet that it counts comes to the verdict."""
     for name, data in reversed(expressions[:-1]):
         if name == "counter":
-            return _big(data[_COUNTER_PACKETS])
+            return _big(_part(data, _COUNTER_PACKETS))
         if name not in _LETS_THROUGH:
             return None
     return None

@@ -154,8 +154,17 @@ def pids(numbers: Iterable[int]) -> list[int]:
 
 
 def comms(names: Iterable[str]) -> list[str]:
-    """Return the names, cut as the kernel cuts them."""
-    return [name.encode()[:_COMM_LENGTH].decode(errors="ignore") for name in names]
+    """Return the names, cut as the kernel cuts them.
+
+    Raises
+    ------
+    UsageError
+        One is not text.
+    """
+    try:
+        return [name.encode()[:_COMM_LENGTH].decode(errors="ignore") for name in names]
+    except UnicodeEncodeError as error:
+        raise UsageError(f"{error.object!r} is not text in UTF-8", "Select the process by --pid") from error
 
 
 def addresses(texts: Iterable[str]) -> list[ipaddress.IPv4Network | ipaddress.IPv6Network]:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 Json: TypeAlias = dict[str, Any]
 
 _SCHEMAS: Final = ("hopscope.rx/1", "hopscope.tx/1")
+# A total with all groups that there may be is much shorter; /dev/zero has no second line.
+_LINE_CHARACTERS: Final = 64 << 20
 _WHOLE_RUN: Final = "Let the run end by itself or by Ctrl-C, which writes its total"
 
 
@@ -34,7 +36,7 @@ def last_total(path: Path) -> Json:
     total: Json | None = None
     try:
         with path.open(encoding="utf-8") as lines:
-            for number, line in enumerate(lines, 1):
+            for number, line in enumerate(iter(lambda: lines.readline(_LINE_CHARACTERS), ""), 1):
                 document = _parsed(path, number, line)
                 if document.get("kind") == "total" and document.get("schema") in _SCHEMAS:
                     total = document
@@ -48,9 +50,11 @@ def last_total(path: Path) -> Json:
 
 
 def _parsed(path: Path, number: int, line: str) -> Json:
+    if len(line) == _LINE_CHARACTERS:
+        raise FormatError(f"Line {number} of {path} is too long", "Name the output of a run with --json")
     try:
         document = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         if not line.endswith("\n"):
             raise FormatError(f"{path} is cut off in line {number}", _WHOLE_RUN) from error
         raise FormatError(f"Line {number} of {path} is not JSON", "Name the output of a run with --json") from error

@@ -191,8 +191,10 @@ class Hosts:
 
 
 def is_of_hosts(folder: Path) -> bool:
-    """Tell whether a folder has a recording of several hosts."""
-    return (folder / FILE).is_file()
+    """Tell whether a folder has a recording of several hosts; who opens one that cannot be looked into is told why."""
+    with contextlib.suppress(OSError):
+        return (folder / FILE).is_file()
+    return False
 
 
 def check_names(names: Iterable[str]) -> None:

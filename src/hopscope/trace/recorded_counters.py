@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from hopscope.errors import UsageError
+from hopscope.errors import FormatError, UsageError
 from hopscope.model.counters.readings import Key, Readings, Unread, signed
-from hopscope.model.counters.sources import kind_of
+from hopscope.model.counters.sources import SOURCES, kind_of
 from hopscope.store.schema import BY_NAME
 
 if TYPE_CHECKING:
@@ -72,6 +72,8 @@ def reading_at(trace: Trace, time_ns: int) -> Readings:
     ------
     UsageError
         There is no such reading.
+    FormatError
+        What was read has no name, or is from where no reading is.
     """
     found = dict(times(trace))
     if time_ns not in found:
@@ -82,8 +84,8 @@ def reading_at(trace: Trace, time_ns: int) -> Readings:
     return Readings(
         time_ns,
         found[time_ns],
-        {Key(*key): int(value) for *key, value in trace.rows(_last("counters", time_ns))},
-        {Key(*key): str(value) for *key, value in trace.rows(_last("settings", time_ns))},
+        {_key(trace, row): int(row[-1]) for row in trace.rows(_last("counters", time_ns))},
+        {_key(trace, row): str(row[-1]) for row in trace.rows(_last("settings", time_ns))},
         {int(netns): str(name) for netns, name in trace.rows("SELECT netns, max(name) FROM namespaces GROUP BY netns")},
         [Unread(int(netns), source, reason) for netns, source, reason in trace.rows(_unread(time_ns))],
     )
@@ -114,6 +116,16 @@ def last_settings(trace: Trace) -> dict[Key, str]:
     last = reading_at(trace, found[-1][0])
     numbers = {key: str(value) for key, value in last.numbers.items() if kind_of(key) == "setting"}
     return {**numbers, **last.words}
+
+
+def _key(trace: Trace, row: Sequence[Any]) -> Key:
+    """Return what a value is of."""
+    if None in row or row[1] not in SOURCES:
+        raise FormatError(
+            f"{trace.folder} has counters or settings that this hopscope does not know",
+            "Read it with the version that recorded it, or restore it from a backup",
+        )
+    return Key(*row[:-1])
 
 
 def _last(table: str, time_ns: int) -> str:

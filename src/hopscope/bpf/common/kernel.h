@@ -250,7 +250,7 @@ struct tcp_sock {
 	u32 data_segs_out;
 	u8 syn_data_acked : 1;
 	u8 is_mptcp; /* a bit in some kernels */
-	struct tcp_fastopen_request *fastopen_req;
+	void *fastopen_req; /* struct tcp_fastopen_request: not every program needs it */
 };
 
 struct inet_sock {

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -23,6 +24,8 @@ Columns = dict[str, "NDArray[Any]"]
 # Rows that say what numbers in others mean: they are needed, however old.
 _KEPT_FOR_EVER: Final = frozenset({"flows", "threads", "devices", "qdiscs", "stacks", "symbols"})
 _UNITS_NS: Final = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
+# So many digits are 30 years of any unit.
+_NUMBER: Final = re.compile(r"[0-9]{1,18}(\.[0-9]{0,18})?|\.[0-9]{1,18}")
 _DROP: Final = "drop"
 # After these a packet's address is another's.
 _ENDS: Final = (HopPoint.HOP_POINT_SKB_FREE, HopPoint.HOP_POINT_SKB_DROP)
@@ -122,7 +125,7 @@ class Trigger:
             return cls(text)
         name, _, time = (part.strip() for part in text.partition(">"))
         unit = time.lstrip("0123456789. ")
-        number = time.removesuffix(unit).strip()
+        number = _NUMBER.fullmatch(time.removesuffix(unit).strip())
         if name not in point_names().values() or unit not in _UNITS_NS or not number:
             raise UsageError(
                 f"{text} is not a trigger", "Give `drop`, or a point and a time such as 'rx.tcp_queue>1ms'"
@@ -133,7 +136,7 @@ class Trigger:
                 f"--trigger {text} cannot fire: a delay is that of a packet, and packets do not pass {name}",
                 f"The points of packets are {', '.join(known)}",
             )
-        return cls(text, known[name], round(float(number) * _UNITS_NS[unit]))
+        return cls(text, known[name], round(float(number[0]) * _UNITS_NS[unit]))
 
     @property
     def needs(self) -> str:

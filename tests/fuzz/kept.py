@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What was found once, as it was printed: each of these did harm, and must not do so again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tests.fuzz.kernel_bytes import Dump
+from tests.fuzz.lines import Line
+from tests.fuzz.recordings import Case, Column
+from tests.fuzz.texts import Text
+
+if TYPE_CHECKING:
+    from tests.fuzz.__main__ import Case as AnyCase
+
+KEPT: Final[tuple[AnyCase, ...]] = (
+    Text(language="comm", text="\udc80"),
+    Text(language="trigger", text="rx.tcp_queue>1.2.3ms"),
+    Text(language="trigger", text="rx.tcp_queue>" + "9" * 400 + "ms"),
+    Case("tcp-rx", (Column(0, 205, "null"),), "report compare T T2"),
+    Case("tcp-rx", (Column(200, 205, "null"),), "report compare T T2"),
+    Dump(reader="hooks", bodies=(b"",)),
+    Dump(reader="rules", bodies=(bytes(4),)),
+    Line(words=("cdf", "total", "/dev/zero")),
+    Line(words=("cdf", "total", "deep")),
+    Line(words=("explain", "9" * 400)),
+    Line(words=("record", "-d", "0.1", "-o", "9" * 400)),
+)
