@@ -249,7 +249,7 @@ struct tcp_sock {
 	u64 bytes_received;
 	u32 data_segs_out;
 	u8 syn_data_acked : 1;
-	u8 is_mptcp; /* a bit in some kernels */
+	u8 is_mptcp;        /* a bit in some kernels */
 	void *fastopen_req; /* struct tcp_fastopen_request: not every program needs it */
 };
 
