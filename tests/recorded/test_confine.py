@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,8 +12,7 @@ from typing import Final
 
 import pytest
 
-_ROOT: Final = Path(__file__).parents[2]
-_RECORDING: Final = _ROOT / "tests" / "recordings" / "tcp-rx"
+_RECORDING: Final = Path(__file__).parents[1] / "recordings" / "tcp-rx"
 # At its end, the process tries what a recording that has taken it over might.
 _PROGRAM: Final = """
 import atexit, ctypes, json, pathlib, socket, subprocess, sys, tempfile
@@ -44,17 +44,19 @@ main()
 
 
 @pytest.fixture
-def outside() -> Path:
-    # Temporary files may be written: this folder is none of them.
-    folder = _ROOT / "build" / "outside"
-    folder.mkdir(parents=True, exist_ok=True)
+def outside(tmp_path: Path) -> Path:
+    folder = tmp_path / "outside"
+    folder.mkdir()
     (folder / "old").write_text("old")
     return folder
 
 
 def after(outside: Path, *words: str) -> dict[str, object]:
     argv = [sys.executable, "-c", f"OUTSIDE = {str(outside)!r}\n{_PROGRAM}", *words]
-    ended = subprocess.run(argv, capture_output=True, text=True, check=True)
+    temporary = outside.parent / "temporary"
+    temporary.mkdir()
+    environment = os.environ | {"TMPDIR": str(temporary)}
+    ended = subprocess.run(argv, capture_output=True, text=True, check=True, env=environment)
     found: dict[str, object] = json.loads(ended.stderr.splitlines()[-1])
     return found
 

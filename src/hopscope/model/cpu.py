@@ -165,7 +165,7 @@ class CpuSnapshot:
             Whether they are samples of one CPU; else of all.
         """
         cpus = 1 if of_one_cpu else self.cpus
-        ticks = max(self.ticks * cpus // self.cpus, samples)
+        ticks = max(round(self.hz * self.duration_s * cpus), samples)
         low, high = wilson(samples, ticks)
         whole_ns = self.duration_s * 1e9 * cpus
         return round(low * whole_ns), round(high * whole_ns)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import jsonschema
 import pytest
 
-from hopscope.store.meta import Metadata
+from hopscope.store.meta import FILE, Metadata
 from tests.lab.command import SCHEMAS, complaint, hopscope
 from tests.lab.small_trace import small
 
@@ -85,7 +85,7 @@ def test_killed_recording_is_shown_with_a_warning(folder: Path, tmp_path: Path) 
     copy = shutil.copytree(folder, tmp_path / "copy")
     killed = Metadata.read(copy)
     killed.state = "recording"
-    killed.write(copy)
+    (copy / FILE).write_bytes(killed.packed())
     done = hopscope("report", "summary", copy)
     assert done.returncode == 0
     assert "the recorder was killed or is still running" in done.stderr

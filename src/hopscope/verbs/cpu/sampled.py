@@ -135,7 +135,8 @@ class SampledCollector(Attached):
         duration_s, ticks = after.at_s - before.at_s, after.ticks - before.ticks
         if self._options.group_by != "cpu":
             stacks = [replace(each, group=NOT_KNOWN) if each.part in _OF_NOBODY else each for each in stacks]
-        rows = self._rows(stacks, duration_s * 1e9 * cpus / ticks if ticks else 0.0)
+        # Each stands for the time between two: ticks that are missing are as a rule those of idle CPUs of a guest.
+        rows = self._rows(stacks, 1e9 / self._options.hz)
         if self._options.group_by == "cpu":
             stacks = [replace(each, group="") for each in stacks]
         return CpuSnapshot(
