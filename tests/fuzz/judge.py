@@ -163,7 +163,7 @@ def _confine(target: Path) -> None:
     """Leave a network of nobody, no capability, and so much memory and disk."""
     with contextlib.suppress(OSError):  # who is not root has no capability either
         unshare_net()
-    # Who lacks a right is told so first: as if nobody looked, more of each verb is run, and the kernel refuses.
+    # A missing right is reported first. Without that check, more of each verb runs before the kernel refuses.
     for each in (capabilities, session, watch):
         each.require_rights = lambda: None
     libc.capset(ctypes.byref((ctypes.c_uint32 * 2)(_LAST_CAPABILITY_VERSION, 0)), ctypes.byref((ctypes.c_uint32 * 6)()))

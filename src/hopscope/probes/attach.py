@@ -62,7 +62,8 @@ def attach(program: Program, kind: str) -> list[Link]:
         finally:
             os.close(fd)
     if kind in NETFILTER_KINDS:
-        return [_attach_netfilter(program, kind, hook) for hook in sorted(_hooks(kind))]
+        hooks = _PRE_ROUTING if kind == "netfilter" else _with_rules()
+        return [_attach_netfilter(program, kind, hook) for hook in sorted(hooks)]
     if kind == "perf_event":
         return attach_clock(program, hz=1)
     return [program.attach()]
@@ -147,8 +148,9 @@ class EveryNamespace:
 
     def _attach(self, links: dict[tuple[str, Hook], Link]) -> None:
         """Attach the programs that are not among these in the namespace that the calling thread is in."""
+        with_rules: AbstractSet[Hook] = frozenset() if self._are_fixed else _with_rules()
         for program, kind in self._programs:
-            for hook in sorted(_hooks(kind)):
+            for hook in sorted(_PRE_ROUTING if kind == "netfilter" else with_rules):
                 if (program.name, hook) not in links:
                     links[program.name, hook] = _attach_netfilter(program, kind, hook)
 
@@ -163,10 +165,8 @@ def _open_cgroup_root(program: Program) -> int:
         raise LoadError(what, errno=error.errno or 0, program=program.name) from error
 
 
-def _hooks(kind: str) -> AbstractSet[Hook]:
-    """Return the hooks at which a kind is attached in the network namespace that the calling thread is in."""
-    if kind == "netfilter":
-        return _PRE_ROUTING
+def _with_rules() -> AbstractSet[Hook]:
+    """Return the hooks of what is sent and received that have rules where the calling thread is."""
     return {hook for hook in hooks_with_rules() if hook.number != _FORWARD}
 
 

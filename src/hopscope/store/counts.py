@@ -52,12 +52,13 @@ def event_counts(folders: Iterable[Path]) -> Counts:
 
 
 def _counts(folder: Path) -> Counts:
+    described = Metadata.read(folder).tables
     own = [
         table.name
-        for table in Metadata.read(folder).tables
+        for table in described
         if table.name.startswith(_PREFIX) and any(column.name == "time_ns" for column in table.columns)
     ]
-    losses = [BY_NAME["losses"], *(table for table in Metadata.read(folder).tables if table.name in LOSS_TABLES)]
+    losses = [BY_NAME["losses"], *(table for table in described if table.name in LOSS_TABLES)]
     with closing(DuckDB(folder)) as engine:
         events = [file for table in (*_EVENT_TABLES, *own) for file in parts_of(folder, table).whole]
         try:

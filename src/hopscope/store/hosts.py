@@ -191,7 +191,7 @@ class Hosts:
 
 
 def is_of_hosts(folder: Path) -> bool:
-    """Tell whether a folder has a recording of several hosts; who opens one that cannot be looked into is told why."""
+    """Tell whether a folder contains a recording of several hosts. If it cannot be read, opening it says why."""
     with contextlib.suppress(OSError):
         return (folder / FILE).is_file()
     return False
