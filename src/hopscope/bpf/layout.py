@@ -145,6 +145,7 @@ class HopPoint(IntEnum):
     HOP_POINT_THREAD = 98
     HOP_POINT_DEVICE = 99
     HOP_POINT_QDISC = 100
+    HOP_POINT_TCP_PROBE = 128
 
 
 class HopProtocolGroup(IntEnum):
@@ -943,6 +944,61 @@ HOP_SOCKET_DTYPE: Final = np.dtype(
             16,
             24,
             32,
+            40,
+            44,
+            48,
+            52,
+        ],
+        "itemsize": 56,
+    }
+)
+
+# struct hop_tcp
+HOP_TCP_DTYPE: Final = np.dtype(
+    {
+        "names": [
+            "time_ns",
+            "point",
+            "state",
+            "in_flight",
+            "tid",
+            "flow",
+            "snd_una",
+            "snd_nxt",
+            "snd_wnd",
+            "rcv_wnd",
+            "snd_cwnd",
+            "ssthresh",
+            "srtt_us",
+            "netns",
+        ],
+        "formats": [
+            "<u8",
+            "|u1",
+            "|u1",
+            "<u2",
+            "<u4",
+            "<u8",
+            "<u4",
+            "<u4",
+            "<u4",
+            "<u4",
+            "<u4",
+            "<u4",
+            "<u4",
+            "<u4",
+        ],
+        "offsets": [
+            0,
+            8,
+            9,
+            10,
+            12,
+            16,
+            24,
+            28,
+            32,
+            36,
             40,
             44,
             48,

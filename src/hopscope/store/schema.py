@@ -155,6 +155,25 @@ TABLES: Final = (
         ),
     ),
     Table(
+        "tcp",
+        "the state of a TCP connection when a segment comes, before TCP looks at it; once an end has closed, when it "
+        "sends, and when it changes its state",
+        (
+            *_EVENT,
+            Column("flow", np.int64, "flow in the direction in which this socket sends"),
+            Column("snd_una", np.int64, "first sequence number that the peer has not acknowledged"),
+            Column("snd_nxt", np.int64, "next sequence number to be sent"),
+            Column("snd_wnd", np.int64, "the peer's receive window, bytes"),
+            Column("rcv_wnd", np.int64, "the socket's own receive window, bytes"),
+            Column("snd_cwnd", np.int64, "congestion window, packets"),
+            Column("ssthresh", np.int64, "slow start threshold, packets; 2147483647: not set yet"),
+            Column("srtt_us", np.int64, "smoothed round-trip time, µs; 0: not measured yet"),
+            Column("in_flight", np.int32, "packets in flight, as the kernel estimates them; 65535: as many or more"),
+            Column("state", np.int16, "of congestion control: 0 open, 1 disorder, 2 CWR (reduced), 3 recovery, 4 loss"),
+            Column("netns", np.int64, "inode of the network namespace"),
+        ),
+    ),
+    Table(
         "drops",
         "a dropped packet, with the reason; `packets` has a row with the same time_ns, cpu and skb",
         (
@@ -327,6 +346,8 @@ TABLES: Final = (
     ),
 )
 BY_NAME: Final = {table.name: table for table in TABLES}
+# Those of probe points.
+EVENT_TABLES: Final = ("packets", "sockets", "cpu", "tcp")
 
 # What a column can be, and what SQL calls it.
 SQL_TYPES: Final = {"int8": "TINYINT", "int16": "SMALLINT", "int32": "INTEGER", "int64": "BIGINT", TEXT: "STRING"}

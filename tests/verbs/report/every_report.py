@@ -24,6 +24,7 @@ from hopscope.verbs.report.outliers import LEAST_MESSAGES, outliers
 from hopscope.verbs.report.packets import packet_trees
 from hopscope.verbs.report.requests import requests
 from hopscope.verbs.report.summary import summary
+from hopscope.verbs.report.tcp import connections, history
 from tests.lab.joined import JoinedTrace
 from tests.lab.small_trace import small
 from tests.lab.traces import STARTED_NS, columns, write
@@ -99,6 +100,7 @@ _REPORTS: Final[dict[str, Callable[[Trace], object]]] = {
     "packets": lambda trace: packet_trees(trace, _ALL, limit=7, slowest=True),
     "packets of some": lambda trace: packet_trees(trace, _SOME, limit=None, slowest=False),
     "flows": lambda trace: flows(trace, _ALL),
+    "tcp": lambda trace: (connections(trace, _SOME), history(trace, _ALL)),
     "drops": lambda trace: drop_reasons(trace, _ALL, stacks=True),
     "netdev-times": lambda trace: (received(trace, _ALL), sent(trace, _ALL)),
     "outliers": lambda trace: outliers(trace, _ALL),

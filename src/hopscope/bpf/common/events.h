@@ -398,6 +398,9 @@ enum hop_point {
 	HOP_POINT_THREAD = 98,
 	HOP_POINT_DEVICE = 99,
 	HOP_POINT_QDISC = 100,
+	/* struct hop_tcp */
+	/* A segment comes to a connection, which has not looked at it yet; or it is closing, and sends or changes its state. */
+	HOP_POINT_TCP_PROBE = 128,
 };
 
 /* Why TCP stopped sending with bytes left, in the order in which tcp_write_xmit asks. */
@@ -469,6 +472,24 @@ struct hop_work {
 	u32 ifindex;
 	u32 netns;
 	u32 pad_2[3];
+};
+
+/* Sequence numbers and windows as struct tcp_sock has them. */
+struct hop_tcp {
+	u64 time_ns;
+	u8 point;
+	u8 state;      /* of congestion control */
+	u16 in_flight; /* packets; 65535: as many or more */
+	u32 tid;
+	u64 flow;
+	u32 snd_una;
+	u32 snd_nxt;
+	u32 snd_wnd;
+	u32 rcv_wnd;
+	u32 snd_cwnd;
+	u32 ssthresh;
+	u32 srtt_us;
+	u32 netns;
 };
 
 struct hop_drop {

@@ -230,6 +230,9 @@ struct tcp_sock {
 	u32 snd_sml;
 	u32 snd_wnd;
 	u32 snd_cwnd;
+	u32 snd_ssthresh;
+	u32 rcv_wnd;
+	u32 srtt_us;
 	u32 write_seq;
 	u32 pushed_seq;
 	u32 mss_cache;

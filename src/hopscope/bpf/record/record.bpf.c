@@ -4,6 +4,7 @@
  */
 #include "record/limit.h"
 #include "record/netfilter.h"
+#include "record/tcp.h"
 #include "record/transmit.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
@@ -239,6 +240,24 @@ SEC("tp_btf/tcp_retransmit_skb")
 int BPF_PROG(record_retransmit, struct sock *sk, struct sk_buff *skb)
 {
 	return retransmitted(sk, skb, cfg_retransmit_arguments > 2 ? ctx[2] : 0);
+}
+
+SEC("tp_btf/tcp_probe")
+int BPF_PROG(record_tcp_probe, struct sock *sk)
+{
+	return tcp_probed(sk);
+}
+
+SEC("tp_btf/net_dev_queue")
+int BPF_PROG(record_tcp_leaves, struct sk_buff *skb)
+{
+	return tcp_probed_leaving(skb);
+}
+
+SEC("tp_btf/inet_sock_set_state")
+int BPF_PROG(record_tcp_closes, struct sock *sk, u32 from)
+{
+	return tcp_probed_closing(sk, from);
 }
 
 /* ---- what keeps messages from leaving ---- */

@@ -31,6 +31,8 @@ _TX: Final = (
     *("tx.send", "tx.sent", "tx.limit", "tx.neighbour"),
     *("tx.queue", "tx.enqueue", "tx.dequeue", "tx.start", "tx.driver", "tcp.retransmit"),
 )
+# What `report tcp` needs.
+_TCP: Final = ("tcp.probe", "tcp.state", "tcp.retransmit", "tx.limit", "tx.queue", "rx.driver", "rx.l4")
 _CPU: Final = ("irq.enter", "irq.exit", "softirq.raise", "softirq.enter", "softirq.exit", "napi.poll")
 _SCHED: Final = ("sched.switch", "sched.wake")
 # A profile is a set of points that answers a question.
@@ -44,6 +46,7 @@ PROFILES: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "rx": (*_RX, *_CORE, "napi.poll", *_SCHED),
     "tx": (*_TX, *_CORE),
+    "tcp": (*_TCP, *_CORE),
     "cpu": (*_CPU, *_SCHED),
     "drops": ("skb.drop", "rx.full", "tcp.retransmit", "xdp.exception"),
     "all": tuple(name.removeprefix(PREFIX) for name in POINTS if name.startswith(PREFIX)),

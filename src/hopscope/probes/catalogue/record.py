@@ -149,6 +149,15 @@ RECORD: Final = (
             differs="splice does not come by here",
         ),
     ),
+    _point(
+        "tcp.probe",
+        "a segment comes to a TCP connection: its windows and round-trip time (tcp_rcv_established)",
+        AttachMethod(
+            "tp_btf",
+            ("tcp_probe", "net_dev_queue", "inet_sock_set_state"),
+            ("record_tcp_probe", "record_tcp_leaves", "record_tcp_closes"),
+        ),
+    ),
     _point("tcp.state", "a TCP socket changes its state", _tracepoint("inet_sock_set_state", "state")),
     _point(
         "rx.full", "a socket's receive buffer is full (sock_queue_rcv_skb)", _tracepoint("sock_rcvqueue_full", "full")

@@ -71,6 +71,33 @@ def flows(*, common: Common) -> None:
 
 
 @command.command(
+    "tcp",
+    cls=Command,
+    short_help="Windows, round-trip times and limits of TCP connections.",
+    examples=(
+        ("Which connections were limited, and by what?", "hopscope report tcp trace"),
+        (
+            "The congestion window of one connection, segment by segment",
+            "hopscope report tcp --history --flow '10.0.0.1:4000>10.0.0.2:80' trace",
+        ),
+    ),
+)
+@section(OUTPUT, option("--history", is_flag=True, help="One row per segment that came, in order of time."))
+@report_options()
+def tcp(*, common: Common, history: bool) -> None:
+    """Show the windows, round-trip times and retransmissions of TCP connections, and what kept them from sending.
+
+    Each end of a connection that was recorded has a row. The trace must be recorded with `-P tcp`, or `--point
+    tcp.probe`.
+    """
+    from hopscope.verbs.report import tcp as analysis  # noqa: PLC0415
+
+    wanted = analysis.history if history else analysis.connections
+    with common.trace() as trace:
+        show(wanted(trace, common.selection, limit=common.limit), common.form)
+
+
+@command.command(
     "hops",
     cls=Command,
     short_help="Time that packets took from point to point.",

@@ -22,6 +22,7 @@ from hopscope.verbs.report import (
     packet_rows,
     requests,
     summary,
+    tcp,
 )
 from hopscope.verbs.report import counters as counter_history
 from hopscope.verbs.report import drops as drop_reasons
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 REPORTS: Final[Mapping[str, tuple[Sequence[Column], Sequence[Column]]]] = {
     "summary": (summary.COLUMNS, ()),
     "flows": (flows.COLUMNS, ()),
+    "tcp": (tcp.COLUMNS, ()),
+    "tcp.history": (tcp.HISTORY_COLUMNS, ()),
     "hops": (hop_times.COLUMNS, (*hop_times.BY_COLUMNS, hop_times.BOUND)),
     "packets": (packet_rows.COLUMNS, ()),
     "drops": (drop_reasons.COLUMNS, (drop_reasons.STACK,)),

@@ -30,11 +30,16 @@ LIMIT_S: Final = 8.0
 _POLICIES: Final = {"fifo": os.SCHED_FIFO, "batch": os.SCHED_BATCH}
 # struct tcp_info: where it has which number, microseconds for times.
 _TCP_INFO: Final = {
+    "srtt_us": ("I", 68),
+    "ssthresh": ("I", 76),
+    "snd_cwnd": ("I", 80),
     "retransmits": ("I", 100),
     "pacing_rate_bytes_s": ("Q", 104),
     "busy_us": ("Q", 168),
     "receiver-window_us": ("Q", 176),
     "send-buffer_us": ("Q", 184),
+    "snd_wnd": ("I", 228),
+    "rcv_wnd": ("I", 232),
 }
 
 
@@ -120,6 +125,10 @@ class Schedstat:
 
 
 def tcp_info(sock: socket) -> dict[str, int]:
-    """Return what the kernel says of a connection."""
+    """Return what the kernel says of a connection; older ones do not say all of it."""
     data = sock.getsockopt(6, 11, 256)
-    return {name: struct.unpack_from(f"={code}", data, place)[0] for name, (code, place) in _TCP_INFO.items()}
+    return {
+        name: struct.unpack_from(f"={code}", data, place)[0]
+        for name, (code, place) in _TCP_INFO.items()
+        if place + struct.calcsize(code) <= len(data)
+    }
