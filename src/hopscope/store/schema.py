@@ -112,17 +112,23 @@ TABLES: Final = (
             *_EVENT,
             Column("sock", np.int64, "address of the struct sock; reused after the socket is freed"),
             Column("flow", np.int64, "flow in the direction of the data: from this socket (tx.*) or to it (rx.*)"),
-            Column("seq", np.int64, "TCP: sequence number of the next byte to be written (tx.*) or read (rx.*)"),
+            Column(
+                "seq",
+                np.int64,
+                "TCP: sequence number of the next byte to be written (tx.*) or read (rx.*); call.enter: its first "
+                "argument",
+            ),
             Column(
                 "len_bytes",
                 np.int32,
-                "tx.send: requested; tx.sent, rx.received: transferred, or the negative errno",
+                "tx.send: requested; tx.sent, rx.received: transferred, or the negative errno; call.enter: its third "
+                "argument; call.exit: what it returns",
             ),
             Column(
                 "value",
                 np.int64,
-                "tcp.state: old state * 256 + new state; rx.received: flags; call.enter: number of the call; "
-                "tx.limit: see the relation tcp_limits",
+                "tcp.state: old state * 256 + new state; rx.received: flags; call.enter, call.exit: number of the "
+                "call; tx.limit: see the relation tcp_limits",
             ),
             Column("protocol", np.int16, "6 TCP, 17 UDP"),
             Column("netns", np.int64, "inode of the network namespace"),

@@ -10,6 +10,8 @@ import numpy as np
 
 from hopscope.trace.recorded_counters import first_and_last
 from hopscope.trace.selection import Selection
+from hopscope.verbs.report.calls import calls
+from hopscope.verbs.report.calls import summary as calls_summary
 from hopscope.verbs.report.compare import compare
 from hopscope.verbs.report.counters import counter_history
 from hopscope.verbs.report.drops import drop_reasons
@@ -99,6 +101,7 @@ _REPORTS: Final[dict[str, Callable[[Trace], object]]] = {
     "requests": lambda trace: requests(trace, _ALL),
     "packets": lambda trace: packet_trees(trace, _ALL, limit=7, slowest=True),
     "packets of some": lambda trace: packet_trees(trace, _SOME, limit=None, slowest=False),
+    "calls": lambda trace: (calls(trace, _SOME), calls_summary(trace, _ALL)),
     "flows": lambda trace: flows(trace, _ALL),
     "tcp": lambda trace: (connections(trace, _SOME), history(trace, _ALL)),
     "drops": lambda trace: drop_reasons(trace, _ALL, stacks=True),

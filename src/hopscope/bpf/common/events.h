@@ -373,8 +373,9 @@ enum hop_point {
 	HOP_POINT_RX_READ = 36,     /* TCP: bytes were read */
 	HOP_POINT_RX_RECEIVED = 37, /* a receive call is done */
 	HOP_POINT_TCP_STATE = 38,
-	HOP_POINT_RX_FULL = 39,  /* the receive buffer is full */
-	HOP_POINT_TX_LIMIT = 40, /* what keeps TCP from sending the rest has changed: enum hop_limit, and a detail */
+	HOP_POINT_RX_FULL = 39,   /* the receive buffer is full */
+	HOP_POINT_TX_LIMIT = 40,  /* what keeps TCP from sending the rest has changed: enum hop_limit, and a detail */
+	HOP_POINT_CALL_EXIT = 41, /* it returns */
 	/* struct hop_work */
 	HOP_POINT_IRQ_ENTER = 64,
 	HOP_POINT_IRQ_EXIT = 65,

@@ -20,6 +20,8 @@ struct thread_set {
 struct thread_set known_threads SEC(".bss.threads");
 /* Threads that use sockets: the scheduler's events are recorded of these alone. */
 struct thread_set socket_threads SEC(".bss.users");
+/* Threads whose call was recorded, and has not ended. */
+struct thread_set calling_threads SEC(".bss.calling");
 
 /* The last turns of threads on a CPU. */
 #define TURNS 64

@@ -2,6 +2,7 @@
 /* Recording: where the programs are attached, each of which makes a record. Bodies are in the headers
  * (hopscope.probes.catalogue.record has the table).
  */
+#include "record/calls.h"
 #include "record/limit.h"
 #include "record/netfilter.h"
 #include "record/tcp.h"
@@ -157,7 +158,13 @@ int BPF_PROG(record_xmit, u64 skb, s32 result, struct net_device *dev, u32 len_b
 SEC("tp_btf/sys_enter")
 int BPF_PROG(record_call, struct pt_regs *regs, u64 number)
 {
-	return system_call(number);
+	return call_begins(regs, number);
+}
+
+SEC("tp_btf/sys_exit")
+int BPF_PROG(record_call_exit, struct pt_regs *regs, s64 result)
+{
+	return call_ends(regs, result);
 }
 
 SEC("tp_btf/tcp_sendmsg_locked")

@@ -105,6 +105,9 @@ class Recorder(SelfTrafficFilter, Attached):
         by_headers = options.selects or options.sample > 1 or bool(options.interfaces or options.pcap)
         bpf.set_const("cfg_by_headers", int(by_headers))
         self._configure_own(bpf)
+        bpf.set_const("cfg_all_calls", int(f"{PREFIX}call.exit" in options.names()))
+        by_flow = options.ports or options.addresses or options.sample > 1 or options.interfaces or options.pcap
+        bpf.set_const("cfg_calls_by_flow", int(bool(by_flow)))
         bpf.set_const("cfg_sample", options.sample)
         bpf.set_const("cfg_pcap", int(bool(options.pcap)))
         bpf.set_const("cfg_drop_arguments", Btf.kernel().tracepoint_arguments("kfree_skb"))

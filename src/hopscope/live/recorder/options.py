@@ -47,6 +47,7 @@ PROFILES: Final[Mapping[str, tuple[str, ...]]] = {
     "rx": (*_RX, *_CORE, "napi.poll", *_SCHED),
     "tx": (*_TX, *_CORE),
     "tcp": (*_TCP, *_CORE),
+    "calls": ("call.enter", "call.exit", "tx.sent", "rx.received", "tcp.state"),
     "cpu": (*_CPU, *_SCHED),
     "drops": ("skb.drop", "rx.full", "tcp.retransmit", "xdp.exception"),
     "all": tuple(name.removeprefix(PREFIX) for name in POINTS if name.startswith(PREFIX)),

@@ -94,6 +94,11 @@ RECORD: Final = (
         _tracepoint("sys_enter", "call"),
     ),
     _point(
+        "call.exit",
+        "a system call on a socket, or one that waits for sockets, returns; of these, call.enter records all then",
+        _tracepoint("sys_exit", "call_exit"),
+    ),
+    _point(
         "tx.send",
         "a send call has the TCP socket to itself (tcp_sendmsg_locked)",
         AttachMethod("fentry", ("tcp_sendmsg_locked",), ("record_send_fentry",)),

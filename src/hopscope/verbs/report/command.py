@@ -98,6 +98,37 @@ def tcp(*, common: Common, history: bool) -> None:
 
 
 @command.command(
+    "calls",
+    cls=Command,
+    short_help="System calls on sockets: results and durations.",
+    examples=(
+        ("Which calls of a process took longest, and what did they return?", "hopscope report calls --slowest trace"),
+        ("How many calls of each kind failed, as in `strace -c`?", "hopscope report calls --summary trace"),
+    ),
+)
+@section(
+    OUTPUT,
+    option("--slowest", is_flag=True, help="Sort by duration, longest first, not by time."),
+    option("--summary", is_flag=True, help="One row per kind of call."),
+)
+@report_options()
+def calls(*, common: Common, slowest: bool, summary: bool) -> None:
+    """List system calls on sockets, and those that wait for sockets, with their results and durations, as strace does.
+
+    The trace must be recorded with `-P calls`.
+    """
+    from hopscope.verbs.report import calls as analysis  # noqa: PLC0415
+
+    if slowest and summary:
+        raise UsageError("--slowest and --summary exclude each other", "A summary has no single calls")
+    with common.trace() as trace:
+        if summary:
+            show(analysis.summary(trace, common.selection, limit=common.limit), common.form)
+        else:
+            show(analysis.calls(trace, common.selection, limit=common.limit, slowest=slowest), common.form)
+
+
+@command.command(
     "hops",
     cls=Command,
     short_help="Time that packets took from point to point.",

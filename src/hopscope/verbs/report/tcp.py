@@ -100,7 +100,7 @@ _SUMMARY: Final = f"""{_CONNECTIONS}
     SELECT s.flow, coalesce(max(n.name), {{unnamed}}) AS name, s.netns, count(*) AS states,
            CAST(coalesce(sum({_ACKED}), 0) AS BIGINT) AS acked_bytes,
            min(CASE WHEN srtt_us > 0 THEN srtt_us END) * 1000 AS srtt_min_ns,
-           avg(CASE WHEN srtt_us > 0 THEN srtt_us END) * 1000 AS srtt_mean_ns,
+           sum(srtt_us) * 1000 / count(CASE WHEN srtt_us > 0 THEN 1 END) AS srtt_mean_ns,
            max(CASE WHEN srtt_us > 0 THEN srtt_us END) * 1000 AS srtt_max_ns, max(snd_cwnd) AS cwnd_max,
            max(CASE WHEN from_end = 1 THEN snd_cwnd END) AS cwnd,
            max(CASE WHEN from_end = 1 AND ssthresh < {_NOT_SET} THEN ssthresh END) AS ssthresh,
