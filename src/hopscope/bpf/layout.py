@@ -89,6 +89,7 @@ class HopLimits(IntEnum):
     HOP_THREADS = 2048
     HOP_RUNS = 128
     HOP_FILTERS = 16
+    HOP_REASONS = 256
 
 
 class HopPmuCounter(IntEnum):
@@ -187,6 +188,22 @@ class HopRxDiscard(IntEnum):
     HOP_RX_DISCARDS = 15
 
 
+class HopRxEnd(IntEnum):
+    """``enum hop_rx_end``."""
+
+    HOP_END_READ_UDP = 0
+    HOP_END_READ_TCP = 1
+    HOP_END_JOINED = 2
+    HOP_END_MERGED = 3
+    HOP_END_REPEATED = 4
+    HOP_END_MPTCP = 5
+    HOP_END_NO_MEMORY = 6
+    HOP_END_UNREAD = 7
+    HOP_END_DUPLICATE = 8
+    HOP_END_SLOT_TAKEN = 9
+    HOP_RX_ENDS = 10
+
+
 class HopRxHop(IntEnum):
     """``enum hop_rx_hop``."""
 
@@ -219,6 +236,19 @@ class HopRxOrder(IntEnum):
     HOP_ORDER_APART = 0
     HOP_ORDER_INCLUDE = 1
     HOP_ORDER_EXCLUDE = 2
+
+
+class HopRxPlace(IntEnum):
+    """``enum hop_rx_place``."""
+
+    HOP_PLACE_DRIVER = 0
+    HOP_PLACE_CORE = 1
+    HOP_PLACE_IP = 2
+    HOP_PLACE_FORWARD = 3
+    HOP_PLACE_TCP = 4
+    HOP_PLACE_UDP = 5
+    HOP_PLACE_QUEUE = 6
+    HOP_PLACES = 7
 
 
 class HopRxStage(IntEnum):
@@ -885,6 +915,10 @@ HOP_RX_COUNTERS_DTYPE: Final = np.dtype(
             "group_overflow",
             "packets",
             "sampled",
+            "entered",
+            "ended",
+            "gone",
+            "dropped",
             "pad",
         ],
         "formats": [
@@ -892,7 +926,11 @@ HOP_RX_COUNTERS_DTYPE: Final = np.dtype(
             "<u8",
             "<u8",
             "<u8",
-            ("<u8", (5,)),
+            "<u8",
+            ("<u8", (10,)),
+            ("<u8", (7,)),
+            ("<u8", (1792,)),
+            ("<u8", (3,)),
         ],
         "offsets": [
             0,
@@ -900,8 +938,12 @@ HOP_RX_COUNTERS_DTYPE: Final = np.dtype(
             2408,
             2416,
             2424,
+            2432,
+            2512,
+            2568,
+            16904,
         ],
-        "itemsize": 2464,
+        "itemsize": 16928,
     }
 )
 

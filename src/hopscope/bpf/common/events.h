@@ -78,6 +78,33 @@ enum hop_rx_stage {
 	HOP_STAGE_QUEUE = 6,
 };
 
+/* Where a packet was seen last. Where it goes no further from there, and was not dropped, this tells what became of it. */
+enum hop_rx_place {
+	HOP_PLACE_DRIVER = 0,
+	HOP_PLACE_CORE = 1,    /* not for IP: bridged, ARP, ... */
+	HOP_PLACE_IP = 2,      /* for IP itself, or for what is neither TCP nor UDP */
+	HOP_PLACE_FORWARD = 3, /* sent on */
+	HOP_PLACE_TCP = 4,     /* without data */
+	HOP_PLACE_UDP = 5,     /* for the kernel itself: a tunnel */
+	HOP_PLACE_QUEUE = 6,   /* a datagram in its socket's queue: read */
+	HOP_PLACES = 7,
+};
+
+/* What a packet that entered ended as, other than dropped. */
+enum hop_rx_end {
+	HOP_END_READ_UDP = 0,
+	HOP_END_READ_TCP = 1,
+	HOP_END_JOINED = 2,     /* in the queue of a TCP socket; one of those below follows, or READ_TCP */
+	HOP_END_MERGED = 3,     /* as HOP_RX_MERGED */
+	HOP_END_REPEATED = 4,   /* as HOP_RX_DUPLICATE, found in the socket's queue */
+	HOP_END_MPTCP = 5,      /* as HOP_RX_MPTCP */
+	HOP_END_NO_MEMORY = 6,  /* as HOP_RX_NO_MEMORY */
+	HOP_END_UNREAD = 7,     /* in the queue of a TCP socket that was closed */
+	HOP_END_DUPLICATE = 8,  /* as HOP_RX_DUPLICATE, before it joined the socket's queue */
+	HOP_END_SLOT_TAKEN = 9, /* its slot was taken by another packet: what became of it is not known */
+	HOP_RX_ENDS = 10,
+};
+
 enum hop_group_by {
 	HOP_GROUP_NONE = 0,
 	HOP_GROUP_INTERFACE = 1,
@@ -105,6 +132,7 @@ enum hop_limits {
 	HOP_THREADS = 2048, /* threads whose time on CPUs is remembered ... */
 	HOP_RUNS = 128,     /* ... and how many times each came on one, a power of two */
 	HOP_FILTERS = 16,   /* values that one filter takes */
+	HOP_REASONS = 256,  /* reasons of drops; the last one is what is above, such as those of subsystems */
 };
 
 /* Group 0 is "other": packets whose group found no row, or is not known at that hop. */
@@ -138,7 +166,11 @@ struct hop_rx_counters {
 	u64 group_overflow; /* packets that went to group 0 because the table is full */
 	u64 packets;        /* at the entry, before sampling and after the filters */
 	u64 sampled;        /* of these, followed */
-	u64 pad[5];
+	u64 entered;        /* at the core, wanted; and what was dropped before, and copies of what was cut */
+	u64 ended[HOP_RX_ENDS];
+	u64 gone[HOP_PLACES]; /* seen there last, and then its memory carried another packet */
+	u64 dropped[HOP_PLACES * HOP_REASONS];
+	u64 pad[3];
 };
 
 struct hop_comm {
