@@ -214,7 +214,7 @@ class Case:
             stopper = plan.stops and world.actor(world.client, "stopper", pid=reader.pid, seconds=_HOG_S, **plan.stops)
             sender = world.actor(world.client, plan.role, **self._sender(world, common, hogs))
             sent, read = sender.result(), reader.result()
-            others: list[Options] = [actor.end() for actor in (stopper, world.wire) if actor]
+            others: list[Options] = [actor.end() for actor in (stopper, world.wire, *hogs) if actor]
         intervals: dict[str, list[tuple[int, int]]] = {}
         for found in (sent, read, *others):
             for cause, ours in found.get("intervals", {}).items():

@@ -6,7 +6,7 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from tests.lab.causes import healthy, loss, mixed, path, queue, reader, tcp
+from tests.lab.causes import arrival, healthy, loss, mixed, path, queue, reader, tcp
 from tests.lab.causes.case import Case
 
 if TYPE_CHECKING:
@@ -42,6 +42,9 @@ SINGLE: Final[Mapping[str, Scenario]] = {
     "neighbour": path.neighbour,
     "netfilter": path.netfilter,
     "netfilter, sending": path.netfilter_sending,
+    "softirq": arrival.softirq,
+    "poller": arrival.poller,
+    "GRO": arrival.gro,
     "application": path.application,
 }
 HEALTHY: Final[Mapping[str, Scenario]] = {

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from tests.lab.causes.actors.common import Options
 
+    Prepare = Callable[["World"], None]
+
 NETWORK: Final = "10.78.0.0/24"
 CLIENT: Final = "10.78.0.1"
 SERVER: Final = "10.78.0.2"
@@ -143,7 +145,7 @@ def whole_segments(world: World) -> None:
     world.client.run(["ip", "link", "set", DEVICE, "gso_max_segs", "1"], check=True)
 
 
-def shaped(rate_bit_s: int, burst_bytes: int) -> Callable[[World], None]:
+def shaped(rate_bit_s: int, burst_bytes: int) -> Prepare:
     """Return what puts a token bucket on the client's device."""
 
     def do(world: World) -> None:
@@ -153,7 +155,7 @@ def shaped(rate_bit_s: int, burst_bytes: int) -> Callable[[World], None]:
     return do
 
 
-def route(*metrics: str) -> Callable[[World], None]:
+def route(*metrics: str) -> Prepare:
     """Return what gives the client's route to the server metrics, as ``ip route`` has them."""
 
     def do(world: World) -> None:
@@ -162,7 +164,7 @@ def route(*metrics: str) -> Callable[[World], None]:
     return do
 
 
-def settings(**values: int) -> Callable[[World], None]:
+def settings(**values: int) -> Prepare:
     """Return what sets the client's net.ipv4 settings."""
 
     def do(world: World) -> None:
@@ -172,7 +174,7 @@ def settings(**values: int) -> Callable[[World], None]:
     return do
 
 
-def firewall(chain: str, *rules: str) -> Callable[[World], None]:
+def firewall(chain: str, *rules: str) -> Prepare:
     """Return what gives the server rules of nftables, or for what is sent, the client; `chain` is the hook's name."""
     lines = "\n".join(rules)
 
@@ -188,6 +190,60 @@ def asking(world: World) -> None:
     """Let the client ask for the address of its neighbour once that is forgotten; nobody answers."""
     world.client.run(["ip", "link", "set", DEVICE, "arp", "on"], check=True)
     world.client.call(add_neighbours, DEVICE, world.macs[SERVER], (SERVER,))
+
+
+def receiving_on(cpu: int) -> Prepare:
+    """Return what has a CPU receive all that comes to the server (RPS)."""
+
+    def do(world: World) -> None:
+        _of_device(world, "queues/rx-0/rps_cpus", f"{1 << cpu:x}")
+
+    return do
+
+
+def threaded_on(cpu: int) -> Prepare:
+    """Return what has a thread poll the server's device, on one CPU."""
+
+    def do(world: World) -> None:
+        _with_gro(world)
+        before = _pollers()
+        _of_device(world, "threaded", "1")
+        for tid in _pollers() - before:
+            os.sched_setaffinity(tid, {cpu})
+
+    return do
+
+
+def keeping(ms: float) -> Prepare:
+    """Return what lets GRO of the server's device keep packets for so many ms."""
+
+    def do(world: World) -> None:
+        _with_gro(world)
+        _of_device(world, "gro_flush_timeout", f"{ms * 1e6:.0f}")
+
+    return do
+
+
+def _with_gro(world: World) -> None:
+    # What has large segments, veth takes past GRO.
+    world.client.run(["ethtool", "-K", DEVICE, "tso", "off"], check=True)
+    world.server.run(["ethtool", "-K", _SERVER_DEVICE, "gro", "on"], check=True)
+
+
+def _of_device(world: World, name: str, value: str) -> None:
+    # /sys has the devices of the namespace in which it was mounted.
+    script = f"mount -t sysfs none /sys && echo {value} >/sys/class/net/{_SERVER_DEVICE}/{name}"
+    world.server.run(["unshare", "-m", "sh", "-c", script], check=True)
+
+
+def _pollers() -> set[int]:
+    """Return the threads that poll devices of the name that the server's has."""
+    found = set()
+    for comm in Path("/proc").glob("[0-9]*/comm"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            if comm.read_text().startswith(f"napi/{_SERVER_DEVICE}-"):
+                found.add(int(comm.parent.name))
+    return found
 
 
 @contextlib.contextmanager

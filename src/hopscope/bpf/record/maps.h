@@ -55,6 +55,28 @@ struct wish {
 
 struct wish wishes[WISHES] SEC(".bss.wishes");
 
+/* The receive softirq of a CPU while it is pending. */
+struct pending {
+	u64 since_ns;  /* 0: it is not */
+	u64 begin_ns;  /* of the softirq that runs */
+	u64 others_ns; /* in other softirqs since then */
+	u64 longest_ns;
+	u64 longest; /* the number of the one that took longest */
+};
+
+struct pending pending[HOP_CPUS] SEC(".bss.pending");
+
+/* What GRO was given; one in a place, a power of two of them. */
+#define GRO_ENTRIES 32768
+
+struct gro_entry {
+	u64 skb; /* 0: it was let go */
+	u64 time_ns;
+	u64 cpu;
+};
+
+struct gro_entry gro_entries[GRO_ENTRIES] SEC(".bss.gro");
+
 /* A power of two. */
 #define FLOWS 65536
 

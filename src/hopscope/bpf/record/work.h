@@ -2,6 +2,7 @@
 /* Recording: the hooks of sockets and calls, of interrupts, softirqs, polls and the scheduler, and of XDP. */
 #pragma once
 
+#include "common/tcp.h"
 #include "record/socket.h"
 
 /* ---- calls ---- */

@@ -11,6 +11,7 @@ import time
 from tests.lab.causes.actors.common import STAMP, Held, Options, Schedstat, Steps, report, say, tcp_info
 
 _SO_RCVBUFFORCE = 33
+_UDP_GRO = 104
 _SILENCE_S = 0.4
 
 
@@ -19,7 +20,7 @@ def run(options: Options) -> None:
 
     Options: `address`, `port`, `count`, `sizes` (of the messages in turn); `steps` in turn before each; `wait` for the
     whole message before a step; `rcvbuf`; `replies` in turn, bytes or 0, and `before_reply`, a step; `delack`; `udp`;
-    `sink`, a port whose datagrams nobody reads.
+    `gro` (UDP_GRO); `sink`, a port whose datagrams nobody reads.
     """
     held, scheduled = Held(), Schedstat()
     steps = Steps(held)
@@ -43,6 +44,7 @@ def _listen(options: Options) -> socket.socket:
         sock.listen()
     else:
         sock.settimeout(_SILENCE_S)
+        sock.setsockopt(socket.IPPROTO_UDP, _UDP_GRO, bool(options.get("gro")))
     return sock
 
 
