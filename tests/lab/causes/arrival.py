@@ -33,8 +33,12 @@ def poller(chance: Random) -> Plan:
 def _late(chance: Random, hog: dict[str, Any], prepare: Prepare) -> Plan:
     run, rest = chance.uniform(8, 30), chance.uniform(2, 4)
     hogs = [hog | {"run": run, "rest": rest, "cause": _WAIT}]
-    pattern = [{"size": chance.randint(64, 1400), "gap": chance.uniform(2, 9)}]
-    more = ends(pattern, max(12, round(600 / run)), reader={"cpu": SENDER_CPU})
+    udp = chance.random() < 0.5
+    # What TCP has to send while nothing is acknowledged would wait for that, too.
+    gap = chance.uniform(2, 9) if udp else run + rest * chance.uniform(0.5, 1.5)
+    pattern = [{"size": chance.randint(64, 1400), "gap": gap}]
+    count = max(12, round(600 / max(run, gap)))
+    more = ends(pattern, count, reader={"cpu": SENDER_CPU, "udp": udp}, sender={"udp": udp})
     return Plan({_WAIT: 0.9}, _HOG, hogs=hogs, prepare=[prepare], **more)
 
 

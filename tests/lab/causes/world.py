@@ -6,14 +6,18 @@ All of it belongs to the namespaces, and goes with them.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import fcntl
+import functools
 import json
 import os
+import shutil
 import signal
 import struct
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -80,6 +84,9 @@ class World:
 
     def _lay(self, stack: contextlib.ExitStack, wire: Options | None) -> Actor | None:
         if wire is None:
+            # A recording knows a device by its index and the number of its namespace, which may soon be another end's.
+            self.server.run(["ip", "link", "add", "first", "type", "veth", "peer", "second"], check=True)
+            self.server.run(["ip", "link", "del", "first"], check=True)
             self.client.call(add_veth, DEVICE, _SERVER_DEVICE, self.server.pid, _MTU_BYTES)
             return None
         fds = [end.call(_tap, ifname) for end, ifname, _ in self._ends()]
@@ -111,7 +118,7 @@ class Actor:
             pass_fds=fds,
         )
         self.pid = self._child.pid
-        if role not in {"sender", "locker"}:
+        if role not in {"sender", "locker", "asker"}:
             assert self._child.stdout
             if self._child.stdout.readline() != "ready\n":
                 self.result()
@@ -244,6 +251,30 @@ def _pollers() -> set[int]:
             if comm.read_text().startswith(f"napi/{_SERVER_DEVICE}-"):
                 found.add(int(comm.parent.name))
     return found
+
+
+def _as_postgres(argv: Sequence[str], said: bytes = b"") -> None:
+    subprocess.run(argv, user="postgres", group="postgres", cwd="/", input=said, check=True, capture_output=True)
+
+
+@functools.cache
+def postgres() -> Options:
+    """Return where PostgreSQL's programs are, and a new cluster with the table `things`."""
+    folders = [os.environ["PATH"], *map(str, sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True))]
+    programs = os.pathsep.join(folders)
+    cluster = tempfile.mkdtemp(prefix="hopscope-causes-")
+    atexit.register(shutil.rmtree, cluster)
+    shutil.chown(cluster, "postgres")
+    initdb, single = (shutil.which(name, path=programs) for name in ("initdb", "postgres"))
+    if not initdb or not single:
+        raise RuntimeError("PostgreSQL is not installed: run tools/setup bench")
+    arguments = ["-D", cluster, "-U", "postgres", "-A", "trust", "--no-sync", "--no-instructions", "-E", "UTF8"]
+    _as_postgres([initdb, *arguments])
+    with Path(cluster, "pg_hba.conf").open("a", encoding="utf-8") as file:
+        file.write("host all all all trust\n")
+    made = b"CREATE TABLE things AS SELECT generate_series(1, 100);\n"
+    _as_postgres([single, "--single", "-D", cluster, "postgres"], made)
+    return {"programs": programs, "cluster": cluster}
 
 
 @contextlib.contextmanager

@@ -542,8 +542,9 @@ enum hop_record_limits {
 	HOP_DROP_FRAMES = 32,
 	HOP_FLOW_WORDS = 10,
 	HOP_OWN_FLOWS = 256,
-	HOP_RULES_NS = 1000,  /* netfilter's rules are recorded if they take so long */
-	HOP_WAIT_NS = 100000, /* who had a CPU meanwhile is recorded of waits that take so long, and what GRO keeps so long */
+	HOP_RULES_NS = 1000, /* netfilter's rules are recorded if they take so long */
+	HOP_WAIT_NS =
+		100000, /* who had a CPU meanwhile is recorded of waits that take so long, and what GRO keeps so long */
 };
 
 /* Source and destination address as in struct hop_prefix, their ports in network order, the protocol; and what of it counts. */

@@ -18,7 +18,7 @@ struct thread_set {
 };
 
 struct thread_set known_threads SEC(".bss.threads");
-/* Threads that use sockets: the scheduler's events are recorded of these alone. */
+/* Threads that use sockets, or poll a device: the scheduler's events are recorded of these alone. */
 struct thread_set socket_threads SEC(".bss.users");
 
 /* The last turns of threads on a CPU. */

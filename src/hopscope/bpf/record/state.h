@@ -80,13 +80,6 @@ static __always_inline void thread_remove(struct thread_set *set, u32 tid)
 	*thread_word(set, tid) &= ~(1ULL << (tid & 63));
 }
 
-/* A thread that polls a device is recorded like those that use sockets: packets wait for it. */
-static __always_inline void know_poller(const char *comm, u32 tid)
-{
-	if (comm[0] == 'n' && comm[1] == 'a' && comm[2] == 'p' && comm[3] == 'i' && comm[4] == '/')
-		thread_add(&socket_threads, tid);
-}
-
 static __noinline int tell_thread(u32 tid, u64 time_ns)
 {
 	struct task_struct *task = current_task();
@@ -102,7 +95,6 @@ static __noinline int tell_thread(u32 tid, u64 time_ns)
 		.cgroup = bpf_get_current_cgroup_id(),
 	};
 	bpf_probe_read_kernel(record->comm, sizeof(record->comm), &task->comm);
-	know_poller(record->comm, tid);
 	submit(record);
 	thread_add(&known_threads, tid);
 	return 0;
@@ -122,7 +114,6 @@ static __noinline int tell_turn(const struct turn *turn)
 		.pid = turn->pid,
 	};
 	__builtin_memcpy(record->comm, turn->comm, sizeof(record->comm));
-	know_poller(turn->comm, turn->tid);
 	submit(record);
 	thread_add(&known_threads, turn->tid);
 	return 0;

@@ -43,7 +43,6 @@ def _listen(options: Options) -> socket.socket:
     if kind == socket.SOCK_STREAM:
         sock.listen()
     else:
-        sock.settimeout(_SILENCE_S)
         sock.setsockopt(socket.IPPROTO_UDP, _UDP_GRO, bool(options.get("gro")))
     return sock
 
@@ -70,6 +69,8 @@ def _read(sock: socket.socket, options: Options, steps: Steps, scheduled: Scheds
         message = _datagram(sock, size) if options.get("udp") else _whole(sock, size)
         if not message:
             break
+        if options.get("udp"):
+            sock.settimeout(_SILENCE_S)
         messages.append((STAMP.unpack_from(message)[0], time.monotonic_ns(), scheduled.waited_ns()))
         if reply:
             steps.do(options.get("before_reply"), "application")
