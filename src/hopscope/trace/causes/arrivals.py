@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from hopscope.store.engine import last_known
 from hopscope.trace.causes.clocks import clock, elapsed
 from hopscope.trace.causes.threads import RUNNABLE, THROTTLED
 from hopscope.trace.messages.segments import number
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from hopscope.trace.relation import Context
 
 PENDING: Final = "pending"
+# By number (include/linux/interrupt.h).
+SOFTIRQS: Final = ("HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU")
 # Names of threads that poll a device.
 _POLLERS: Final = "napi/%"
 # Which part of the path waits for whom: until the driver has the packet (at a device that queues it, such as veth with
@@ -72,7 +75,15 @@ def _spans(context: Context, taker: str, condition: str) -> str:
     needs=("messages", "softirq_changes"),
 )
 def _softirq_spans(context: Context) -> str:
-    return _spans(context, "cpu", "p.cpu IN (SELECT subject FROM softirq_changes)")
+    spans = _spans(context, "cpu", "p.cpu IN (SELECT subject FROM softirq_changes)")
+    # What passes a point while the softirq is pending was not taken by it: the CPU sends, say, with softirqs disabled.
+    before = "(PARTITION BY subject ORDER BY until_ns, entry ROWS UNBOUNDED PRECEDING)"
+    return f"""
+        SELECT message, part, subject, from_ns, until_ns
+        FROM (SELECT *, {last_known("state")} OVER {before} AS state_then
+              FROM (SELECT *, CAST(NULL AS STRING) AS state, 1 AS entry FROM ({spans}) s
+                    UNION ALL SELECT NULL, NULL, subject, NULL, time_ns, state, 0 FROM softirq_changes) both_kinds) t
+        WHERE message IS NOT NULL AND coalesce(state_then, 'none') <> '{PENDING}'"""
 
 
 @relation(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from hopscope.model.cause import BY_NAME
 from hopscope.term.format import plural, time
-from hopscope.trace.causes.arrivals import PENDING
+from hopscope.trace.causes.arrivals import PENDING, SOFTIRQS
 from hopscope.trace.causes.threads import RUNNABLE, THROTTLED
 from hopscope.verbs.explain.activity import activity, cut, pairs, turns, union
 from hopscope.verbs.explain.suspects import MOSTLY, OF, Found, greatest, occupants, thread_name
@@ -16,11 +16,6 @@ if TYPE_CHECKING:
     from hopscope.store.trace import Trace
     from hopscope.verbs.explain.activity import I64
 
-# By number (include/linux/interrupt.h).
-_SOFTIRQS: Final = (
-    *("HI", "TIMER", "NET_TX", "NET_RX", "BLOCK"),
-    *("IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU"),
-)
 _ADVICE: Final = "cat /proc/irq/*/smp_affinity_list /sys/class/net/*/queues/rx-*/rps_cpus   (which CPUs receive)"
 
 
@@ -75,7 +70,7 @@ def _late_softirq(trace: Trace, cpu: int, spans: str) -> Found:
         if number is not None
     }
     if sum(others.values()) > MOSTLY * _length(waited):
-        softirq = f"the softirq {_SOFTIRQS[greatest(others)[0]]}"
+        softirq = f"the softirq {SOFTIRQS[greatest(others)[0]]}"
         advice = f"sudo perf top -g -C {name}   (what it does)"
         return Found(f"{what}: {softirq} ran meanwhile", softirq, (late,), advice=advice)
     who, most, sure = occupants(trace, turns(trace, cpu, *waited), _length(waited))
