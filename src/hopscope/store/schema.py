@@ -136,7 +136,7 @@ TABLES: Final = (
             Column(
                 "subject",
                 np.int64,
-                "number of the interrupt or softirq; address of the NAPI instance, or (nf.verdict, gro.hold) of the "
+                "number of the interrupt or softirq; address of the NAPI instance or (nf.verdict, gro.hold) of the "
                 "skb; flow (nf.rules); thread; sched.turn: the one that waited, 0: the receive softirq",
             ),
             Column(
