@@ -142,20 +142,21 @@ TABLES: Final = (
             Column(
                 "subject",
                 np.int64,
-                "number of the interrupt or softirq; address of the NAPI instance or (nf.verdict) of the skb; "
-                "flow (nf.rules); thread; sched.turn: the one that waited",
+                "number of the interrupt or softirq; address of the NAPI instance or (nf.verdict, gro.hold) of the "
+                "skb; flow (nf.rules); thread; sched.turn: the one that waited, 0: the receive softirq",
             ),
             Column(
                 "value",
                 np.int64,
-                "irq.exit: handled; napi.poll: packets; sched.switch: state; nf.rules, sched.turn: how long they "
-                "took, ns; nf.verdict: negative if dropped",
+                "irq.exit: handled; napi.poll: packets; sched.switch: state; nf.rules, sched.turn, softirq.wait, "
+                "gro.hold: how long they took, ns; nf.verdict: negative if dropped",
             ),
             Column(
                 "extra",
                 np.int32,
                 "napi.poll: budget; xdp.*: -errno; nf.rules, nf.verdict: protocol family * 256 + hook; "
-                "sched.switch: the system call that it sleeps in + 1, 65536: throttled",
+                "sched.switch: the system call that it sleeps in + 1, 65536: throttled; "
+                "softirq.wait: the softirq that ran for most of it + 1",
             ),
             *_DEVICE,
         ),

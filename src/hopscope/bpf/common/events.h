@@ -421,10 +421,15 @@ enum hop_point {
 	HOP_POINT_XDP_REDIRECT = 73,
 	HOP_POINT_NF_VERDICT = 74,
 	HOP_POINT_NF_RULES = 75, /* at their end, if they took HOP_RULES_NS or more: how long they took */
-	/* A thread's turn on a CPU, and how long it was: for each that another thread which uses sockets, the subject, had to
-	 * wait for, if that wait took HOP_WAIT_NS or more.
+	/* A thread's turn on a CPU, and how long it was: for each that another thread which uses sockets, the subject, or the
+	 * receive softirq (0) had to wait for, if that wait took HOP_WAIT_NS or more.
 	 */
 	HOP_POINT_SCHED_TURN = 76,
+	/* The receive softirq begins after it was pending for HOP_WAIT_NS or more: for how long, and in `extra` the number of the
+	 * softirq that ran meanwhile for most of that time, and 1. HOP_POINT_SCHED_TURN has the threads.
+	 */
+	HOP_POINT_SOFTIRQ_WAIT = 77,
+	HOP_POINT_GRO_HOLD = 78, /* GRO lets a packet go that it kept for HOP_WAIT_NS or more: for how long */
 	/* a struct of its own each: what the numbers in the others mean */
 	HOP_POINT_DROP = 96,
 	HOP_POINT_FLOW = 97,
@@ -591,8 +596,9 @@ enum hop_record_limits {
 	HOP_DROP_FRAMES = 32,
 	HOP_FLOW_WORDS = 10,
 	HOP_OWN_FLOWS = 256,
-	HOP_RULES_NS = 1000,  /* netfilter's rules are recorded if they take so long */
-	HOP_WAIT_NS = 100000, /* who had a CPU meanwhile is recorded of waits that take so long */
+	HOP_RULES_NS = 1000, /* netfilter's rules are recorded if they take so long */
+	HOP_WAIT_NS =
+		100000, /* who had a CPU meanwhile is recorded of waits that take so long, and what GRO keeps so long */
 };
 
 /* Source and destination address as in struct hop_prefix, their ports in network order, the protocol; and what of it counts. */

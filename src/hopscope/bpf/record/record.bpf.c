@@ -2,6 +2,7 @@
 /* Recording: where the programs are attached, each of which makes a record. Bodies are in the headers
  * (hopscope.probes.catalogue.record has the table).
  */
+#include "record/arrival.h"
 #include "record/calls.h"
 #include "record/limit.h"
 #include "record/netfilter.h"
@@ -15,49 +16,49 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 SEC("tp_btf/netif_rx")
 int BPF_PROG(record_netif_rx, struct sk_buff *skb)
 {
-	return arrives(skb, HOP_POINT_RX_DRIVER, true);
+	return passes_gro(skb);
 }
 
 SEC("tp_btf/napi_gro_receive_entry")
 int BPF_PROG(record_gro_receive, struct sk_buff *skb)
 {
-	return arrives(skb, HOP_POINT_RX_DRIVER, true);
+	return gro_takes(skb);
 }
 
 SEC("tp_btf/napi_gro_frags_entry")
 int BPF_PROG(record_gro_frags, struct sk_buff *skb)
 {
-	return arrives(skb, HOP_POINT_RX_DRIVER, true);
+	return gro_takes(skb);
 }
 
 SEC("tp_btf/netif_receive_skb_entry")
 int BPF_PROG(record_receive, struct sk_buff *skb)
 {
-	return arrives(skb, HOP_POINT_RX_DRIVER, true);
+	return passes_gro(skb);
 }
 
 SEC("tp_btf/netif_receive_skb_list_entry")
 int BPF_PROG(record_receive_list, struct sk_buff *skb)
 {
-	return arrives(skb, HOP_POINT_RX_DRIVER, true);
+	return passes_gro(skb);
 }
 
 SEC("tp_btf/netif_receive_skb")
 int BPF_PROG(record_core, struct sk_buff *skb)
 {
-	return arrives(skb, HOP_POINT_RX_CORE, false);
+	return core_takes(skb);
 }
 
 SEC("fentry/ip_rcv_core")
 int BPF_PROG(record_ip_rcv_core_fentry, struct sk_buff *skb)
 {
-	return arrives(skb, HOP_POINT_RX_IP, false);
+	return arrives(skb, HOP_POINT_RX_IP);
 }
 
 SEC("fentry/ip6_rcv_core")
 int BPF_PROG(record_ip6_rcv_core_fentry, struct sk_buff *skb)
 {
-	return arrives(skb, HOP_POINT_RX_IP, false);
+	return arrives(skb, HOP_POINT_RX_IP);
 }
 
 SEC("fentry/tcp_v4_rcv")
@@ -329,6 +330,25 @@ SEC("tp_btf/softirq_exit")
 int BPF_PROG(record_softirq_exit, u32 vector)
 {
 	return work(HOP_POINT_SOFTIRQ_EXIT, vector, 0);
+}
+
+/* How long the receive softirq is pending. */
+SEC("tp_btf/softirq_raise")
+int BPF_PROG(record_pending_raise, u32 vector)
+{
+	return receive_raised(vector);
+}
+
+SEC("tp_btf/softirq_entry")
+int BPF_PROG(record_pending_enter, u32 vector)
+{
+	return softirq_begins(vector);
+}
+
+SEC("tp_btf/softirq_exit")
+int BPF_PROG(record_pending_exit, u32 vector)
+{
+	return softirq_ends(vector);
 }
 
 SEC("tp_btf/napi_poll")

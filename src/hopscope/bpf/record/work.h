@@ -2,6 +2,7 @@
 /* Recording: the hooks of sockets, of interrupts, softirqs, polls and the scheduler, and of XDP. */
 #pragma once
 
+#include "common/tcp.h"
 #include "record/socket.h"
 
 /* ---- sockets ---- */
@@ -249,12 +250,22 @@ static __always_inline int thread_switches(bool preempted, struct task_struct *f
 	return record_work(&event);
 }
 
+/* With threaded NAPI: packets wait for it. */
+static __always_inline bool polls_device(const struct task_struct *task)
+{
+	return task->comm[0] == 'n' && task->comm[1] == 'a' && task->comm[2] == 'p' && task->comm[3] == 'i' &&
+	       task->comm[4] == '/';
+}
+
 static __always_inline int thread_wakes(struct task_struct *task)
 {
 	u32 tid = task->pid;
 
-	if (!thread_in(&socket_threads, tid))
-		return 0;
+	if (!thread_in(&socket_threads, tid)) {
+		if (!polls_device(task))
+			return 0;
+		thread_add(&socket_threads, tid);
+	}
 	wishes_cpu(tid);
 	return work(HOP_POINT_SCHED_WAKE, tid, 0);
 }

@@ -172,6 +172,15 @@ RECORD: Final = (
     _point("softirq.raise", "a softirq is asked for", _tracepoint("softirq_raise", "softirq_raise")),
     _point("softirq.enter", "a softirq begins", _tracepoint("softirq_entry", "softirq_enter")),
     _point("softirq.exit", "a softirq ends", _tracepoint("softirq_exit", "softirq_exit")),
+    _point(
+        "softirq.wait",
+        "the receive softirq begins, after it was pending for 0.1 ms or more",
+        AttachMethod(
+            "tp_btf",
+            ("softirq_raise", "softirq_entry", "softirq_exit"),
+            ("record_pending_raise", "record_pending_enter", "record_pending_exit"),
+        ),
+    ),
     _point("napi.poll", "a NAPI poll ends", _tracepoint("napi_poll", "napi")),
     _point(
         "sched.switch",

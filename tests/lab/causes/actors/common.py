@@ -27,6 +27,9 @@ Options = dict[str, Any]
 STAMP: Final = struct.Struct("=q")
 SHORTEST_BYTES: Final = STAMP.size
 LIMIT_S: Final = 8.0
+# In the folder of a server: the number of the thread that answers, and its Unix socket.
+WORKER: Final = "worker"
+SOCKET: Final = "socket"
 _POLICIES: Final = {"fifo": os.SCHED_FIFO, "batch": os.SCHED_BATCH}
 # struct tcp_info: where it has which number, microseconds for times.
 _TCP_INFO: Final = {
@@ -114,10 +117,10 @@ class Steps:
 
 
 class Schedstat:
-    """What the scheduler says of this thread."""
+    """What the scheduler says of a thread, by default this one."""
 
-    def __init__(self) -> None:
-        self._fd = os.open("/proc/thread-self/schedstat", os.O_RDONLY)
+    def __init__(self, tid: int | None = None) -> None:
+        self._fd = os.open(f"/proc/{tid or 'thread-self'}/schedstat", os.O_RDONLY)
 
     def waited_ns(self) -> int:
         """Return for how long it wanted a CPU and had none, so far."""
