@@ -45,10 +45,10 @@ with socket.create_server(("{SERVER_IPV4}", {_ECHO_PORT})) as listening:
 """
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """The recording; each test has one of its own: one that fails is run again."""
-    made = tmp_path / "trace"
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The recording."""
+    made = tmp_path_factory.mktemp("counted") / "trace"
     with Lab() as kept_lab:
         kept_lab.server.run(["nft", f"add table ip t; {_CHAIN}; add rule ip t in udp dport {_RULED_PORT} drop"])
         with kept_lab.server.popen([sys.executable, "-c", _ECHO], stdout=subprocess.PIPE, text=True) as echo:

@@ -59,10 +59,10 @@ print(small, datagrams({DATAGRAMS}, {DATAGRAM_BYTES}), stream({LARGE}, {LARGE_BY
 """
 
 
-# With a filter, headers are looked at everywhere. Each test has a recording of its own: one that fails is run again.
-@pytest.fixture(params=[(), ("--address", "127.0.0.0/8")], ids=["all", "filtered"])
-def recorded(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, list[str]]:
-    folder = tmp_path / "trace"
+# With a filter, headers are looked at everywhere.
+@pytest.fixture(scope="module", params=[(), ("--address", "127.0.0.0/8")], ids=["all", "filtered"])
+def recorded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    folder = tmp_path_factory.mktemp("recorded") / "trace"
     options = ("-o", folder, "-P", "messages", "--point", "call.enter", *request.param)
     done = hopscope("record", *options, "--", sys.executable, "-c", TRAFFIC)
     assert done.returncode == 0, done.stderr
