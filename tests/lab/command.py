@@ -94,11 +94,7 @@ def programs(child: subprocess.Popen[str]) -> set[int]:
 
 
 def _held(child: subprocess.Popen[str], wanted: str) -> set[int]:
-    held = set()
-    for path in Path(f"/proc/{child.pid}/fdinfo").glob("*"):
-        with contextlib.suppress(OSError):  # closed meanwhile
-            held |= {int(number) for kind, number in leftovers.FDINFO_ID.findall(path.read_text()) if kind == wanted}
-    return held
+    return {number for kind, number in leftovers.held_by([child.pid]) if kind == wanted}
 
 
 def eventually(condition: Callable[[], object], what: str) -> None:

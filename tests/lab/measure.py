@@ -270,8 +270,7 @@ def assert_killed_leaves_nothing(script: str) -> None:
     with subprocess.Popen(argv, stdout=subprocess.PIPE, env=environment) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"attached\n"
-        text = "".join(leftovers.read_all(Path(f"/proc/{holder.pid}/fdinfo")))
-        held = {(kind, int(number)) for kind, number in leftovers.FDINFO_ID.findall(text)}
-        assert {kind for kind, _ in held} == {"prog", "link"}
+        held = leftovers.held_by([holder.pid])
+        assert {"prog", "link"} <= {kind for kind, _ in held}
         holder.send_signal(signal.SIGKILL)
-    until(lambda: not held & {(kind, number) for kind in ("prog", "link") for number in leftovers.bpf_ids(kind)})
+    until(lambda: not leftovers.still_there(held))
