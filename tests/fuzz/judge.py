@@ -165,7 +165,7 @@ def _confine(target: Path) -> None:
         unshare_net()
     # A missing right is reported first. Without that check, more of each verb runs before the kernel refuses.
     for each in (capabilities, session, watch):
-        each.require_rights = lambda: None
+        each.require_rights = lambda *_: None
     libc.capset(ctypes.byref((ctypes.c_uint32 * 2)(_LAST_CAPABILITY_VERSION, 0)), ctypes.byref((ctypes.c_uint32 * 6)()))
     resource.setrlimit(resource.RLIMIT_AS, (_SPACE_BYTES, _SPACE_BYTES))
     resource.setrlimit(resource.RLIMIT_FSIZE, (_FILE_BYTES, _FILE_BYTES))

@@ -204,7 +204,7 @@ def test_without_root_the_own_namespace_is_read_and_the_rest_is_said(kept_lab: L
     *_, total = objects(done.stdout)
     assert [row["netns"] for row in total["rows"]]
     assert kept_lab.client.inode not in {row["netns"] for row in total["rows"]}
-    assert any(note.startswith("without root, ") for note in total["notes"])
+    assert any(note.startswith("without CAP_SYS_ADMIN and CAP_SYS_PTRACE, ") for note in total["notes"])
 
 
 def test_namespace_that_cannot_be_entered_is_said(kept_lab: Lab) -> None:

@@ -206,7 +206,7 @@ class RxCollector(SelfTrafficFilter, Attached):
             yield from series_of(by, self._session.bpf, self._labels, rest)
 
     def _notes(self, span: Span) -> list[str]:
-        notes = []
+        notes = self._session.notes()
         options = self._options
         if overflow := span.count("group_overflow"):
             notes.append(
