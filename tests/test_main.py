@@ -16,7 +16,8 @@ import hopscope as package
 from hopscope.live.help import SECTIONS, Command, CommandBeside, Option
 from hopscope.live.paths import PathType
 from hopscope.main import VERBS
-from tests.lab.command import TIMEOUT_S, complaint, environ, hopscope
+from tests.lab.command import complaint, environ, hopscope
+from tests.waiting import TIMEOUT_S
 
 RECORDING = Path(__file__).resolve().parent / "recordings" / "udp"
 

@@ -16,7 +16,7 @@ TIMEOUT_S = 240.0
 _LOOKS_EVERY_S = 0.01
 
 
-def eventually(condition: Callable[[], T], what: str) -> T:
+def eventually(condition: Callable[[], T], what: str = "it never happens") -> T:
     """Wait until a condition holds, and return what it said; fail with `what` if it never does."""
     deadline_s = time.monotonic() + TIMEOUT_S
     while not (found := condition()):

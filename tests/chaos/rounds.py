@@ -62,7 +62,7 @@ _LEAST_MIB: Final = 30
 _MIB_A_SECOND: Final = 50
 _ENDS_S: Final = 120.0
 # What Python says of a Ctrl-C before it has come to a line of hopscope.
-_BEFORE_OURS: Final = "Fatal Python error: init_"
+_BEFORE_OURS: Final = ("Fatal Python error: init_", "Could not import runpy module")
 _SAID: Final = re.compile(r"([\d,]+) events? in [\d.]+ s, (none|[\d,]+) lost;")
 
 

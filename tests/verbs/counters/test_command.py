@@ -17,8 +17,9 @@ import pytest
 from hopscope.kernel.counters.reader import PER_NAMESPACE
 from hopscope.lab import Lab, Namespace
 from hopscope.lab.veth import CLIENT_IFNAME, SERVER_IFNAME, SERVER_IPV4
-from tests.lab.command import TIMEOUT_S, assert_fits, complaint, ended, hopscope, objects, only, start
+from tests.lab.command import assert_fits, complaint, ended, hopscope, objects, only, start
 from tests.provoke.evidence import link, moved, nstat
+from tests.waiting import TIMEOUT_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

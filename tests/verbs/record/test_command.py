@@ -17,8 +17,9 @@ from hopscope.live.recorder.options import PROFILES
 from hopscope.store.counts import event_counts
 from hopscope.store.trace import Trace
 from tests import disks
-from tests.lab.command import complaint, ended, eventually, hopscope, links, objects, only, programs, start, wait_gone
+from tests.lab.command import complaint, ended, hopscope, links, objects, only, programs, start, wait_gone
 from tests.lab.small_trace import small
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
