@@ -135,7 +135,7 @@ def random_packets(count: int) -> dict[str, np.ndarray]:
     """Return rows that cannot be created smaller."""
     random = np.random.default_rng(7)
     return {
-        name: random.integers(0, np.iinfo(column.dtype).max, count, column.dtype)
+        name: random.integers(0, min(np.iinfo(column.dtype).max, 1 << 59), count, column.dtype)
         for name, column in rows("packets", count).items()
     }
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 # What is read at most to find the file that a query failed on.
 _SEARCHED_BYTES: Final = 1 << 30
 # What each event has. No clock has run for longer, nor do two differ by more.
-_OF_EVENTS: Final = frozenset({"time_ns", "from_ns", "point"})
+_OF_EVENTS: Final = frozenset({"time_ns", "from_ns"})
 _LONGEST_NS: Final = 1 << 60
 # A joined trace has rows of these in any case.
 _OF_JOINED: Final = ("hosts", "clocks")
@@ -319,7 +319,7 @@ class Trace:
         limits().rows(self.folder, rows, sum(each.size_bytes for each in self._parts.values()))
 
     def _check_events(self, tables: Sequence[Table]) -> None:
-        """Refuse events that have no time or no point, and times at which nothing can have happened.
+        """Refuse events that have no time, and times at which nothing can have happened.
 
         Whatever calculates with times can rely on it: differences do not overflow.
         """
