@@ -67,7 +67,7 @@ def test_figures_count_each_kind_of_case() -> None:
 def test_a_case_that_is_as_meant_at_last_is_what_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     awake = replace(_RAN, intervals={})
     runs = iter([awake, awake, _RAN])
-    monkeypatch.setattr(Case, "run", lambda _self, _attempt: next(runs))
+    monkeypatch.setattr(Case, "run", lambda *_: next(runs))
     made = causes.make(Case("scenario", 7, 20_007, Plan(ASLEEP, "", {}, {})))
     assert (made.attempt, made.why_not) == (2, "")
 

@@ -13,7 +13,7 @@ from hopscope.model.drops import DropRow, DropSnapshot
 from hopscope.model.histogram import Histogram
 from hopscope.model.merge import beside, in_turn, labelled
 from hopscope.model.parts import PARTS
-from hopscope.model.snapshot import Discard, HopRow, Overhead, PlanRow, ProgramCost, Snapshot
+from hopscope.model.snapshot import Discard, Ending, HopRow, Overhead, PacketAccount, PlanRow, ProgramCost, Snapshot
 from hopscope.model.stacks import Stack
 
 NO_COST = Overhead(0, None, None, 0.0, 0)
@@ -182,3 +182,19 @@ def test_energy_is_known_if_all_hosts_say() -> None:
     row_of_one = cpu_row(5, cpu="0")
     assert beside({"a": cpu(row_of_one, energy_j=2.5), "b": cpu(row_of_one, energy_j=1.5)}).energy_j == 4.0
     assert beside({"a": cpu(row_of_one, energy_j=2.5), "b": cpu(row_of_one)}).energy_j is None
+
+
+def account(before: int, entered: int, queued: int, **dropped: int) -> PacketAccount:
+    endings = [Ending("dropped", reason, "rx.ip", count) for reason, count in dropped.items()]
+    read = before + entered - queued - sum(dropped.values())
+    return PacketAccount(before, entered, read, queued, 0, 0, endings)
+
+
+def test_what_one_interval_leaves_the_next_one_has_and_hosts_add_up() -> None:
+    snapshots = [
+        replace(hops(), packets=account(2, 10, 3, NO_SOCKET=4)),
+        replace(hops(), packets=account(3, 7, 1, NO_SOCKET=1, TCP_CSUM=2)),
+    ]
+    assert in_turn(snapshots).packets == account(2, 17, 1, NO_SOCKET=5, TCP_CSUM=2)
+    assert beside({"a": snapshots[0], "b": snapshots[1]}).packets == account(5, 17, 4, NO_SOCKET=5, TCP_CSUM=2)
+    assert in_turn([*snapshots, hops()]).packets is None

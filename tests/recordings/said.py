@@ -59,6 +59,8 @@ _OWN: Final = {
 _REPORTS: Final = {
     "summary": ["--json", ""],
     "flows": ["--json", "", "--csv"],
+    "tcp": ["--json", "", "--history --json --limit 50"],
+    "calls": ["--json", "--summary"],
     "hops": [
         *("--json", "", "--csv", "--by flow", "--by host --json", "--by process --json"),
         *(f"--by {by} --json" for by in ("flow", "interface", "cpu", "netns")),

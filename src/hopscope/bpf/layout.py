@@ -89,6 +89,7 @@ class HopLimits(IntEnum):
     HOP_THREADS = 2048
     HOP_RUNS = 128
     HOP_FILTERS = 16
+    HOP_REASONS = 256
 
 
 class HopPmuCounter(IntEnum):
@@ -127,6 +128,7 @@ class HopPoint(IntEnum):
     HOP_POINT_TCP_STATE = 38
     HOP_POINT_RX_FULL = 39
     HOP_POINT_TX_LIMIT = 40
+    HOP_POINT_CALL_EXIT = 41
     HOP_POINT_IRQ_ENTER = 64
     HOP_POINT_IRQ_EXIT = 65
     HOP_POINT_SOFTIRQ_RAISE = 66
@@ -140,11 +142,14 @@ class HopPoint(IntEnum):
     HOP_POINT_NF_VERDICT = 74
     HOP_POINT_NF_RULES = 75
     HOP_POINT_SCHED_TURN = 76
+    HOP_POINT_SOFTIRQ_WAIT = 77
+    HOP_POINT_GRO_HOLD = 78
     HOP_POINT_DROP = 96
     HOP_POINT_FLOW = 97
     HOP_POINT_THREAD = 98
     HOP_POINT_DEVICE = 99
     HOP_POINT_QDISC = 100
+    HOP_POINT_TCP_PROBE = 128
 
 
 class HopProtocolGroup(IntEnum):
@@ -185,6 +190,22 @@ class HopRxDiscard(IntEnum):
     HOP_RX_DISCARDS = 15
 
 
+class HopRxEnd(IntEnum):
+    """``enum hop_rx_end``."""
+
+    HOP_END_READ_UDP = 0
+    HOP_END_READ_TCP = 1
+    HOP_END_JOINED = 2
+    HOP_END_MERGED = 3
+    HOP_END_REPEATED = 4
+    HOP_END_MPTCP = 5
+    HOP_END_NO_MEMORY = 6
+    HOP_END_UNREAD = 7
+    HOP_END_DUPLICATE = 8
+    HOP_END_SLOT_TAKEN = 9
+    HOP_RX_ENDS = 10
+
+
 class HopRxHop(IntEnum):
     """``enum hop_rx_hop``."""
 
@@ -217,6 +238,19 @@ class HopRxOrder(IntEnum):
     HOP_ORDER_APART = 0
     HOP_ORDER_INCLUDE = 1
     HOP_ORDER_EXCLUDE = 2
+
+
+class HopRxPlace(IntEnum):
+    """``enum hop_rx_place``."""
+
+    HOP_PLACE_DRIVER = 0
+    HOP_PLACE_CORE = 1
+    HOP_PLACE_IP = 2
+    HOP_PLACE_FORWARD = 3
+    HOP_PLACE_TCP = 4
+    HOP_PLACE_UDP = 5
+    HOP_PLACE_QUEUE = 6
+    HOP_PLACES = 7
 
 
 class HopRxStage(IntEnum):
@@ -883,6 +917,10 @@ HOP_RX_COUNTERS_DTYPE: Final = np.dtype(
             "group_overflow",
             "packets",
             "sampled",
+            "entered",
+            "ended",
+            "gone",
+            "dropped",
             "pad",
         ],
         "formats": [
@@ -890,7 +928,11 @@ HOP_RX_COUNTERS_DTYPE: Final = np.dtype(
             "<u8",
             "<u8",
             "<u8",
-            ("<u8", (5,)),
+            "<u8",
+            ("<u8", (10,)),
+            ("<u8", (7,)),
+            ("<u8", (1792,)),
+            ("<u8", (3,)),
         ],
         "offsets": [
             0,
@@ -898,8 +940,12 @@ HOP_RX_COUNTERS_DTYPE: Final = np.dtype(
             2408,
             2416,
             2424,
+            2432,
+            2512,
+            2568,
+            16904,
         ],
-        "itemsize": 2464,
+        "itemsize": 16928,
     }
 )
 
@@ -943,6 +989,61 @@ HOP_SOCKET_DTYPE: Final = np.dtype(
             16,
             24,
             32,
+            40,
+            44,
+            48,
+            52,
+        ],
+        "itemsize": 56,
+    }
+)
+
+# struct hop_tcp
+HOP_TCP_DTYPE: Final = np.dtype(
+    {
+        "names": [
+            "time_ns",
+            "point",
+            "state",
+            "in_flight",
+            "tid",
+            "flow",
+            "snd_una",
+            "snd_nxt",
+            "snd_wnd",
+            "rcv_wnd",
+            "snd_cwnd",
+            "ssthresh",
+            "srtt_us",
+            "netns",
+        ],
+        "formats": [
+            "<u8",
+            "|u1",
+            "|u1",
+            "<u2",
+            "<u4",
+            "<u8",
+            "<u4",
+            "<u4",
+            "<u4",
+            "<u4",
+            "<u4",
+            "<u4",
+            "<u4",
+            "<u4",
+        ],
+        "offsets": [
+            0,
+            8,
+            9,
+            10,
+            12,
+            16,
+            24,
+            28,
+            32,
+            36,
             40,
             44,
             48,

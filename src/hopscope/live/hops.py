@@ -34,6 +34,8 @@ class Hop:
         Which hops it adds up with (:class:`~hopscope.model.snapshot.HopRow`).
     protocol
         ``tcp``, ``udp``, or None before that is known.
+    cause
+        Of its time, as :class:`~hopscope.model.snapshot.HopRow`.
     """
 
     hop: int
@@ -44,6 +46,7 @@ class Hop:
     also: tuple[str, ...] = ()
     chain: str | None = None
     protocol: str | None = None
+    cause: str | None = None
 
     def start(self, attached: Collection[str]) -> str | None:
         """Return where it begins with these points attached; None if it is not recorded then."""

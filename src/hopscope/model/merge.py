@@ -10,16 +10,26 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from hopscope.model.cpu import CpuRow, CpuSnapshot, added
 from hopscope.model.drops import DropRow, DropSnapshot
-from hopscope.model.snapshot import Discard, HopRow, Overhead, ProgramCost, Snapshot
+from hopscope.model.snapshot import (
+    PACKET_FIGURES,
+    Discard,
+    Ending,
+    HopRow,
+    Overhead,
+    PacketAccount,
+    ProgramCost,
+    Snapshot,
+)
 from hopscope.model.stacks import merge as merge_stacks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
+_Account: TypeAlias = "Callable[[Sequence[Snapshot]], PacketAccount | None]"
 SnapshotT = TypeVar("SnapshotT", Snapshot, CpuSnapshot, DropSnapshot)
 
 HOST = "host"
@@ -28,13 +38,13 @@ HOST = "host"
 def in_turn(snapshots: Sequence[SnapshotT]) -> SnapshotT:
     """Return what snapshots of one host found that followed each other; the last says how it was attached."""
     last = snapshots[-1]
-    return last if len(snapshots) == 1 else _merged(snapshots, sum(each.duration_s for each in snapshots))
+    return last if len(snapshots) == 1 else _merged(snapshots, sum(each.duration_s for each in snapshots), _in_turn)
 
 
 def beside(hosts: Mapping[str, SnapshotT]) -> SnapshotT:
     """Return what several hosts found in the same time: host → its snapshot, at least one."""
     snapshots = list(hosts.values())
-    merged = _merged(snapshots, max(each.duration_s for each in snapshots))
+    merged = _merged(snapshots, max(each.duration_s for each in snapshots), _beside)
     notes = [f"{host}: {note}" for host, snapshot in hosts.items() for note in snapshot.notes]
     if isinstance(merged, CpuSnapshot):
         return replace(merged, plan=[], notes=notes, cpus=sum(each.cpus for each in snapshots))
@@ -58,7 +68,7 @@ def _labelled(group: Mapping[str, str], host: str) -> dict[str, str]:
     return {HOST: host, **group}
 
 
-def _merged(snapshots: Sequence[SnapshotT], duration_s: float) -> SnapshotT:
+def _merged(snapshots: Sequence[SnapshotT], duration_s: float, account: _Account) -> SnapshotT:
     """Return the last of the snapshots with the figures of all, which took `duration_s` together."""
     last = snapshots[-1]
     common: dict[str, Any] = {
@@ -70,7 +80,7 @@ def _merged(snapshots: Sequence[SnapshotT], duration_s: float) -> SnapshotT:
     }
     if isinstance(last, Snapshot):
         all_hops = [each for each in snapshots if isinstance(each, Snapshot)]
-        return replace(last, **common, hops=_hops(all_hops), discarded=_discarded(all_hops))
+        return replace(last, **common, hops=_hops(all_hops), discarded=_discarded(all_hops), packets=account(all_hops))
     if isinstance(last, DropSnapshot):
         all_drops = [each for each in snapshots if isinstance(each, DropSnapshot)]
         return replace(last, **common, rows=_drops(all_drops), dropped=sum(each.dropped for each in all_drops))
@@ -118,6 +128,42 @@ def _discarded(snapshots: Iterable[Snapshot]) -> list[Discard]:
     found: dict[tuple[str, str], Discard] = {}
     for each in (discard for snapshot in snapshots for discard in snapshot.discarded):
         key = (each.hop, each.reason)
+        found[key] = replace(each, count=each.count + found[key].count) if key in found else each
+    return list(found.values())
+
+
+def _in_turn(snapshots: Sequence[Snapshot]) -> PacketAccount | None:
+    """Return the account of intervals that followed each other: what was left after one was there before the next."""
+    accounts = _accounts(snapshots)
+    if not accounts:
+        return None
+    return replace(
+        accounts[-1],
+        before=accounts[0].before,
+        entered=sum(each.entered for each in accounts),
+        read=sum(each.read for each in accounts),
+        endings=_endings(accounts),
+    )
+
+
+def _beside(snapshots: Sequence[Snapshot]) -> PacketAccount | None:
+    accounts = _accounts(snapshots)
+    if not accounts:
+        return None
+    sums = {name: sum(getattr(each, name) for each in accounts) for name in PACKET_FIGURES}
+    return PacketAccount(**sums, endings=_endings(accounts))
+
+
+def _accounts(snapshots: Iterable[Snapshot]) -> list[PacketAccount]:
+    """Return the account of each; none if one has none."""
+    accounts = [each.packets for each in snapshots]
+    return [] if None in accounts else [each for each in accounts if each]
+
+
+def _endings(accounts: Iterable[PacketAccount]) -> list[Ending]:
+    found: dict[tuple[str, str, str], Ending] = {}
+    for each in (ending for account in accounts for ending in account.endings):
+        key = (each.outcome, each.reason, each.hop)
         found[key] = replace(each, count=each.count + found[key].count) if key in found else each
     return list(found.values())
 

@@ -16,6 +16,7 @@ PARTS_OF_WAKE: Final = ("asleep", "runnable")
 COMMON_CHAIN: Final = ""
 
 Kind: TypeAlias = Literal["interval", "total"]
+Outcome: TypeAlias = Literal["dropped", "discarded"]
 PlanStatus: TypeAlias = Literal["attached", "refused", "unavailable", "not needed"]
 
 
@@ -39,6 +40,8 @@ class HopRow:
         Which hops it adds up with to an end to end time, of which it has a share; None for one that stands alone.
     error_ns
         How far each may be off, where two clocks had to be related.
+    cause
+        Name of the cause (:mod:`hopscope.model.cause`) that all of its time belongs to, if it is one.
     """
 
     hop: str
@@ -49,6 +52,7 @@ class HopRow:
     histogram: Histogram
     chain: str | None = None
     error_ns: int | None = None
+    cause: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +63,74 @@ class Discard:
     reason: str
     count: int
     meaning: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """What became of packets that nobody read.
+
+    Attributes
+    ----------
+    outcome
+        ``dropped``, or ``discarded`` for all other reasons.
+    reason
+        Of a drop, the kernel's name (``NO_SOCKET``), or ``unknown``; otherwise a name of ours.
+    hop
+        Where they were seen last.
+    count
+        Packets.
+    meaning
+        For people; empty where the reason is the kernel's.
+    """
+
+    outcome: Outcome
+    reason: str
+    hop: str
+    count: int
+    meaning: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PacketAccount:
+    """What became of each packet that entered.
+
+    ``before + entered = read + queued + under_way + unaccounted + dropped + discarded``: to the packet.
+
+    Attributes
+    ----------
+    before
+        Packets that had entered earlier and were not accounted for yet.
+    entered
+        Packets that reached the core, or were dropped before; with a filter that only a socket can decide, those that
+        joined a socket.
+    read
+        By applications.
+    queued
+        In sockets, at the end.
+    under_way
+        Neither: still on their way, or gone without a hook having seen it.
+    unaccounted
+        What is missing in the sum: packets that moved on while the figures were read. Below 0, some count twice: two
+        CPUs saw the end of the same one at once.
+    endings
+        All others, by outcome, reason and hop.
+    """
+
+    before: int
+    entered: int
+    read: int
+    queued: int
+    under_way: int
+    unaccounted: int
+    endings: list[Ending] = field(default_factory=list)
+
+    def ended(self, outcome: Outcome) -> int:
+        """Return the packets of an outcome, over all reasons."""
+        return sum(ending.count for ending in self.endings if ending.outcome == outcome)
+
+
+# The figures of an account, in the order of the path.
+PACKET_FIGURES: Final = ("before", "entered", "read", "queued", "under_way", "unaccounted")
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +200,8 @@ class Snapshot:
         Filter name → value as given by the user.
     notes
         Sentences for the user.
+    packets
+        What became of each packet; None where that is not known.
     """
 
     verb: str
@@ -142,6 +216,7 @@ class Snapshot:
     sampling_1_in: int = 1
     filters: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    packets: PacketAccount | None = None
 
     @property
     def sample_count(self) -> int:

@@ -24,8 +24,12 @@ if TYPE_CHECKING:
 # include/uapi/linux/bpf.h
 _PROG_TYPE_NETFILTER: Final = 32
 _ATTACH_NETFILTER: Final = 45
-# include/uapi/linux/netfilter.h: NFPROTO_IPV4, NFPROTO_IPV6; NF_INET_PRE_ROUTING
-_PRE_ROUTING: Final = frozenset({Hook(2, 0), Hook(10, 0)})
+_FORWARD: Final = 2
+# include/uapi/linux/netfilter.h: NFPROTO_IPV4, NFPROTO_IPV6; NF_INET_PRE_ROUTING, NF_INET_FORWARD
+_FIXED_HOOKS: Final = {
+    "netfilter": frozenset({Hook(2, 0), Hook(10, 0)}),
+    "netfilter_forward": frozenset({Hook(2, _FORWARD), Hook(10, _FORWARD)}),
+}
 # Before and after everything else; the very first and last values are reserved (net/netfilter/nf_bpf_link.c).
 _FIRST_PRIORITY: Final = -(2**31) + 1
 _LAST_PRIORITY: Final = 2**31 - 2
@@ -35,8 +39,7 @@ _EBUSY: Final = 16
 # Before and after the rules of every hook that has any, whose packets a host sends or receives.
 BEFORE_RULES: Final = "netfilter_rules"
 AFTER_RULES: Final = RETURN_KINDS[BEFORE_RULES]
-NETFILTER_KINDS: Final = frozenset({"netfilter", BEFORE_RULES, AFTER_RULES})
-_FORWARD: Final = 2
+NETFILTER_KINDS: Final = frozenset({*_FIXED_HOOKS, BEFORE_RULES, AFTER_RULES})
 
 
 def prepare(program: Program, kind: str) -> None:
@@ -62,7 +65,7 @@ def attach(program: Program, kind: str) -> list[Link]:
         finally:
             os.close(fd)
     if kind in NETFILTER_KINDS:
-        hooks = _PRE_ROUTING if kind == "netfilter" else _with_rules()
+        hooks = _FIXED_HOOKS[kind] if kind in _FIXED_HOOKS else _with_rules()
         return [_attach_netfilter(program, kind, hook) for hook in sorted(hooks)]
     if kind == "perf_event":
         return attach_clock(program, hz=1)
@@ -144,13 +147,13 @@ class EveryNamespace:
     @property
     def _are_fixed(self) -> bool:
         """Whether all hooks are known from the start."""
-        return all(kind == "netfilter" for _, kind in self._programs)
+        return all(kind in _FIXED_HOOKS for _, kind in self._programs)
 
     def _attach(self, links: dict[tuple[str, Hook], Link]) -> None:
         """Attach the programs that are not among these in the namespace that the calling thread is in."""
         with_rules: AbstractSet[Hook] = frozenset() if self._are_fixed else _with_rules()
         for program, kind in self._programs:
-            for hook in sorted(_PRE_ROUTING if kind == "netfilter" else with_rules):
+            for hook in sorted(_FIXED_HOOKS.get(kind, with_rules)):
                 if (program.name, hook) not in links:
                     links[program.name, hook] = _attach_netfilter(program, kind, hook)
 

@@ -26,8 +26,8 @@ class AttachMethod:
     Parameters
     ----------
     kind
-        ``tp_btf``, ``fentry``, ``fexit``, ``kprobe``, ``cgroup_skb``, ``netfilter``, ``netfilter_rules``, ``sockops``,
-        ``iter`` or ``perf_event``.
+        ``tp_btf``, ``fentry``, ``fexit``, ``kprobe``, ``cgroup_skb``, ``netfilter``, ``netfilter_forward``,
+        ``netfilter_rules``, ``sockops``, ``iter`` or ``perf_event``.
     hooks
         Functions, tracepoints or callbacks, by the kernel's names.
     programs

@@ -10,7 +10,7 @@ from hopscope.errors import FormatError
 from hopscope.store.engine import DuckDB
 from hopscope.store.meta import Metadata
 from hopscope.store.parts import parts_of
-from hopscope.store.schema import BY_NAME
+from hopscope.store.schema import BY_NAME, EVENT_TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from hopscope.store.schema import Table
 
-_EVENT_TABLES: Final = ("packets", "sockets", "cpu")
 _PREFIX: Final = "e_"
 # Events that are missing: of probe points, and of tracepoints.
 LOSS_TABLES: Final = ("losses", "e_losses")
@@ -60,7 +59,7 @@ def _counts(folder: Path) -> Counts:
     ]
     losses = [BY_NAME["losses"], *(table for table in described if table.name in LOSS_TABLES)]
     with closing(DuckDB(folder)) as engine:
-        events = [file for table in (*_EVENT_TABLES, *own) for file in parts_of(folder, table).whole]
+        events = [file for table in (*EVENT_TABLES, *own) for file in parts_of(folder, table).whole]
         try:
             lost = sum(_lost(engine, table, parts_of(folder, table.name).whole) for table in losses)
             return Counts(engine.count(events), lost)

@@ -112,17 +112,23 @@ TABLES: Final = (
             *_EVENT,
             Column("sock", np.int64, "address of the struct sock; reused after the socket is freed"),
             Column("flow", np.int64, "flow in the direction of the data: from this socket (tx.*) or to it (rx.*)"),
-            Column("seq", np.int64, "TCP: sequence number of the next byte to be written (tx.*) or read (rx.*)"),
+            Column(
+                "seq",
+                np.int64,
+                "TCP: sequence number of the next byte to be written (tx.*) or read (rx.*); call.enter: its first "
+                "argument",
+            ),
             Column(
                 "len_bytes",
                 np.int32,
-                "tx.send: requested; tx.sent, rx.received: transferred, or the negative errno",
+                "tx.send: requested; tx.sent, rx.received: transferred, or the negative errno; call.enter: its third "
+                "argument; call.exit: what it returns",
             ),
             Column(
                 "value",
                 np.int64,
-                "tcp.state: old state * 256 + new state; rx.received: flags; call.enter: number of the call; "
-                "tx.limit: see the relation tcp_limits",
+                "tcp.state: old state * 256 + new state; rx.received: flags; call.enter, call.exit: number of the "
+                "call; tx.limit: see the relation tcp_limits",
             ),
             Column("protocol", np.int16, "6 TCP, 17 UDP"),
             Column("netns", np.int64, "inode of the network namespace"),
@@ -136,22 +142,42 @@ TABLES: Final = (
             Column(
                 "subject",
                 np.int64,
-                "number of the interrupt or softirq; address of the NAPI instance or (nf.verdict) of the skb; "
-                "flow (nf.rules); thread; sched.turn: the one that waited",
+                "number of the interrupt or softirq; address of the NAPI instance or (nf.verdict, gro.hold) of the "
+                "skb; flow (nf.rules); thread; sched.turn: the one that waited, 0: the receive softirq",
             ),
             Column(
                 "value",
                 np.int64,
-                "irq.exit: handled; napi.poll: packets; sched.switch: state; nf.rules, sched.turn: how long they "
-                "took, ns; nf.verdict: negative if dropped",
+                "irq.exit: handled; napi.poll: packets; sched.switch: state; nf.rules, sched.turn, softirq.wait, "
+                "gro.hold: how long they took, ns; nf.verdict: negative if dropped",
             ),
             Column(
                 "extra",
                 np.int32,
                 "napi.poll: budget; xdp.*: -errno; nf.rules, nf.verdict: protocol family * 256 + hook; "
-                "sched.switch: the system call that it sleeps in + 1, 65536: throttled",
+                "sched.switch: the system call that it sleeps in + 1, 65536: throttled; "
+                "softirq.wait: the softirq that ran for most of it + 1",
             ),
             *_DEVICE,
+        ),
+    ),
+    Table(
+        "tcp",
+        "the state of a TCP connection when a segment comes, before TCP looks at it; once an end has closed, when it "
+        "sends, and when it changes its state",
+        (
+            *_EVENT,
+            Column("flow", np.int64, "flow in the direction in which this socket sends"),
+            Column("snd_una", np.int64, "first sequence number that the peer has not acknowledged"),
+            Column("snd_nxt", np.int64, "next sequence number to be sent"),
+            Column("snd_wnd", np.int64, "the peer's receive window, bytes"),
+            Column("rcv_wnd", np.int64, "the socket's own receive window, bytes"),
+            Column("snd_cwnd", np.int64, "congestion window, packets"),
+            Column("ssthresh", np.int64, "slow start threshold, packets; 2147483647: not set yet"),
+            Column("srtt_us", np.int64, "smoothed round-trip time, µs; 0: not measured yet"),
+            Column("in_flight", np.int32, "packets in flight, as the kernel estimates them; 65535: as many or more"),
+            Column("state", np.int16, "of congestion control: 0 open, 1 disorder, 2 CWR (reduced), 3 recovery, 4 loss"),
+            Column("netns", np.int64, "inode of the network namespace"),
         ),
     ),
     Table(
@@ -327,6 +353,8 @@ TABLES: Final = (
     ),
 )
 BY_NAME: Final = {table.name: table for table in TABLES}
+# Those of probe points.
+EVENT_TABLES: Final = ("packets", "sockets", "cpu", "tcp")
 
 # What a column can be, and what SQL calls it.
 SQL_TYPES: Final = {"int8": "TINYINT", "int16": "SMALLINT", "int32": "INTEGER", "int64": "BIGINT", TEXT: "STRING"}

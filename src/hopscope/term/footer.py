@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import Counter
+from typing import TYPE_CHECKING, Final
 
 from hopscope.term import format as fmt
 from hopscope.term.format import plural
@@ -11,8 +12,11 @@ from hopscope.term.format import plural
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from hopscope.model.snapshot import Discard, Overhead, Snapshot
+    from hopscope.model.snapshot import Discard, Outcome, Overhead, PacketAccount, Snapshot
     from hopscope.term.terminal import Terminal
+
+# Of each outcome; the rest is one number.
+_REASONS: Final = 4
 
 
 def footer(snapshot: Snapshot, terminal: Terminal) -> list[str]:
@@ -22,7 +26,45 @@ def footer(snapshot: Snapshot, terminal: Terminal) -> list[str]:
         share = _share(snapshot.lost, snapshot.sample_count)
         warnings.append(f"lost: {plural(snapshot.lost, 'sample')} ({share}), because a kernel buffer was full")
     warnings += _discarded(snapshot)
-    return closing(snapshot.overhead, terminal, warnings, [f"note: {note}" for note in snapshot.notes])
+    notes = [f"note: {note}" for note in snapshot.notes]
+    lines = closing(snapshot.overhead, terminal, warnings, notes)
+    account = account_line(snapshot.packets) if snapshot.packets else ""
+    return [terminal.paint(line, "dim") for line in terminal.fold(account)] + lines if account else lines
+
+
+def account_line(packets: PacketAccount) -> str:
+    """Return what became of the packets, as a line; empty if there were none."""
+    texts = [
+        f"{packets.read:,} read",
+        *(
+            f"{count:,} {name}"
+            for count, name in (
+                (packets.queued, "queued"),
+                (packets.under_way + max(packets.unaccounted, 0), "not known yet"),
+            )
+            if count
+        ),
+        *_ended(packets, "dropped", "dropped"),
+        *_ended(packets, "discarded", "others"),
+    ]
+    came = f"{packets.entered:,} entered"
+    if packets.before:
+        came += f", {packets.before:,} from before"
+    return f"packets: {came}: {', '.join(texts)}" if packets.entered or packets.before else ""
+
+
+def _ended(packets: PacketAccount, outcome: Outcome, name: str) -> list[str]:
+    reasons: Counter[str] = Counter()
+    for ending in packets.endings:
+        if ending.outcome == outcome:
+            reasons[ending.reason] += ending.count
+    if not reasons:
+        return []
+    most = reasons.most_common(_REASONS)
+    listed = [f"{reason} {count:,}" for reason, count in most]
+    rest = reasons.total() - sum(count for _, count in most)
+    listed += [f"{rest:,} for other reasons (--json)"] if rest else []
+    return [f"{reasons.total():,} {name} ({', '.join(listed)})"]
 
 
 def closing(overhead: Overhead, terminal: Terminal, warnings: Iterable[str], texts: Iterable[str]) -> list[str]:

@@ -14,7 +14,20 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, get_args
 
 from hopscope.errors import FormatError
 from hopscope.model.histogram_json import buckets_to_json, histogram_from_json
-from hopscope.model.snapshot import Discard, HopRow, Kind, Overhead, PlanRow, PlanStatus, ProgramCost, Snapshot
+from hopscope.model.snapshot import (
+    PACKET_FIGURES,
+    Discard,
+    Ending,
+    HopRow,
+    Kind,
+    Outcome,
+    Overhead,
+    PacketAccount,
+    PlanRow,
+    PlanStatus,
+    ProgramCost,
+    Snapshot,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,6 +39,9 @@ Json: TypeAlias = dict[str, Any]
 
 VERSION: Final = 1
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+OUTCOMES: Final[tuple[Outcome, ...]] = get_args(Outcome)
+# Verbs that say what became of each packet.
+ACCOUNTING: Final = frozenset({"rx"})
 _EPOCH: Final = datetime.fromtimestamp(0, UTC)
 _ISO: Final = "%Y-%m-%dT%H:%M:%S.%fZ"
 _STATUSES: Final[tuple[PlanStatus, ...]] = get_args(PlanStatus)
@@ -34,6 +50,7 @@ PERCENTILES: Final = {"p50_ns": 50.0, "p90_ns": 90.0, "p99_ns": 99.0, "p99_9_ns"
 
 def to_json(snapshot: Snapshot) -> Json:
     """Return a snapshot as the object that schema ``hopscope.<verb>/1`` describes."""
+    packets = {"packets": _packets(snapshot.packets)} if snapshot.verb in ACCOUNTING else {}
     return {
         "schema": f"hopscope.{snapshot.verb}/{VERSION}",
         "kind": snapshot.kind,
@@ -47,6 +64,7 @@ def to_json(snapshot: Snapshot) -> Json:
         "overhead": overhead_to_json(snapshot.overhead),
         "plan": [plan_to_json(row) for row in snapshot.plan],
         "notes": list(snapshot.notes),
+        **packets,
     }
 
 
@@ -72,6 +90,7 @@ def from_json(document: Fields, verb: str) -> Snapshot:
         sampling_1_in=document.whole("sampling_1_in", least=1),
         filters=document.labels("filters"),
         notes=document.texts("notes"),
+        packets=_packets_from(document.part_or_none("packets")) if verb in ACCOUNTING else None,
     )
 
 
@@ -119,6 +138,7 @@ def _hop(row: HopRow) -> Json:
         "max_ns": histogram.max_ns if count else None,
         **{name: _tenths(histogram.percentile(q)) for name, q in PERCENTILES.items()},
         "error_ns": row.error_ns,
+        "cause": row.cause,
         "buckets": buckets_to_json(histogram),
     }
 
@@ -133,6 +153,7 @@ def _hop_from(row: Fields) -> HopRow:
         histogram=histogram_from_json(row),
         chain=row.text_or_none("chain"),
         error_ns=row.whole_or_none("error_ns"),
+        cause=row.text_or_none("cause"),
     )
 
 
@@ -143,6 +164,43 @@ def _discard(discard: Discard) -> Json:
         "count": discard.count,
         "meaning": discard.meaning,
     }
+
+
+def _packets(account: PacketAccount | None) -> Json | None:
+    if account is None:
+        return None
+    return {
+        **{name: getattr(account, name) for name in PACKET_FIGURES},
+        **{outcome: account.ended(outcome) for outcome in OUTCOMES},
+        "endings": [
+            {
+                "outcome": ending.outcome,
+                "reason": ending.reason,
+                "hop": ending.hop,
+                "count": ending.count,
+                "meaning": ending.meaning,
+            }
+            for ending in account.endings
+        ],
+    }
+
+
+def _packets_from(account: Fields | None) -> PacketAccount | None:
+    if account is None:
+        return None
+    return PacketAccount(
+        **{name: account.whole(name, -(2**63) if name == "unaccounted" else 0) for name in PACKET_FIGURES},
+        endings=[
+            Ending(
+                outcome=ending.choice("outcome", OUTCOMES),
+                reason=ending.text("reason"),
+                hop=ending.text("hop"),
+                count=ending.whole("count"),
+                meaning=ending.text("meaning"),
+            )
+            for ending in account.parts("endings")
+        ],
+    )
 
 
 def _discard_from(discard: Fields) -> Discard:

@@ -67,4 +67,4 @@ def _split(row: HopRow, sums_ns: Mapping[str, int]) -> str:
     if last != "wake":
         return ""
     asleep, runnable = (fmt.part(sums_ns.get(f"{stem}_{each}", 0) / row.histogram.sum_ns) for each in PARTS_OF_WAKE)
-    return f" It slept {asleep} of it, and waited for a CPU {runnable}."
+    return f" It slept {asleep} of it (reader-asleep), and waited for a CPU {runnable} (reader-runnable)."

@@ -156,9 +156,14 @@ def _figures(row: HopRow, share: Share | None, duration_s: float, terminal: Term
 
 
 def _indented(rows: Sequence[HopRow]) -> list[str]:
-    """Return the hops' names; ``rx.tcp_queue`` is below ``rx.tcp``, parts of a hop below it, totals below nothing."""
+    """Return the hops' names; ``rx.tcp_queue`` is below ``rx.tcp``, parts of a hop, by their cause, below it."""
     hops = {row.hop for row in rows}
-    return [" " * _depth(row, hops) + row.hop for row in rows]
+    return [_name(row, _depth(row, hops)) for row in rows]
+
+
+def _name(row: HopRow, depth: int) -> str:
+    # Below its hop, which tells the protocol, a part is its cause.
+    return " " * depth + (row.cause if row.cause and depth else row.hop)
 
 
 def _depth(row: HopRow, hops: Collection[str]) -> int:

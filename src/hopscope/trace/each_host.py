@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from hopscope.store.schema import BY_NAME
+from hopscope.store.schema import BY_NAME, EVENT_TABLES
 from hopscope.trace.host_numbers import NAMESPACES, host_of_cpu, host_of_netns, hosts
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 # Table → the expression for the host of a row.
 _WHOSE: Final = {
-    **dict.fromkeys(("packets", "sockets", "cpu", "drops", "losses"), host_of_cpu("cpu")),
+    **dict.fromkeys((*EVENT_TABLES, "drops", "losses"), host_of_cpu("cpu")),
     **dict.fromkeys(("counters", "settings", "unread"), host_of_netns("netns")),
     "readings": "host",
 }

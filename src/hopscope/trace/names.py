@@ -108,7 +108,7 @@ fixed(
     f"""
         SELECT cpu, CASE WHEN h.name IS NULL THEN CAST(cpu AS STRING) ELSE concat(h.name, ':', {_OWN_CPU}) END AS name
         FROM (SELECT cpu FROM packets UNION SELECT cpu FROM sockets UNION SELECT cpu FROM cpu
-              UNION SELECT cpu FROM losses) c
+              UNION SELECT cpu FROM tcp UNION SELECT cpu FROM losses) c
         LEFT JOIN hosts h ON h.host = {host_of_cpu("c.cpu")}""",
     kind="view",
 )

@@ -10,9 +10,10 @@ import itertools
 import os
 import statistics
 from dataclasses import dataclass, field, replace
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
-from tests.lab.causes.world import DEVICE, SERVER, World, cpu_group
+from tests.lab.causes.world import DEVICE, SERVER, World, cpu_group, postgres
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -126,6 +127,8 @@ class Plan:
         Options of the ends.
     role
         Of the sending end.
+    reader_role
+        Of the other one: a `reader`, or a `server`, of which the sending end says when it answered.
     hogs
         Options of those who take the reader's CPU; the last is the one that messages poke.
     stops
@@ -153,6 +156,7 @@ class Plan:
     reader: Options
     sender: Options
     role: str = "sender"
+    reader_role: str = "reader"
     hogs: Sequence[Options] = ()
     stops: Options | None = None
     before_others: bool = True
@@ -209,18 +213,22 @@ class Case:
                 await_links()
             port = self.at(attempt)
             common = {"address": SERVER, "port": port, "sink": port + _SINK_OFFSET}
+            if plan.reader_role == "server":
+                common["folder"] = world.stack.enter_context(TemporaryDirectory(prefix="hopscope-causes-"))
             reader = self._reader(world, common)
             hogs = [world.actor(world.client, "hog", cpu=READER_CPU, seconds=_HOG_S, **hog) for hog in plan.hogs]
             stopper = plan.stops and world.actor(world.client, "stopper", pid=reader.pid, seconds=_HOG_S, **plan.stops)
             sender = world.actor(world.client, plan.role, **self._sender(world, common, hogs))
-            sent, read = sender.result(), reader.result()
-            others: list[Options] = [actor.end() for actor in (stopper, world.wire) if actor]
+            sent = sender.result()
+            read = reader.result() if plan.reader_role == "reader" else reader.end()
+            others: list[Options] = [actor.end() for actor in (stopper, world.wire, *hogs) if actor]
         intervals: dict[str, list[tuple[int, int]]] = {}
         for found in (sent, read, *others):
             for cause, ours in found.get("intervals", {}).items():
                 intervals.setdefault(cause, []).extend((begin, end) for begin, end in ours)
+        seen = sent if plan.reader_role == "server" else read
         return Ran(
-            *(read["messages"], read["waited_ns"], intervals, sent["tcp_info"], read["tcp_info"], sent["bursts"]),
+            *(seen["messages"], seen["waited_ns"], intervals, sent["tcp_info"], seen["tcp_info"], sent["bursts"]),
             lost=sum(found.get("lost", 0) for found in others),
         )
 
@@ -228,7 +236,9 @@ class Case:
         options: Options = {"cpu": READER_CPU} | common | (_FIRST if self.plan.before_others else {}) | self.plan.reader
         if self.plan.most:
             options["cgroup"] = world.stack.enter_context(cpu_group(f"hopscope-causes-{self.port}", *self.plan.most))
-        return world.actor(world.server, "reader", **options)
+        if options.get("server") == "postgres":
+            options |= postgres()
+        return world.actor(world.server, self.plan.reader_role, **options)
 
     def _sender(self, world: World, common: Options, hogs: Sequence[Actor]) -> Options:
         here: Options = {"cpu": SENDER_CPU, "device": DEVICE, "mac": world.macs[SERVER]}

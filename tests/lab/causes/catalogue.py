@@ -6,7 +6,7 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from tests.lab.causes import healthy, loss, mixed, path, queue, reader, tcp
+from tests.lab.causes import arrival, healthy, loss, mixed, path, queue, reader, servers, tcp
 from tests.lab.causes.case import Case
 
 if TYPE_CHECKING:
@@ -42,12 +42,22 @@ SINGLE: Final[Mapping[str, Scenario]] = {
     "neighbour": path.neighbour,
     "netfilter": path.netfilter,
     "netfilter, sending": path.netfilter_sending,
+    "softirq": arrival.softirq,
+    "poller": arrival.poller,
+    "GRO": arrival.gro,
     "application": path.application,
+    "nginx, no CPU": servers.nginx_without_cpu,
+    "redis, asleep": servers.redis_asleep,
+    "redis, computing": servers.redis_computing,
+    "PostgreSQL, locked": servers.postgres_locked,
 }
 HEALTHY: Final[Mapping[str, Scenario]] = {
     "healthy, asking": healthy.asking,
     "healthy, streaming": healthy.streaming,
     "healthy, idle": healthy.idle,
+    "healthy, nginx": servers.healthy("nginx"),
+    "healthy, redis": servers.healthy("redis"),
+    "healthy, PostgreSQL": servers.healthy("postgres"),
 }
 # Profile of the recording → scenarios whose cause it cannot tell.
 _UNTOLD: Final = {

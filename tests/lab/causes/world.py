@@ -6,14 +6,18 @@ All of it belongs to the namespaces, and goes with them.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import fcntl
+import functools
 import json
 import os
+import shutil
 import signal
 import struct
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -25,6 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from tests.lab.causes.actors.common import Options
+
+    Prepare = Callable[["World"], None]
 
 NETWORK: Final = "10.78.0.0/24"
 CLIENT: Final = "10.78.0.1"
@@ -78,6 +84,9 @@ class World:
 
     def _lay(self, stack: contextlib.ExitStack, wire: Options | None) -> Actor | None:
         if wire is None:
+            # A recording knows a device by its index and the number of its namespace, which may soon be another end's.
+            self.server.run(["ip", "link", "add", "first", "type", "veth", "peer", "second"], check=True)
+            self.server.run(["ip", "link", "del", "first"], check=True)
             self.client.call(add_veth, DEVICE, _SERVER_DEVICE, self.server.pid, _MTU_BYTES)
             return None
         fds = [end.call(_tap, ifname) for end, ifname, _ in self._ends()]
@@ -109,7 +118,7 @@ class Actor:
             pass_fds=fds,
         )
         self.pid = self._child.pid
-        if role not in {"sender", "locker"}:
+        if role not in {"sender", "locker", "asker"}:
             assert self._child.stdout
             if self._child.stdout.readline() != "ready\n":
                 self.result()
@@ -143,7 +152,7 @@ def whole_segments(world: World) -> None:
     world.client.run(["ip", "link", "set", DEVICE, "gso_max_segs", "1"], check=True)
 
 
-def shaped(rate_bit_s: int, burst_bytes: int) -> Callable[[World], None]:
+def shaped(rate_bit_s: int, burst_bytes: int) -> Prepare:
     """Return what puts a token bucket on the client's device."""
 
     def do(world: World) -> None:
@@ -153,7 +162,7 @@ def shaped(rate_bit_s: int, burst_bytes: int) -> Callable[[World], None]:
     return do
 
 
-def route(*metrics: str) -> Callable[[World], None]:
+def route(*metrics: str) -> Prepare:
     """Return what gives the client's route to the server metrics, as ``ip route`` has them."""
 
     def do(world: World) -> None:
@@ -162,7 +171,7 @@ def route(*metrics: str) -> Callable[[World], None]:
     return do
 
 
-def settings(**values: int) -> Callable[[World], None]:
+def settings(**values: int) -> Prepare:
     """Return what sets the client's net.ipv4 settings."""
 
     def do(world: World) -> None:
@@ -172,7 +181,7 @@ def settings(**values: int) -> Callable[[World], None]:
     return do
 
 
-def firewall(chain: str, *rules: str) -> Callable[[World], None]:
+def firewall(chain: str, *rules: str) -> Prepare:
     """Return what gives the server rules of nftables, or for what is sent, the client; `chain` is the hook's name."""
     lines = "\n".join(rules)
 
@@ -188,6 +197,84 @@ def asking(world: World) -> None:
     """Let the client ask for the address of its neighbour once that is forgotten; nobody answers."""
     world.client.run(["ip", "link", "set", DEVICE, "arp", "on"], check=True)
     world.client.call(add_neighbours, DEVICE, world.macs[SERVER], (SERVER,))
+
+
+def receiving_on(cpu: int) -> Prepare:
+    """Return what has a CPU receive all that comes to the server (RPS)."""
+
+    def do(world: World) -> None:
+        _of_device(world, "queues/rx-0/rps_cpus", f"{1 << cpu:x}")
+
+    return do
+
+
+def threaded_on(cpu: int) -> Prepare:
+    """Return what has a thread poll the server's device, on one CPU."""
+
+    def do(world: World) -> None:
+        _with_gro(world)
+        before = _pollers()
+        _of_device(world, "threaded", "1")
+        for tid in _pollers() - before:
+            os.sched_setaffinity(tid, {cpu})
+
+    return do
+
+
+def keeping(ms: float) -> Prepare:
+    """Return what lets GRO of the server's device keep packets for so many ms."""
+
+    def do(world: World) -> None:
+        _with_gro(world)
+        _of_device(world, "gro_flush_timeout", f"{ms * 1e6:.0f}")
+
+    return do
+
+
+def _with_gro(world: World) -> None:
+    # What has large segments, veth takes past GRO.
+    world.client.run(["ethtool", "-K", DEVICE, "tso", "off"], check=True)
+    world.server.run(["ethtool", "-K", _SERVER_DEVICE, "gro", "on"], check=True)
+
+
+def _of_device(world: World, name: str, value: str) -> None:
+    # /sys has the devices of the namespace in which it was mounted.
+    script = f"mount -t sysfs none /sys && echo {value} >/sys/class/net/{_SERVER_DEVICE}/{name}"
+    world.server.run(["unshare", "-m", "sh", "-c", script], check=True)
+
+
+def _pollers() -> set[int]:
+    """Return the threads that poll devices of the name that the server's has."""
+    found = set()
+    for comm in Path("/proc").glob("[0-9]*/comm"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            if comm.read_text().startswith(f"napi/{_SERVER_DEVICE}-"):
+                found.add(int(comm.parent.name))
+    return found
+
+
+def _as_postgres(argv: Sequence[str], said: bytes = b"") -> None:
+    subprocess.run(argv, user="postgres", group="postgres", cwd="/", input=said, check=True, capture_output=True)
+
+
+@functools.cache
+def postgres() -> Options:
+    """Return where PostgreSQL's programs are, and a new cluster with the table `things`."""
+    folders = [os.environ["PATH"], *map(str, sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True))]
+    programs = os.pathsep.join(folders)
+    cluster = tempfile.mkdtemp(prefix="hopscope-causes-")
+    atexit.register(shutil.rmtree, cluster)
+    shutil.chown(cluster, "postgres")
+    initdb, single = (shutil.which(name, path=programs) for name in ("initdb", "postgres"))
+    if not initdb or not single:
+        raise RuntimeError("PostgreSQL is not installed: run tools/setup bench")
+    arguments = ["-D", cluster, "-U", "postgres", "-A", "trust", "--no-sync", "--no-instructions", "-E", "UTF8"]
+    _as_postgres([initdb, *arguments])
+    with Path(cluster, "pg_hba.conf").open("a", encoding="utf-8") as file:
+        file.write("host all all all trust\n")
+    made = b"CREATE TABLE things AS SELECT generate_series(1, 100);\n"
+    _as_postgres([single, "--single", "-D", cluster, "postgres"], made)
+    return {"programs": programs, "cluster": cluster}
 
 
 @contextlib.contextmanager

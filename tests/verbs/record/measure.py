@@ -12,7 +12,7 @@ import numpy as np
 
 from hopscope.live.recorder.collector import Recorder
 from hopscope.live.recorder.options import RecordOptions
-from hopscope.store.schema import BY_NAME
+from hopscope.store.schema import BY_NAME, EVENT_TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from hopscope.live.own_flows import OwnFlow
 
 Array = np.ndarray[Any, np.dtype[Any]]
-EVENT_TABLES = ("packets", "sockets", "cpu")
+
 FLOW = ("source", "source_port", "destination", "destination_port", "protocol")
 FIN, SYN, RST, PSH, ACK = 1, 2, 4, 8, 16
 

@@ -63,8 +63,9 @@ def test_messages_in_a_syn_are_sent_leave_and_are_read(lab: Lab, tmp_path: Path)
 def test_calls_of_mptcp_are_named_as_not_followed(lab: Lab, tmp_path: Path) -> None:
     with recorded(lab, tmp_path / "trace"), mptcp_pair(lab) as (sender, receiver):
         ping(sender, receiver, _CONNECTIONS)
-    for words in (("report", "messages"), ("explain",)):
+    for words in (("report", "messages"), ("report", "requests"), ("explain",)):
         done = hopscope(*words, tmp_path / "trace")
         said = " ".join((done.stdout + done.stderr).split())
         assert "3 send calls and 3 receive calls on MPTCP sockets, which are not among the messages" in said
         assert "sent anything" not in said
+        assert "no answered requests" not in said

@@ -10,6 +10,8 @@ import numpy as np
 
 from hopscope.trace.recorded_counters import first_and_last
 from hopscope.trace.selection import Selection
+from hopscope.verbs.report.calls import calls
+from hopscope.verbs.report.calls import summary as calls_summary
 from hopscope.verbs.report.compare import compare
 from hopscope.verbs.report.counters import counter_history
 from hopscope.verbs.report.drops import drop_reasons
@@ -24,6 +26,7 @@ from hopscope.verbs.report.outliers import LEAST_MESSAGES, outliers
 from hopscope.verbs.report.packets import packet_trees
 from hopscope.verbs.report.requests import requests
 from hopscope.verbs.report.summary import summary
+from hopscope.verbs.report.tcp import connections, history
 from tests.lab.joined import JoinedTrace
 from tests.lab.small_trace import small
 from tests.lab.traces import STARTED_NS, columns, write
@@ -98,7 +101,9 @@ _REPORTS: Final[dict[str, Callable[[Trace], object]]] = {
     "requests": lambda trace: requests(trace, _ALL),
     "packets": lambda trace: packet_trees(trace, _ALL, limit=7, slowest=True),
     "packets of some": lambda trace: packet_trees(trace, _SOME, limit=None, slowest=False),
+    "calls": lambda trace: (calls(trace, _SOME), calls_summary(trace, _ALL)),
     "flows": lambda trace: flows(trace, _ALL),
+    "tcp": lambda trace: (connections(trace, _SOME), history(trace, _ALL)),
     "drops": lambda trace: drop_reasons(trace, _ALL, stacks=True),
     "netdev-times": lambda trace: (received(trace, _ALL), sent(trace, _ALL)),
     "outliers": lambda trace: outliers(trace, _ALL),

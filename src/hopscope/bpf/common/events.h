@@ -78,6 +78,33 @@ enum hop_rx_stage {
 	HOP_STAGE_QUEUE = 6,
 };
 
+/* Where a packet was seen last. Where it goes no further from there, and was not dropped, this tells what became of it. */
+enum hop_rx_place {
+	HOP_PLACE_DRIVER = 0,
+	HOP_PLACE_CORE = 1,    /* not for IP: bridged, ARP, ... */
+	HOP_PLACE_IP = 2,      /* for IP itself, or for what is neither TCP nor UDP */
+	HOP_PLACE_FORWARD = 3, /* sent on */
+	HOP_PLACE_TCP = 4,     /* without data */
+	HOP_PLACE_UDP = 5,     /* for the kernel itself: a tunnel */
+	HOP_PLACE_QUEUE = 6,   /* a datagram in its socket's queue: read */
+	HOP_PLACES = 7,
+};
+
+/* What a packet that entered ended as, other than dropped. */
+enum hop_rx_end {
+	HOP_END_READ_UDP = 0,
+	HOP_END_READ_TCP = 1,
+	HOP_END_JOINED = 2,     /* in the queue of a TCP socket; one of those below follows, or READ_TCP */
+	HOP_END_MERGED = 3,     /* as HOP_RX_MERGED */
+	HOP_END_REPEATED = 4,   /* as HOP_RX_DUPLICATE, found in the socket's queue */
+	HOP_END_MPTCP = 5,      /* as HOP_RX_MPTCP */
+	HOP_END_NO_MEMORY = 6,  /* as HOP_RX_NO_MEMORY */
+	HOP_END_UNREAD = 7,     /* in the queue of a TCP socket that was closed */
+	HOP_END_DUPLICATE = 8,  /* as HOP_RX_DUPLICATE, before it joined the socket's queue */
+	HOP_END_SLOT_TAKEN = 9, /* its slot was taken by another packet: what became of it is not known */
+	HOP_RX_ENDS = 10,
+};
+
 enum hop_group_by {
 	HOP_GROUP_NONE = 0,
 	HOP_GROUP_INTERFACE = 1,
@@ -105,6 +132,7 @@ enum hop_limits {
 	HOP_THREADS = 2048, /* threads whose time on CPUs is remembered ... */
 	HOP_RUNS = 128,     /* ... and how many times each came on one, a power of two */
 	HOP_FILTERS = 16,   /* values that one filter takes */
+	HOP_REASONS = 256,  /* reasons of drops; the last one is what is above, such as those of subsystems */
 };
 
 /* Group 0 is "other": packets whose group found no row, or is not known at that hop. */
@@ -138,7 +166,11 @@ struct hop_rx_counters {
 	u64 group_overflow; /* packets that went to group 0 because the table is full */
 	u64 packets;        /* at the entry, before sampling and after the filters */
 	u64 sampled;        /* of these, followed */
-	u64 pad[5];
+	u64 entered;        /* at the core, wanted; and what was dropped before, and copies of what was cut */
+	u64 ended[HOP_RX_ENDS];
+	u64 gone[HOP_PLACES]; /* seen there last, and then its memory carried another packet */
+	u64 dropped[HOP_PLACES * HOP_REASONS];
+	u64 pad[3];
 };
 
 struct hop_comm {
@@ -373,8 +405,9 @@ enum hop_point {
 	HOP_POINT_RX_READ = 36,     /* TCP: bytes were read */
 	HOP_POINT_RX_RECEIVED = 37, /* a receive call is done */
 	HOP_POINT_TCP_STATE = 38,
-	HOP_POINT_RX_FULL = 39,  /* the receive buffer is full */
-	HOP_POINT_TX_LIMIT = 40, /* what keeps TCP from sending the rest has changed: enum hop_limit, and a detail */
+	HOP_POINT_RX_FULL = 39,   /* the receive buffer is full */
+	HOP_POINT_TX_LIMIT = 40,  /* what keeps TCP from sending the rest has changed: enum hop_limit, and a detail */
+	HOP_POINT_CALL_EXIT = 41, /* it returns */
 	/* struct hop_work */
 	HOP_POINT_IRQ_ENTER = 64,
 	HOP_POINT_IRQ_EXIT = 65,
@@ -388,16 +421,24 @@ enum hop_point {
 	HOP_POINT_XDP_REDIRECT = 73,
 	HOP_POINT_NF_VERDICT = 74,
 	HOP_POINT_NF_RULES = 75, /* at their end, if they took HOP_RULES_NS or more: how long they took */
-	/* A thread's turn on a CPU, and how long it was: for each that another thread which uses sockets, the subject, had to
-	 * wait for, if that wait took HOP_WAIT_NS or more.
+	/* A thread's turn on a CPU, and how long it was: for each that another thread which uses sockets, the subject, or the
+	 * receive softirq (0) had to wait for, if that wait took HOP_WAIT_NS or more.
 	 */
 	HOP_POINT_SCHED_TURN = 76,
+	/* The receive softirq begins after it was pending for HOP_WAIT_NS or more: for how long, and in `extra` the number of the
+	 * softirq that ran meanwhile for most of that time, and 1. HOP_POINT_SCHED_TURN has the threads.
+	 */
+	HOP_POINT_SOFTIRQ_WAIT = 77,
+	HOP_POINT_GRO_HOLD = 78, /* GRO lets a packet go that it kept for HOP_WAIT_NS or more: for how long */
 	/* a struct of its own each: what the numbers in the others mean */
 	HOP_POINT_DROP = 96,
 	HOP_POINT_FLOW = 97,
 	HOP_POINT_THREAD = 98,
 	HOP_POINT_DEVICE = 99,
 	HOP_POINT_QDISC = 100,
+	/* struct hop_tcp */
+	/* A segment comes to a connection, which has not looked at it yet; or it is closing, and sends or changes its state. */
+	HOP_POINT_TCP_PROBE = 128,
 };
 
 /* Why TCP stopped sending with bytes left, in the order in which tcp_write_xmit asks. */
@@ -471,6 +512,24 @@ struct hop_work {
 	u32 pad_2[3];
 };
 
+/* Sequence numbers and windows as struct tcp_sock has them. */
+struct hop_tcp {
+	u64 time_ns;
+	u8 point;
+	u8 state;      /* of congestion control */
+	u16 in_flight; /* packets; 65535: as many or more */
+	u32 tid;
+	u64 flow;
+	u32 snd_una;
+	u32 snd_nxt;
+	u32 snd_wnd;
+	u32 rcv_wnd;
+	u32 snd_cwnd;
+	u32 ssthresh;
+	u32 srtt_us;
+	u32 netns;
+};
+
 struct hop_drop {
 	u64 time_ns;
 	u8 point;
@@ -537,8 +596,9 @@ enum hop_record_limits {
 	HOP_DROP_FRAMES = 32,
 	HOP_FLOW_WORDS = 10,
 	HOP_OWN_FLOWS = 256,
-	HOP_RULES_NS = 1000,  /* netfilter's rules are recorded if they take so long */
-	HOP_WAIT_NS = 100000, /* who had a CPU meanwhile is recorded of waits that take so long */
+	HOP_RULES_NS = 1000, /* netfilter's rules are recorded if they take so long */
+	HOP_WAIT_NS =
+		100000, /* who had a CPU meanwhile is recorded of waits that take so long, and what GRO keeps so long */
 };
 
 /* Source and destination address as in struct hop_prefix, their ports in network order, the protocol; and what of it counts. */

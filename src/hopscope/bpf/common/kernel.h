@@ -230,6 +230,9 @@ struct tcp_sock {
 	u32 snd_sml;
 	u32 snd_wnd;
 	u32 snd_cwnd;
+	u32 snd_ssthresh;
+	u32 rcv_wnd;
+	u32 srtt_us;
 	u32 write_seq;
 	u32 pushed_seq;
 	u32 mss_cache;
@@ -334,6 +337,10 @@ struct sched_entity {
 	void *cfs_rq; /* struct cfs_rq */
 };
 
+struct nsproxy {
+	struct net *net_ns;
+};
+
 struct task_struct {
 	struct thread_info thread_info;
 	struct sched_entity se;
@@ -348,6 +355,7 @@ struct task_struct {
 	struct sched_info sched_info;
 	void *files;    /* struct files_struct */
 	void *io_uring; /* struct io_uring_task */
+	struct nsproxy *nsproxy;
 };
 
 /* Before 5.14 (2f064a59a11f, "sched: Change task_struct::state"). */
@@ -440,6 +448,7 @@ enum {
 	NR_setsockopt = 54,
 	NR_getsockopt = 55,
 	NR_epoll_wait = 232,
+	NR_epoll_ctl = 233,
 	NR_pselect6 = 270,
 	NR_ppoll = 271,
 	NR_splice = 275,
@@ -464,6 +473,7 @@ struct pt_regs {
 #define SYSTEM_CALL(regs) BPF_CORE_READ(regs, syscallno)
 /* include/uapi/asm-generic/unistd.h */
 enum {
+	NR_epoll_ctl = 21,
 	NR_epoll_pwait = 22,
 	NR_ioctl = 29,
 	NR_close = 57,

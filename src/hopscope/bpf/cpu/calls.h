@@ -2,11 +2,8 @@
 /* CPU cost: socket calls, found by the system call and the file being a socket, or by the functions of the sockets. */
 #pragma once
 
+#include "common/files.h"
 #include "cpu/threads.h"
-
-#define S_IFMT 0170000
-#define S_IFSOCK 0140000
-#define TS_COMPAT 2
 
 /* struct mmsghdr of 64 bits */
 struct user_message {
@@ -60,50 +57,6 @@ static const u8 call_kinds[CALLS] = {
 	[NR_epoll_pwait2] = CALL_WAIT, [NR_io_uring_enter] = CALL_URING,
 };
 
-static __always_inline bool family_moves_packets(u16 family)
-{
-	return family != AF_UNIX && family != AF_NETLINK;
-}
-
-/* A field of a kernel's struct: read in place where the kernel allows the cast (6.2), else copied, ten times slower. */
-#define field_of(pointer, type, field)                                                                                 \
-	(bpf_rdonly_cast ? ((type *)bpf_rdonly_cast(pointer, bpf_core_type_id_kernel(type)))->field                    \
-			 : BPF_CORE_READ((type *)(pointer), field))
-
-/* A pointer in an array. In place by a kernel's struct that is one, for the cast is to a struct. */
-static __always_inline void *pointer_at(void *place)
-{
-	void *pointer = NULL;
-
-	if (bpf_rdonly_cast)
-		return ((struct hlist_head *)bpf_rdonly_cast(place, bpf_core_type_id_kernel(struct hlist_head)))->first;
-	bpf_probe_read_kernel(&pointer, sizeof(pointer), place);
-	return pointer;
-}
-
-/* Is a file descriptor of the running process a socket that sends and receives packets? */
-static __noinline bool is_network_socket(u32 number)
-{
-	struct files_struct *files = field_of(current_task(), struct task_struct, files);
-	struct fdtable *table = field_of(files, struct files_struct, fdt);
-	struct socket *socket;
-	struct file *file;
-	struct inode *inode;
-	struct sock *sk;
-
-	if (number >= field_of(table, struct fdtable, max_fds))
-		return false;
-	file = pointer_at(field_of(table, struct fdtable, fd) + number);
-	if (!file)
-		return false;
-	inode = field_of(file, struct file, f_inode);
-	if ((field_of(inode, struct inode, i_mode) & S_IFMT) != S_IFSOCK)
-		return false;
-	socket = field_of(file, struct file, private_data);
-	sk = field_of(socket, struct socket, sk);
-	return sk && family_moves_packets(field_of(sk, struct sock, __sk_common.skc_family));
-}
-
 /* The part that a system call belongs to, by its first three arguments. */
 static __always_inline u32 call_part(u32 kind, struct pt_regs *regs)
 {
@@ -112,20 +65,20 @@ static __always_inline u32 call_part(u32 kind, struct pt_regs *regs)
 	switch (kind) {
 	case CALL_SEND:
 	case CALL_SEND_MESSAGES:
-		return is_network_socket(first) ? HOP_CPU_SEND : HOP_CPU_NOTHING;
+		return network_socket(first) ? HOP_CPU_SEND : HOP_CPU_NOTHING;
 	case CALL_RECEIVE:
 	case CALL_RECEIVE_MESSAGES:
-		return is_network_socket(first) ? HOP_CPU_RECEIVE : HOP_CPU_NOTHING;
+		return network_socket(first) ? HOP_CPU_RECEIVE : HOP_CPU_NOTHING;
 	case CALL_SENDFILE:
-		if (is_network_socket(first))
+		if (network_socket(first))
 			return HOP_CPU_SEND;
-		return is_network_socket((u32)PT_REGS_PARM2(regs)) ? HOP_CPU_RECEIVE : HOP_CPU_NOTHING;
+		return network_socket((u32)PT_REGS_PARM2(regs)) ? HOP_CPU_RECEIVE : HOP_CPU_NOTHING;
 	case CALL_SPLICE:
-		if (is_network_socket(first))
+		if (network_socket(first))
 			return HOP_CPU_RECEIVE;
-		return is_network_socket((u32)PT_REGS_PARM3(regs)) ? HOP_CPU_SEND : HOP_CPU_NOTHING;
+		return network_socket((u32)PT_REGS_PARM3(regs)) ? HOP_CPU_SEND : HOP_CPU_NOTHING;
 	case CALL_CONTROL:
-		return is_network_socket(first) ? HOP_CPU_CONTROL : HOP_CPU_NOTHING;
+		return network_socket(first) ? HOP_CPU_CONTROL : HOP_CPU_NOTHING;
 	case CALL_SOCKET:
 		return family_moves_packets(first) ? HOP_CPU_CONTROL : HOP_CPU_NOTHING;
 	case CALL_URING:
@@ -135,16 +88,6 @@ static __always_inline u32 call_part(u32 kind, struct pt_regs *regs)
 		return HOP_CPU_UNDECIDED;
 	}
 	return HOP_CPU_NOTHING;
-}
-
-/* A process of 32 bits numbers its system calls otherwise. */
-static __always_inline bool foreign_numbers(void)
-{
-#if defined(__TARGET_ARCH_x86)
-	return field_of(current_task(), struct task_struct, thread_info.status) & TS_COMPAT;
-#else
-	return false;
-#endif
 }
 
 static __always_inline void call_begins(struct cpu_now *cpu, u32 part, bool counts_messages)

@@ -69,13 +69,6 @@ static __always_inline int limit_is(struct sock *sk, const struct limit *limit, 
 	return 0;
 }
 
-static __always_inline bool is_tcp(const struct sock *sk)
-{
-	u16 family = sk->__sk_common.skc_family;
-
-	return sk->sk_protocol == IPPROTO_TCP && (family == AF_INET || family == AF_INET6);
-}
-
 /* TCP has tried to send. */
 static __always_inline int limit_tried(struct sock *sk, u32 mss, u32 nagle)
 {

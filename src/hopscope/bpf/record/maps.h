@@ -18,8 +18,10 @@ struct thread_set {
 };
 
 struct thread_set known_threads SEC(".bss.threads");
-/* Threads that use sockets: the scheduler's events are recorded of these alone. */
+/* Threads that use sockets, or poll a device: the scheduler's events are recorded of these alone. */
 struct thread_set socket_threads SEC(".bss.users");
+/* Threads whose call was recorded, and has not ended. */
+struct thread_set calling_threads SEC(".bss.calling");
 
 /* The last turns of threads on a CPU. */
 #define TURNS 64
@@ -54,6 +56,28 @@ struct wish {
 };
 
 struct wish wishes[WISHES] SEC(".bss.wishes");
+
+/* The receive softirq of a CPU while it is pending. */
+struct pending {
+	u64 since_ns;  /* 0: it is not */
+	u64 begin_ns;  /* of the softirq that runs */
+	u64 others_ns; /* in other softirqs since then */
+	u64 longest_ns;
+	u64 longest; /* the number of the one that took longest */
+};
+
+struct pending pending[HOP_CPUS] SEC(".bss.pending");
+
+/* What GRO was given; one in a place, a power of two of them. */
+#define GRO_ENTRIES 32768
+
+struct gro_entry {
+	u64 skb; /* 0: it was let go */
+	u64 time_ns;
+	u64 cpu;
+};
+
+struct gro_entry gro_entries[GRO_ENTRIES] SEC(".bss.gro");
 
 /* A power of two. */
 #define FLOWS 65536

@@ -20,8 +20,8 @@ static __always_inline int passes(struct sk_buff *skb, u32 point, bool named)
 	return 0;
 }
 
-/* From a device: IP's header is where the data begins; its offset is not set yet. */
-static __always_inline int arrives(struct sk_buff *skb, u32 point, bool named)
+/* From a device: IP's header is where the data begins; its offset is not set yet. Returns when, or 0 if it is not wanted. */
+static __always_inline u64 arrived(struct sk_buff *skb, u32 point, bool named)
 {
 	struct passing passing = {};
 
@@ -30,8 +30,16 @@ static __always_inline int arrives(struct sk_buff *skb, u32 point, bool named)
 		passing_at_device(&passing, skb->dev);
 	passing.network = passing.data;
 	passing.named = named;
-	if (record_here(&passing) && cfg_snap && point == HOP_POINT_RX_DRIVER)
+	if (!record_here(&passing))
+		return 0;
+	if (cfg_snap && point == HOP_POINT_RX_DRIVER)
 		capture(skb, &passing, frame_start(skb, &passing));
+	return passing.time_ns;
+}
+
+static __always_inline int arrives(struct sk_buff *skb, u32 point)
+{
+	arrived(skb, point, false);
 	return 0;
 }
 

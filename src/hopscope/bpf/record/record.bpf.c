@@ -2,8 +2,11 @@
 /* Recording: where the programs are attached, each of which makes a record. Bodies are in the headers
  * (hopscope.probes.catalogue.record has the table).
  */
+#include "record/arrival.h"
+#include "record/calls.h"
 #include "record/limit.h"
 #include "record/netfilter.h"
+#include "record/tcp.h"
 #include "record/transmit.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
@@ -13,49 +16,49 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 SEC("tp_btf/netif_rx")
 int BPF_PROG(record_netif_rx, struct sk_buff *skb)
 {
-	return arrives(skb, HOP_POINT_RX_DRIVER, true);
+	return passes_gro(skb);
 }
 
 SEC("tp_btf/napi_gro_receive_entry")
 int BPF_PROG(record_gro_receive, struct sk_buff *skb)
 {
-	return arrives(skb, HOP_POINT_RX_DRIVER, true);
+	return gro_takes(skb);
 }
 
 SEC("tp_btf/napi_gro_frags_entry")
 int BPF_PROG(record_gro_frags, struct sk_buff *skb)
 {
-	return arrives(skb, HOP_POINT_RX_DRIVER, true);
+	return gro_takes(skb);
 }
 
 SEC("tp_btf/netif_receive_skb_entry")
 int BPF_PROG(record_receive, struct sk_buff *skb)
 {
-	return arrives(skb, HOP_POINT_RX_DRIVER, true);
+	return passes_gro(skb);
 }
 
 SEC("tp_btf/netif_receive_skb_list_entry")
 int BPF_PROG(record_receive_list, struct sk_buff *skb)
 {
-	return arrives(skb, HOP_POINT_RX_DRIVER, true);
+	return passes_gro(skb);
 }
 
 SEC("tp_btf/netif_receive_skb")
 int BPF_PROG(record_core, struct sk_buff *skb)
 {
-	return arrives(skb, HOP_POINT_RX_CORE, false);
+	return core_takes(skb);
 }
 
 SEC("fentry/ip_rcv_core")
 int BPF_PROG(record_ip_rcv_core_fentry, struct sk_buff *skb)
 {
-	return arrives(skb, HOP_POINT_RX_IP, false);
+	return arrives(skb, HOP_POINT_RX_IP);
 }
 
 SEC("fentry/ip6_rcv_core")
 int BPF_PROG(record_ip6_rcv_core_fentry, struct sk_buff *skb)
 {
-	return arrives(skb, HOP_POINT_RX_IP, false);
+	return arrives(skb, HOP_POINT_RX_IP);
 }
 
 SEC("fentry/tcp_v4_rcv")
@@ -156,7 +159,13 @@ int BPF_PROG(record_xmit, u64 skb, s32 result, struct net_device *dev, u32 len_b
 SEC("tp_btf/sys_enter")
 int BPF_PROG(record_call, struct pt_regs *regs, u64 number)
 {
-	return system_call(number);
+	return call_begins(regs, number);
+}
+
+SEC("tp_btf/sys_exit")
+int BPF_PROG(record_call_exit, struct pt_regs *regs, s64 result)
+{
+	return call_ends(regs, result);
 }
 
 SEC("tp_btf/tcp_sendmsg_locked")
@@ -241,6 +250,24 @@ int BPF_PROG(record_retransmit, struct sock *sk, struct sk_buff *skb)
 	return retransmitted(sk, skb, cfg_retransmit_arguments > 2 ? ctx[2] : 0);
 }
 
+SEC("tp_btf/tcp_probe")
+int BPF_PROG(record_tcp_probe, struct sock *sk)
+{
+	return tcp_probed(sk);
+}
+
+SEC("tp_btf/net_dev_queue")
+int BPF_PROG(record_tcp_leaves, struct sk_buff *skb)
+{
+	return tcp_probed_leaving(skb);
+}
+
+SEC("tp_btf/inet_sock_set_state")
+int BPF_PROG(record_tcp_closes, struct sock *sk, u32 from)
+{
+	return tcp_probed_closing(sk, from);
+}
+
 /* ---- what keeps messages from leaving ---- */
 
 SEC("fexit/tcp_write_xmit")
@@ -303,6 +330,25 @@ SEC("tp_btf/softirq_exit")
 int BPF_PROG(record_softirq_exit, u32 vector)
 {
 	return work(HOP_POINT_SOFTIRQ_EXIT, vector, 0);
+}
+
+/* How long the receive softirq is pending. */
+SEC("tp_btf/softirq_raise")
+int BPF_PROG(record_pending_raise, u32 vector)
+{
+	return receive_raised(vector);
+}
+
+SEC("tp_btf/softirq_entry")
+int BPF_PROG(record_pending_enter, u32 vector)
+{
+	return softirq_begins(vector);
+}
+
+SEC("tp_btf/softirq_exit")
+int BPF_PROG(record_pending_exit, u32 vector)
+{
+	return softirq_ends(vector);
 }
 
 SEC("tp_btf/napi_poll")

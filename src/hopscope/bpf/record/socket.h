@@ -30,6 +30,13 @@ static __always_inline u64 socket_flow(const struct sock *sk, bool receives, str
 	return flow_of(key);
 }
 
+static __always_inline bool is_tcp(const struct sock *sk)
+{
+	u16 family = sk->__sk_common.skc_family;
+
+	return sk->sk_protocol == IPPROTO_TCP && (family == AF_INET || family == AF_INET6);
+}
+
 static __always_inline bool is_unconnected(const struct sock *sk)
 {
 	return sk->sk_protocol == IPPROTO_UDP && !sk->__sk_common.skc_dport;

@@ -17,6 +17,7 @@ EXPORT_STRUCT(hop_socket);
 EXPORT_STRUCT(hop_work);
 EXPORT_STRUCT(hop_drop);
 EXPORT_STRUCT(hop_flow);
+EXPORT_STRUCT(hop_tcp);
 EXPORT_STRUCT(hop_thread);
 EXPORT_STRUCT(hop_device);
 EXPORT_STRUCT(hop_capture);
@@ -32,6 +33,7 @@ _Static_assert(sizeof(struct hop_socket) == RECORD_BYTES, "one size");
 _Static_assert(sizeof(struct hop_work) == RECORD_BYTES, "one size");
 _Static_assert(sizeof(struct hop_drop) == RECORD_BYTES, "one size");
 _Static_assert(sizeof(struct hop_flow) == RECORD_BYTES, "one size");
+_Static_assert(sizeof(struct hop_tcp) == RECORD_BYTES, "one size");
 _Static_assert(sizeof(struct hop_thread) == RECORD_BYTES, "one size");
 _Static_assert(sizeof(struct hop_device) == RECORD_BYTES, "one size");
 

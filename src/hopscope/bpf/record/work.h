@@ -1,42 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Recording: the hooks of sockets and calls, of interrupts, softirqs, polls and the scheduler, and of XDP. */
+/* Recording: the hooks of sockets, of interrupts, softirqs, polls and the scheduler, and of XDP. */
 #pragma once
 
+#include "common/tcp.h"
 #include "record/socket.h"
-
-/* ---- calls ---- */
-
-static const u8 socket_calls[512] = {
-	[NR_sendto] = 1, [NR_sendmsg] = 1, [NR_sendmmsg] = 1, [NR_recvfrom] = 1, [NR_recvmsg] = 1, [NR_recvmmsg] = 1,
-	[NR_write] = 2,  [NR_writev] = 2,  [NR_pwritev2] = 2, [NR_read] = 2,     [NR_readv] = 2,   [NR_preadv2] = 2,
-};
-
-/* Calls that any file may be the object of are recorded of threads that use sockets: nothing else is known of them yet. */
-static __always_inline int system_call(u64 number)
-{
-	struct hop_socket *record;
-	u32 tid;
-
-	if (number >= 512 || !socket_calls[number])
-		return 0;
-	tid = current_tid();
-	if (socket_calls[number] == 2 && !thread_in(&socket_threads, tid))
-		return 0;
-	if ((cfg_by_process && !process_wanted()) || (cfg_by_headers && !thread_in(&socket_threads, tid)))
-		return 0;
-	tid = this_thread();
-	record = reserve();
-	if (!record)
-		return 0;
-	*record = (struct hop_socket){
-		.time_ns = bpf_ktime_get_ns(),
-		.point = HOP_POINT_CALL_ENTER,
-		.tid = tid,
-		.value = number,
-	};
-	submit(record);
-	return 0;
-}
 
 /* ---- sockets ---- */
 
@@ -283,12 +250,22 @@ static __always_inline int thread_switches(bool preempted, struct task_struct *f
 	return record_work(&event);
 }
 
+/* With threaded NAPI: packets wait for it. */
+static __always_inline bool polls_device(const struct task_struct *task)
+{
+	return task->comm[0] == 'n' && task->comm[1] == 'a' && task->comm[2] == 'p' && task->comm[3] == 'i' &&
+	       task->comm[4] == '/';
+}
+
 static __always_inline int thread_wakes(struct task_struct *task)
 {
 	u32 tid = task->pid;
 
-	if (!thread_in(&socket_threads, tid))
-		return 0;
+	if (!thread_in(&socket_threads, tid)) {
+		if (!polls_device(task))
+			return 0;
+		thread_add(&socket_threads, tid);
+	}
 	wishes_cpu(tid);
 	return work(HOP_POINT_SCHED_WAKE, tid, 0);
 }

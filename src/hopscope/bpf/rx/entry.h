@@ -131,12 +131,16 @@ static __always_inline void enter(struct sk_buff *skb, struct stamp *stamp, u64 
 			counter->sampled += wanted;
 		}
 	}
+	stamp_forget(stamp, head);
 	stamp->head = 0;
 	barrier();
 	stamp->stage = wanted ? stage : HOP_STAGE_UNWANTED;
 	stamp->spent = 0;
 	stamp->done = 0;
 	stamp->unread = unread;
+	stamp->ended = 0;
+	stamp->way = 0;
+	stamp->skb = skb_identity(skb);
 	if (wanted) {
 		stamp->group = entry_group(cpu, dev);
 		stamp->first_ns = stamp->last_ns = bpf_ktime_get_ns();
@@ -153,6 +157,8 @@ static __always_inline int driver_hands_over(struct sk_buff *skb)
 
 	if (skb->skb_iif)
 		return 0;
+	if (cfg_account)
+		this_cpu()->handed_over = (u64)skb;
 	stamp = stamp_take(head);
 	enter(skb, stamp, head, HOP_STAGE_DRIVER);
 	if (cfg_nic_stamps && stamp->stage != HOP_STAGE_UNWANTED)
@@ -176,11 +182,15 @@ static __always_inline int core_takes(struct sk_buff *skb)
 	stamp = stamp_slot(head);
 	if (unlikely(stamp->head != head || stamp->stage > HOP_STAGE_DRIVER)) {
 		discard(HOP_RX_CORE, HOP_RX_NO_ENTRY);
-		enter(skb, stamp_take(head), head, HOP_STAGE_CORE);
+		stamp = stamp_take(head);
+		enter(skb, stamp, head, HOP_STAGE_CORE);
 	} else if (cfg_own && stamp->unread && own_packet(address(skb->data))) {
 		stamp->stage = HOP_STAGE_UNWANTED;
 	} else if (stamp->stage == HOP_STAGE_DRIVER) {
 		stamp_pass(stamp, HOP_RX_CORE, HOP_STAGE_CORE, bpf_ktime_get_ns());
+		stamp->skb = skb_identity(skb);
 	}
+	if (!cfg_socket_facts && stamp->stage == HOP_STAGE_CORE)
+		account_entered();
 	return 0;
 }

@@ -20,9 +20,12 @@ struct stamp {
 	u16 group;
 	u8 stage;
 	u8 spent;         /* bit per element of spent_ns that is set */
-	u16 done;         /* the socket has a copy: the slot may be taken */
-	u16 unread;       /* whether it is ours shows in the core only */
-	u64 nic_spent_ns; /* as spent_ns, of the hop from the NIC */
+	u8 done;          /* the socket has a copy: the slot may be taken */
+	u8 unread;        /* whether it is ours shows in the core only */
+	u8 ended;         /* what became of it is counted */
+	u8 way;           /* enum hop_rx_place, where the stage does not tell it; else 0 */
+	u32 nic_spent_ns; /* as spent_ns, of the hop from the NIC: at most 4.29 s */
+	u32 skb;          /* skb_identity() of the one that the stack has, not of a clone; 0: any */
 };
 
 #define SPENT_NIC (1 << (HOP_STAGE_L4 - HOP_STAGE_DRIVER))

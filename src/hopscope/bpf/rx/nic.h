@@ -49,7 +49,7 @@ static __noinline void nic_pass(struct sk_buff *skb, struct stamp *stamp, u64 he
 	if (spent_ns < 0)
 		return;
 	if (cfg_defer) {
-		stamp->nic_spent_ns = spent_ns;
+		stamp->nic_spent_ns = spent_ns < ~0U ? spent_ns : ~0U;
 		stamp->spent = SPENT_NIC;
 	} else {
 		record(HOP_RX_NIC, stamp->group, 0, spent_ns);

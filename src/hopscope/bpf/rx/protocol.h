@@ -10,8 +10,12 @@ static __always_inline int reach(const void *skb, u64 head, u32 hop, u32 stage)
 
 	stamp_follow(skb, head, stage == HOP_STAGE_L4);
 	stamp = stamp_find(head, hop);
-	if (stamp)
-		stamp_pass(stamp, hop, stage, bpf_ktime_get_ns());
+	if (!stamp)
+		return 0;
+	stamp->skb = skb_identity(skb);
+	if (stage == HOP_STAGE_L4)
+		stamp->way = hop == HOP_RX_TCP ? HOP_PLACE_TCP : HOP_PLACE_UDP;
+	stamp_pass(stamp, hop, stage, bpf_ktime_get_ns());
 	return 0;
 }
 
@@ -39,6 +43,7 @@ static __always_inline void reach_filter(struct sk_buff *skb)
 		if (cfg_cgroup_records_tcp)
 			reach(skb, head, HOP_RX_TCP, HOP_STAGE_L4);
 	} else if (sk->sk_protocol == IPPROTO_UDP) {
+		stamp_follow(skb, head, false); /* a datagram in fragments has the data of the first */
 		stamp_follow_segment(head);
 		if (cfg_cgroup_records_udp)
 			reach(skb, head, HOP_RX_UDP, HOP_STAGE_L4);

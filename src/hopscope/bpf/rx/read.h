@@ -55,6 +55,7 @@ static __always_inline int udp_consume(u64 head)
 	if (process_wanted())
 		udp_read(stamp->first_ns, stamp->last_ns, stamp->group, stamp->stage);
 	stamp->done = 1;
+	stamp_end(stamp, HOP_END_READ_UDP);
 	return 0;
 }
 
@@ -67,6 +68,15 @@ static __always_inline int udp_consume_traced(struct sk_buff *skb)
 static __always_inline int udp_consume_probed(struct sk_buff *skb)
 {
 	return BPF_CORE_READ(skb, users.refs.counter) > 1 ? 0 : udp_consume((u64)BPF_CORE_READ(skb, head));
+}
+
+/* If its memory carries another packet by now, it was counted then. */
+static __always_inline void udp_account_read(u64 head)
+{
+	struct stamp *stamp = stamp_slot(head);
+
+	if (head && stamp->head == head && stamp->stage == HOP_STAGE_QUEUE)
+		stamp_end(stamp, HOP_END_READ_UDP);
 }
 
 /* Where no function can be hooked: the call that returns took the datagram that was the next to be read. */
@@ -90,6 +100,7 @@ static __always_inline int udp_call_returns(struct sock *sk, s32 len_bytes, u32 
 	} else if (state->stage != HOP_STAGE_UNWANTED && process_wanted()) {
 		udp_read(state->first_ns, state->last_ns, state->group, state->stage);
 	}
+	udp_account_read(state->head);
 	/* In this order: a datagram that is queued meanwhile is found by one of the two sides. */
 	state->head = 0;
 	atomic_add(&state->fence, 1);
@@ -98,5 +109,15 @@ static __always_inline int udp_call_returns(struct sock *sk, s32 len_bytes, u32 
 		udp_set_next(state, head);
 	else
 		state->emptied = 1;
+	return 0;
+}
+
+/* A TCP socket goes, and what nobody has read goes with it. */
+static __always_inline int tcp_destroyed(struct sock *sk)
+{
+	struct tcp_state *state = tcp_state_of(sk, false, true);
+
+	if (state)
+		tcp_leave_unread(state);
 	return 0;
 }

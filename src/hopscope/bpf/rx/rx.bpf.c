@@ -2,6 +2,7 @@
 /* Receive latency, hop by hop: where the programs are attached. Bodies are in the headers, and several attachments share
  * one: of these user space loads one (hopscope.probes.catalogue has the table).
  */
+#include "rx/drop.h"
 #include "rx/entry.h"
 #include "rx/protocol.h"
 #include "rx/read.h"
@@ -198,6 +199,51 @@ SEC("tp_btf/sk_data_ready")
 int BPF_PROG(rx_ready, struct sock *sk)
 {
 	return socket_ready(sk);
+}
+
+/* ---- what goes no further ---- */
+
+SEC("tp_btf/kfree_skb")
+int BPF_PROG(rx_drop, struct sk_buff *skb, void *location)
+{
+	return packet_dropped(skb, cfg_drop_arguments > 2 ? ctx[2] : 0);
+}
+
+SEC("tp_btf/tcp_destroy_sock")
+int BPF_PROG(rx_tcp_destroy, struct sock *sk)
+{
+	return tcp_destroyed(sk);
+}
+
+SEC("fentry/ip_forward")
+int BPF_PROG(rx_forward_fentry, struct sk_buff *skb)
+{
+	return packet_sent_on(address(skb->head));
+}
+
+SEC("fentry/ip6_forward")
+int BPF_PROG(rx_forward6_fentry, struct sk_buff *skb)
+{
+	return packet_sent_on(address(skb->head));
+}
+
+SEC("kprobe/ip_forward")
+int BPF_KPROBE(rx_forward_kprobe, struct sk_buff *skb)
+{
+	return packet_sent_on((u64)BPF_CORE_READ(skb, head));
+}
+
+SEC("kprobe/ip6_forward")
+int BPF_KPROBE(rx_forward6_kprobe, struct sk_buff *skb)
+{
+	return packet_sent_on((u64)BPF_CORE_READ(skb, head));
+}
+
+SEC("netfilter")
+int rx_forward_netfilter(struct bpf_nf_ctx *ctx)
+{
+	packet_sent_on(address(ctx->skb->head));
+	return 1; /* NF_ACCEPT */
 }
 
 /* ---- the application reads ---- */

@@ -52,6 +52,14 @@ static __noinline struct stamp *syn_stamp(struct sock *sk, struct arrival *arriv
 	return stamp;
 }
 
+/* From here on, it is counted with the socket's segments. */
+static __always_inline void tcp_joins(struct stamp *stamp)
+{
+	if (cfg_socket_facts)
+		account_entered();
+	stamp_end(stamp, HOP_END_JOINED);
+}
+
 /* NULL: it is not there, or not wanted. */
 static __always_inline struct tcp_state *tcp_adopt_syn(struct sock *sk, bool trusted)
 {
@@ -66,9 +74,10 @@ static __always_inline struct tcp_state *tcp_adopt_syn(struct sock *sk, bool tru
 	if (!state)
 		return NULL;
 	discard(HOP_RX_TCP_QUEUE, HOP_RX_SKIPPED_STAGE);
+	stamp->stage = HOP_STAGE_QUEUE;
+	tcp_joins(stamp);
 	tcp_push(state, stamp, arrival.end_seq, false, stamp->last_ns);
 	state->seen_seq = arrival.end_seq;
-	stamp->stage = HOP_STAGE_QUEUE;
 	stamp->done = 1;
 	return state;
 }
@@ -101,6 +110,7 @@ static __always_inline void tcp_queue(struct sock *sk, const struct arrival *arr
 	}
 	if (!before(arrival->rcv_nxt, end_seq)) {
 		discard(HOP_RX_TCP_QUEUE, HOP_RX_DUPLICATE);
+		stamp_end(stamp, HOP_END_DUPLICATE);
 		return;
 	}
 	if (!settle(stamp, sk, arrival->head, arrival->network, arrival->transport, arrival->joins, HOP_RX_TCP))
@@ -110,19 +120,23 @@ static __always_inline void tcp_queue(struct sock *sk, const struct arrival *arr
 		return;
 	}
 	stamp_pass(stamp, HOP_RX_TCP_QUEUE, HOP_STAGE_QUEUE, bpf_ktime_get_ns());
+	tcp_joins(stamp);
 	stamp->done = 1;
 	/* MPTCP takes it from here to a queue of its own. */
 	if (is_mptcp(sk)) {
 		discard(HOP_RX_TCP_READ, HOP_RX_MPTCP);
+		end_many(HOP_END_MPTCP, 1);
 		return;
 	}
 	state = tcp_state_of(sk, false, trusted);
 	if (!state)
 		state = tcp_first_state(sk, trusted);
-	if (state)
+	if (state) {
 		tcp_arrive(state, stamp, arrival, end_seq);
-	else
+	} else {
 		discard(HOP_RX_TCP_READ, HOP_RX_NO_MEMORY);
+		end_many(HOP_END_NO_MEMORY, 1);
+	}
 }
 
 static __always_inline struct tcp_sock *tcp_sock_of(struct sock *sk)
@@ -207,10 +221,13 @@ static __always_inline int udp_queue(struct sock *sk, u64 head, u16 network, u16
 
 	stamp_follow_segment(head);
 	stamp = stamp_find(head, HOP_RX_UDP_QUEUE);
-	if (!stamp)
+	if (!stamp) {
 		unstamped(sk, head, HOP_RX_UDP_QUEUE);
-	else if (settle(stamp, sk, head, network, transport, joins, HOP_RX_UDP))
+	} else if (settle(stamp, sk, head, network, transport, joins, HOP_RX_UDP)) {
+		if (cfg_socket_facts && stamp->stage < HOP_STAGE_QUEUE)
+			account_entered();
 		stamp_pass(stamp, HOP_RX_UDP_QUEUE, HOP_STAGE_QUEUE, bpf_ktime_get_ns());
+	}
 	return 0;
 }
 

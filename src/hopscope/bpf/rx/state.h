@@ -33,6 +33,7 @@ const volatile struct hop_interface cfg_interface[HOP_FILTERS] = {};
 
 #include "common/series.h"
 #include "common/headers.h"
+#include "rx/account.h"
 #include "rx/maps.h"
 
 EXPORT_ENUM(hop_rx_hop);
@@ -40,6 +41,8 @@ EXPORT_ENUM(hop_rx_discard);
 EXPORT_ENUM(hop_rx_stage);
 EXPORT_ENUM(hop_limits);
 EXPORT_ENUM(hop_protocol_group);
+EXPORT_ENUM(hop_rx_place);
+EXPORT_ENUM(hop_rx_end);
 
 /* ---- a CPU ---- */
 
@@ -65,6 +68,7 @@ struct cpu_state {
 	u64 packet;        /* the skb that the core took last ... */
 	u64 head;          /* ... its data ... */
 	u64 segment;       /* ... and that of the last datagram that UDP cut it into */
+	u64 handed_over;   /* the skb that a driver handed over last */
 } __attribute__((aligned(128)));
 
 struct cpu_state cpu_states[HOP_CPUS];
@@ -78,6 +82,15 @@ static __always_inline struct cpu_state *this_cpu(void)
 }
 
 /* ---- a packet ---- */
+
+/* The lower half of its address, which the verifier lets be a number: what has the same is 4 GiB away. */
+static __always_inline u32 skb_identity(const void *skb)
+{
+	u32 low;
+
+	__asm__("%0 = %1" : "=w"(low) : "w"((u32)(u64)skb));
+	return low;
+}
 
 /* The first choice keeps neighbours in memory, as allocators hand them out, on one page of the table: a mixing hash would
  * cost each packet a TLB miss, 25 to 40 ns. But where two slabs meet, many packets meet: the second choice mixes.
@@ -115,8 +128,10 @@ static __always_inline struct stamp *stamp_take(u64 head)
 		return second;
 	/* Who is turned out must not be taken for one that had the same address before. */
 	other = stamp_choice(first->head, true);
-	if (other->head == first->head)
+	if (other->head == first->head) {
+		stamp_forget(other, first->head);
 		other->head = 0;
+	}
 	return first;
 }
 
@@ -127,11 +142,14 @@ static __noinline struct stamp *stamp_copy(u64 from_head, u64 head)
 {
 	struct stamp *from = stamp_slot(from_head), *stamp = stamp_slot(head);
 
-	if (stamp->head == head)
+	if (stamp->head == head) {
+		stamp_forget(stamp, head);
 		stamp->head = 0;
+	}
 	if (from->head != from_head)
 		return NULL;
 	stamp = stamp_take(head);
+	stamp_forget(stamp, head);
 	stamp->head = 0;
 	barrier();
 	for (u32 i = 1; i < sizeof(*stamp) / sizeof(u64); i++)
@@ -166,7 +184,7 @@ static __always_inline void stamp_follow(const void *skb, u64 head, bool last)
 static __always_inline void stamp_follow_segment(u64 head)
 {
 	struct cpu_state *cpu = this_cpu();
-	struct stamp *packet;
+	struct stamp *packet, *copy;
 
 	if (likely(head == cpu->head || head == cpu->segment))
 		return;
@@ -175,8 +193,17 @@ static __always_inline void stamp_follow_segment(u64 head)
 		return;
 	cpu->segment = head;
 	packet = stamp_copy(cpu->head, head);
-	if (packet)
-		packet->spent = 0; /* the first one records what was put off */
+	if (!packet)
+		return;
+	copy = stamp_slot(head);
+	if (copy->head == head) {
+		copy->skb = 0;
+		copy->ended = 0;
+	}
+	packet->spent = 0; /* the first one records what was put off */
+	packet->way = HOP_PLACE_UDP;
+	if (!cfg_socket_facts && packet->stage >= HOP_STAGE_CORE)
+		account_entered();
 }
 
 /* The stamp of a packet that is wanted, or NULL (and counted, if it should have been there; where only the socket knows

@@ -111,6 +111,7 @@ static __always_inline void tcp_push(struct tcp_state *state, struct stamp *stam
 		/* Full: the youngest takes the bytes over, and its sample speaks for both. */
 		segment = segment_at(state, state->produced - 1);
 		discard(HOP_RX_TCP_READ, HOP_RX_MERGED);
+		end_many(HOP_END_MERGED, 1);
 		if (before(segment->end_seq, end_seq))
 			segment->end_seq = end_seq;
 		return;
@@ -135,6 +136,7 @@ static __noinline void tcp_forget_refused(struct tcp_state *state, u32 rcv_nxt)
 		if (segment->flags & SEGMENT_HOLE || !before(rcv_nxt, segment->end_seq))
 			break;
 		discard(HOP_RX_TCP_READ, HOP_RX_DUPLICATE);
+		end_many(HOP_END_REPEATED, 1);
 		state->produced--;
 	}
 	state->seen_seq = rcv_nxt;
@@ -150,6 +152,7 @@ static __noinline void tcp_arrive(struct tcp_state *state, struct stamp *stamp, 
 		tcp_fill_holes(state, arrival->rcv_nxt);
 		if (late && tcp_repeats_hole(state, end_seq)) {
 			discard(HOP_RX_TCP_READ, HOP_RX_DUPLICATE);
+			end_many(HOP_END_REPEATED, 1);
 			return;
 		}
 	}
@@ -185,6 +188,8 @@ static __always_inline void tcp_take(struct segment *segment, u32 reader, u64 no
 /* After reordering the ring is not sorted: look at all of it, then let go of what is read at its start. */
 static __noinline void tcp_take_reordered(struct tcp_state *state, u32 copied_seq, u32 reader, u64 now_ns)
 {
+	u32 taken = 0;
+
 	each_step(i, HOP_SEGMENTS, state->consumed + i != state->produced) {
 		struct segment *segment = segment_at(state, state->consumed + i);
 
@@ -192,7 +197,9 @@ static __noinline void tcp_take_reordered(struct tcp_state *state, u32 copied_se
 			continue;
 		tcp_take(segment, reader, now_ns);
 		segment->flags |= SEGMENT_DONE;
+		taken++;
 	}
+	end_many(HOP_END_READ_TCP, taken);
 	each_step(i, HOP_SEGMENTS, state->consumed != state->produced) {
 		if (!(segment_at(state, state->consumed)->flags & SEGMENT_DONE))
 			break;
@@ -205,8 +212,8 @@ static __noinline void tcp_take_reordered(struct tcp_state *state, u32 copied_se
 /* All segments that end before copied_seq are read. */
 static __noinline void tcp_take_segments(struct tcp_state *state, u32 copied_seq, bool wanted)
 {
+	u32 reader, consumed = state->consumed;
 	u64 now_ns;
-	u32 reader;
 
 	/* A part of a segment is no sample, and needs no look at the clock. */
 	if (state->consumed == state->produced ||
@@ -227,6 +234,21 @@ static __noinline void tcp_take_segments(struct tcp_state *state, u32 copied_seq
 		tcp_take(segment, reader, now_ns);
 		state->consumed++;
 	}
+	if (state->consumed != consumed)
+		end_many(HOP_END_READ_TCP, state->consumed - consumed);
+}
+
+/* Nobody will read what waits. */
+static __noinline void tcp_leave_unread(struct tcp_state *state)
+{
+	u32 unread = 0;
+
+	each_step(i, HOP_SEGMENTS, state->consumed + i != state->produced) {
+		if (!(segment_at(state, state->consumed + i)->flags & SEGMENT_DONE))
+			unread++;
+	}
+	end_many(HOP_END_UNREAD, unread);
+	state->consumed = state->produced;
 }
 
 #define RCV_SHUTDOWN 1

@@ -21,6 +21,7 @@ from hopscope.clock.domain import boot_id
 from hopscope.clock.wall_clock import wall_offset_ns
 from hopscope.errors import FormatError, KernelError
 from hopscope.kernel import pcap
+from hopscope.kernel.drop_reasons import drop_reasons
 from hopscope.kernel.tracepoint_columns import CALLER
 from hopscope.kernel.tracepoints import Tracepoints
 from hopscope.libbpf import Btf, RingReader, possible_cpus
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-_REASON: Final = "SKB_DROP_REASON_"
 CAPTURE: Final = "capture"
 # Between looks for network namespaces, and rules of netfilter, that are new.
 _REFRESH_S: Final = 1.0
@@ -105,6 +105,9 @@ class Recorder(SelfTrafficFilter, Attached):
         by_headers = options.selects or options.sample > 1 or bool(options.interfaces or options.pcap)
         bpf.set_const("cfg_by_headers", int(by_headers))
         self._configure_own(bpf)
+        bpf.set_const("cfg_all_calls", int(f"{PREFIX}call.exit" in options.names()))
+        by_flow = options.ports or options.addresses or options.sample > 1 or options.interfaces or options.pcap
+        bpf.set_const("cfg_calls_by_flow", int(bool(by_flow)))
         bpf.set_const("cfg_sample", options.sample)
         bpf.set_const("cfg_pcap", int(bool(options.pcap)))
         bpf.set_const("cfg_drop_arguments", Btf.kernel().tracepoint_arguments("kfree_skb"))
@@ -300,12 +303,3 @@ def _since(columns: dict[str, Array], started_ns: int) -> dict[str, Array]:
     """Return the rows that are of no time before; of what was lost, those that reach beyond."""
     late = columns["time_ns" if "time_ns" in columns else "until_ns"] >= started_ns
     return {name: column[late] for name, column in columns.items()}
-
-
-def drop_reasons() -> dict[int, str]:
-    """Return this kernel's reasons: the numbers are another kernel's own."""
-    try:
-        names = Btf.kernel().enum_values("skb_drop_reason")
-    except FormatError:
-        return {}  # before 5.17
-    return {number: name.removeprefix(_REASON) for name, number in names.items() if name.startswith(_REASON)}

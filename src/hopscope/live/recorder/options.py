@@ -31,19 +31,23 @@ _TX: Final = (
     *("tx.send", "tx.sent", "tx.limit", "tx.neighbour"),
     *("tx.queue", "tx.enqueue", "tx.dequeue", "tx.start", "tx.driver", "tcp.retransmit"),
 )
+# What `report tcp` needs.
+_TCP: Final = ("tcp.probe", "tcp.state", "tcp.retransmit", "tx.limit", "tx.queue", "rx.driver", "rx.l4")
 _CPU: Final = ("irq.enter", "irq.exit", "softirq.raise", "softirq.enter", "softirq.exit", "napi.poll")
 _SCHED: Final = ("sched.switch", "sched.wake")
 # A profile is a set of points that answers a question.
 PROFILES: Final[Mapping[str, tuple[str, ...]]] = {
-    "messages": (*_RX, *_TX, *_CORE, *_SCHED, "tcp.state", "nf.rules"),
+    "messages": (*_RX, *_TX, *_CORE, *_SCHED, "softirq.wait", "tcp.state", "nf.rules"),
     "packets": (
         *("rx.driver", "rx.core", "rx.copy"),
         *("tx.queue", "tx.enqueue", "tx.dequeue", "tx.start", "tx.driver"),
         *_CORE,
         "napi.poll",
     ),
-    "rx": (*_RX, *_CORE, "napi.poll", *_SCHED),
+    "rx": (*_RX, *_CORE, "napi.poll", *_SCHED, "softirq.wait"),
     "tx": (*_TX, *_CORE),
+    "tcp": (*_TCP, *_CORE),
+    "calls": ("call.enter", "call.exit", "tx.sent", "rx.received", "tcp.state"),
     "cpu": (*_CPU, *_SCHED),
     "drops": ("skb.drop", "rx.full", "tcp.retransmit", "xdp.exception"),
     "all": tuple(name.removeprefix(PREFIX) for name in POINTS if name.startswith(PREFIX)),

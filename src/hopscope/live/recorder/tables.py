@@ -14,6 +14,7 @@ from hopscope.bpf.layout import (
     HOP_FLOW_DTYPE,
     HOP_PACKET_DTYPE,
     HOP_SOCKET_DTYPE,
+    HOP_TCP_DTYPE,
     HOP_THREAD_DTYPE,
     HOP_WORK_DTYPE,
     HopPoint,
@@ -33,7 +34,12 @@ Columns = dict[str, Array]
 
 # How many points share a struct (enum hop_point).
 _CLASS_BITS: Final = 5
-_EVENTS: Final = ((0, "packets", HOP_PACKET_DTYPE), (1, "sockets", HOP_SOCKET_DTYPE), (2, "cpu", HOP_WORK_DTYPE))
+_EVENTS: Final = {
+    0: ("packets", HOP_PACKET_DTYPE),
+    1: ("sockets", HOP_SOCKET_DTYPE),
+    2: ("cpu", HOP_WORK_DTYPE),
+    4: ("tcp", HOP_TCP_DTYPE),
+}
 _DEFINITIONS: Final = 3
 _POINT_PREFIX: Final = "HOP_POINT_"
 _AT_ONCE: Final = 8192
@@ -46,18 +52,18 @@ def point_names() -> dict[int, str]:
     return {
         int(point): point.name.removeprefix(_POINT_PREFIX).lower().replace("_", ".", 1)
         for point in HopPoint
-        if point >> _CLASS_BITS < _DEFINITIONS
+        if point >> _CLASS_BITS in _EVENTS
     }
 
 
 def table_of(point: int) -> str:
     """Return the table with the events of a probe point."""
-    return _EVENTS[point >> _CLASS_BITS][1]
+    return _EVENTS[point >> _CLASS_BITS][0]
 
 
 def since(records: NDArray[np.void], started_ns: int) -> NDArray[np.void]:
     """Return those that are no events before this time; what flows, threads and devices are is said only once."""
-    events = (records["point"] >> _CLASS_BITS < _DEFINITIONS) | (records["point"] == HopPoint.HOP_POINT_DROP)
+    events = (records["point"] >> _CLASS_BITS != _DEFINITIONS) | (records["point"] == HopPoint.HOP_POINT_DROP)
     return _where(records, ~(events & (records["time_ns"] < started_ns)))
 
 
@@ -84,7 +90,7 @@ class Tables:
     def _rows(self, records: NDArray[np.void], cpu: int) -> Iterator[tuple[str, Columns]]:
         points = records["point"]
         kinds = points >> _CLASS_BITS
-        for kind, table, dtype in _EVENTS:
+        for kind, (table, dtype) in _EVENTS.items():
             chosen = _where(records, kinds == kind)
             if len(chosen):
                 yield table, _events(BY_NAME[table], chosen.view(dtype), cpu)

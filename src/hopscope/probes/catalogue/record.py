@@ -94,6 +94,11 @@ RECORD: Final = (
         _tracepoint("sys_enter", "call"),
     ),
     _point(
+        "call.exit",
+        "a system call on a socket, or one that waits for sockets, returns; of these, call.enter records all then",
+        _tracepoint("sys_exit", "call_exit"),
+    ),
+    _point(
         "tx.send",
         "a send call has the TCP socket to itself (tcp_sendmsg_locked)",
         AttachMethod("fentry", ("tcp_sendmsg_locked",), ("record_send_fentry",)),
@@ -149,6 +154,15 @@ RECORD: Final = (
             differs="splice does not come by here",
         ),
     ),
+    _point(
+        "tcp.probe",
+        "a segment comes to a TCP connection: its windows and round-trip time (tcp_rcv_established)",
+        AttachMethod(
+            "tp_btf",
+            ("tcp_probe", "net_dev_queue", "inet_sock_set_state"),
+            ("record_tcp_probe", "record_tcp_leaves", "record_tcp_closes"),
+        ),
+    ),
     _point("tcp.state", "a TCP socket changes its state", _tracepoint("inet_sock_set_state", "state")),
     _point(
         "rx.full", "a socket's receive buffer is full (sock_queue_rcv_skb)", _tracepoint("sock_rcvqueue_full", "full")
@@ -158,6 +172,15 @@ RECORD: Final = (
     _point("softirq.raise", "a softirq is asked for", _tracepoint("softirq_raise", "softirq_raise")),
     _point("softirq.enter", "a softirq begins", _tracepoint("softirq_entry", "softirq_enter")),
     _point("softirq.exit", "a softirq ends", _tracepoint("softirq_exit", "softirq_exit")),
+    _point(
+        "softirq.wait",
+        "the receive softirq begins, after it was pending for 0.1 ms or more",
+        AttachMethod(
+            "tp_btf",
+            ("softirq_raise", "softirq_entry", "softirq_exit"),
+            ("record_pending_raise", "record_pending_enter", "record_pending_exit"),
+        ),
+    ),
     _point("napi.poll", "a NAPI poll ends", _tracepoint("napi_poll", "napi")),
     _point(
         "sched.switch",

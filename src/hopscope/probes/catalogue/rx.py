@@ -56,6 +56,20 @@ RX: Final = (
         ),
     ),
     Point(
+        "rx.forward",
+        "IP sends the packet on (ip_forward, ip6_forward)",
+        (
+            AttachMethod("fentry", ("ip_forward", "ip6_forward"), ("rx_forward_fentry", "rx_forward6_fentry")),
+            AttachMethod("kprobe", ("ip_forward", "ip6_forward"), ("rx_forward_kprobe", "rx_forward6_kprobe")),
+            AttachMethod(
+                "netfilter_forward",
+                ("FORWARD",),
+                ("rx_forward_netfilter",),
+                differs="first in FORWARD; a namespace made during the run is seen from the next interval on",
+            ),
+        ),
+    ),
+    Point(
         "rx.tcp",
         "TCP begins (tcp_v4_rcv, tcp_v6_rcv)",
         (
@@ -161,5 +175,10 @@ RX: Final = (
                 "read at the same time may be taken for one another",
             ),
         ),
+    ),
+    Point(
+        "rx.drop",
+        "the packet is dropped, with a reason (kfree_skb), or its TCP socket is destroyed",
+        (AttachMethod("tp_btf", ("kfree_skb", "tcp_destroy_sock"), ("rx_drop", "rx_tcp_destroy")),),
     ),
 )

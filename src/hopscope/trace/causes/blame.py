@@ -30,6 +30,12 @@ _AFTER = {
     ("switch_ns", "read_ns"): "reader-running",
     ("switch_ns", "received_ns"): "reader-running",
 }
+# Stages of one cause that others take time from, by the cause and the point at which they end.
+_TAKEN = {
+    ("driver", "driver_ns"): ("softirq-wait",),
+    ("backlog", "core_ns"): ("softirq-wait", "gro"),
+    ("stack", "l4_ns"): ("netfilter",),
+}
 # Of the causes that share a stage, those with a smaller part are not named.
 _LEAST_PART = 0.05
 
@@ -100,7 +106,11 @@ def stages(
             resent = resent_ns is not None and last_ns < resent_ns < at_ns
             cause = cause_of(step.column, previous, resent=resent, across=across)
             told = cause != NETWORK or network_ns is not None
-            causes = _shared(cause, step.column, previous, held_ns) if cause in GROUPS else (cause,)
+            if cause in GROUPS:
+                causes = _shared(cause, step.column, previous, held_ns)
+            else:
+                taken = _TAKEN.get((cause, step.column), ())
+                causes = _longest({each: held_ns.get(each, 0) for each in (cause, *taken)}) or (cause,)
             yield Stage(step.column, last_ns - begin_ns, at_ns - last_ns, causes, told)
         previous = step.column
 
@@ -113,9 +123,14 @@ def _shared(group: str, column: str, previous: str, held_ns: Mapping[str, int]) 
     parts = {cause: held_ns.get(cause, 0) for cause in SHARED[group]}
     if any(parts.values()):
         parts[UNKNOWN] = held_ns.get(UNKNOWN, 0) if group == SENDER else 0
+    return _longest(parts) or (UNKNOWN,)
+
+
+def _longest(parts: Mapping[str, int]) -> tuple[str, ...]:
+    """Return the causes with enough time to be named, longest first."""
     whole_ns = sum(parts.values())
     named = [cause for cause, part_ns in parts.items() if part_ns and part_ns >= _LEAST_PART * whole_ns]
-    return tuple(sorted(named, key=lambda cause: -parts[cause])) or (UNKNOWN,)
+    return tuple(sorted(named, key=lambda cause: -parts[cause]))
 
 
 def most_blamed(rows: Columns) -> tuple[NDArray[Any], NDArray[Any]]:

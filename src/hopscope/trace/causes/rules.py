@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from hopscope.trace.causes.clocks import clock, elapsed
@@ -17,7 +18,7 @@ SENT: Final = "sent"
 RECEIVED: Final = "received"
 EVALUATED: Final = "evaluated"
 # enum nf_inet_hooks: OUTPUT and POSTROUTING; before them PREROUTING, INPUT and FORWARD.
-_OF_SENDER: Final = "extra % 256 >= 3"
+_HOOKS: Final = {SENT: "extra % 256 >= 3", RECEIVED: "extra % 256 < 3"}
 _CHANGES: Final = columns(
     "subject time_ns place state",
     subject="flow, as it was sent",
@@ -26,40 +27,18 @@ _CHANGES: Final = columns(
 )
 
 
-def _changes(context: Context, condition: str) -> str:
+def _changes(context: Context, part: str) -> str:
     point = number(points(context.trace), "nf.rules")
     return f"""
         SELECT coalesce(t.original, e.subject) AS subject, e.time_ns, e.place, e.state
         FROM (SELECT subject, time_ns - value AS time_ns, 1 AS place, '{EVALUATED}' AS state
-              FROM cpu WHERE point = {point} AND {condition}
-              UNION ALL SELECT subject, time_ns, 0, 'none' FROM cpu WHERE point = {point} AND {condition}) e
+              FROM cpu WHERE point = {point} AND {_HOOKS[part]}
+              UNION ALL SELECT subject, time_ns, 0, 'none' FROM cpu WHERE point = {point} AND {_HOOKS[part]}) e
         LEFT JOIN final_translations t ON t.flow = e.subject AND e.time_ns >= t.from_ns AND e.time_ns < t.until_ns"""
 
 
-@relation(
-    "sent_rules",
-    "netfilter's rules for packets that are sent begin or end, if they take 1 µs or more",
-    _CHANGES,
-    needs=("final_translations",),
-    temporary=True,
-)
-def _sent_rules(context: Context) -> str:
-    return _changes(context, _OF_SENDER)
-
-
-@relation(
-    "received_rules",
-    "netfilter's rules for packets that are received begin or end, if they take 1 µs or more",
-    _CHANGES,
-    needs=("final_translations",),
-    temporary=True,
-)
-def _received_rules(context: Context) -> str:
-    return _changes(context, f"NOT ({_OF_SENDER})")
-
-
 def spans(part: str, begin: str, end: str) -> None:
-    """Declare the spans of messages in which rules may be evaluated, and the time in which they were.
+    """Declare when rules begin and end, the spans of messages in which they may do so, and the time in which they did.
 
     Parameters
     ----------
@@ -68,6 +47,13 @@ def spans(part: str, begin: str, end: str) -> None:
     begin, end
         SQL for the begin and the end of the span in a row of ``messages``; NULL: none.
     """
+    relation(
+        f"{part}_rules",
+        f"netfilter's rules for packets that are {part} begin or end, if they take 1 µs or more",
+        _CHANGES,
+        needs=("final_translations",),
+        temporary=True,
+    )(partial(_changes, part=part))
     fixed(
         f"{part}_rules_spans",
         f"the part of a message's path in which rules for packets that are {part} may be evaluated",

@@ -42,6 +42,10 @@ READ: Final = f"coalesce({earliest(('copy_ns', 'read_ns', 'received_ns'))}, swit
 _COPY: Final = "send-copy"
 _STACK: Final = "stack"
 _RULES: Final = "netfilter"
+_DRIVER: Final = "driver"
+_BACKLOG: Final = "backlog"
+_WAIT: Final = "softirq-wait"
+_GRO: Final = "gro"
 
 # While the send call was still running, and after it.
 _SPAN: Final = columns(
@@ -102,7 +106,7 @@ _COLUMNS: Final[dict[str, Any]] = {cause.column: ("ns", cause.meaning) for cause
     columns("message", " ".join(_COLUMNS), **_COLUMNS),
     needs=(
         *("messages", "sender_spans", "sender_elapsed", "thread_elapsed", "queue_shares"),
-        *("sent_rules_elapsed", "received_rules_elapsed"),
+        *("sent_rules_elapsed", "received_rules_elapsed", "arrival_waits"),
     ),
 )
 def _message_causes(context: Context) -> str:
@@ -117,11 +121,14 @@ def _message_causes(context: Context) -> str:
     unlimited = f"sender_held_ns - CASE WHEN protocol = 6 THEN {' + '.join(limited.values())} ELSE 0 END"
     evaluated_sent = _within(f"s.{rules.EVALUATED}_ns", unlimited)
     evaluated = _within(f"v.{rules.EVALUATED}_ns", _alias(_STACK))
+    waited = (_within("w.driver_waits_ns", _alias(_DRIVER)), _within("w.core_waits_ns", _alias(_BACKLOG)))
+    gathered = _within("w.gro_ns", f"{_alias(_BACKLOG)} - {waited[1]}")
     found = f"""
         SELECT m.*, k.until_ns - k.from_ns AS call_held_ns, {in_call} AS in_call_ns,
                {of_limits}, {of_threads}, coalesce(q.last_ns, 0) AS q_last_ns, coalesce(q.own_ns, 0) AS q_own_ns,
                coalesce(q.others_ns, 0) AS q_others_ns, q.kind,
-               {evaluated_sent} AS sent_rules_ns, {evaluated} AS received_rules_ns
+               {evaluated_sent} AS sent_rules_ns, {evaluated} AS received_rules_ns,
+               {waited[0]} AS driver_waits_ns, {waited[1]} AS core_waits_ns, {gathered} AS gro_ns
         FROM (SELECT message, protocol, {groups}, {direct} FROM ({with_previous("messages")}) p) m
         LEFT JOIN (SELECT * FROM sender_spans WHERE part = 'call') k ON k.message = m.message
         LEFT JOIN (SELECT * FROM sender_elapsed WHERE part = 'call') c ON c.message = m.message
@@ -129,7 +136,8 @@ def _message_causes(context: Context) -> str:
         LEFT JOIN thread_elapsed t ON t.message = m.message
         LEFT JOIN queue_shares q ON q.message = m.message
         LEFT JOIN sent_rules_elapsed s ON s.message = m.message
-        LEFT JOIN received_rules_elapsed v ON v.message = m.message"""
+        LEFT JOIN received_rules_elapsed v ON v.message = m.message
+        LEFT JOIN arrival_waits w ON w.message = m.message"""
     # What nothing limited in the call is the copy, if limits were recorded.
     copied = "greatest(0, coalesce(call_held_ns, 0) - in_call_ns - sent_rules_ns)"
     parts = {
@@ -143,8 +151,15 @@ def _message_causes(context: Context) -> str:
         READER: {cause: " + ".join(f"t_{state}_ns" for state in states) for cause, states in threads.CAUSES.items()},
     }
     sums: dict[str, list[str]] = {cause: [_alias(cause)] for cause in held}
-    sums[_STACK].append("-received_rules_ns")
-    sums.setdefault(_RULES, []).append("received_rules_ns")
+    moved = (
+        (_STACK, _RULES, "received_rules_ns"),
+        (_DRIVER, _WAIT, "driver_waits_ns"),
+        (_BACKLOG, _WAIT, "core_waits_ns"),
+        (_BACKLOG, _GRO, "gro_ns"),
+    )
+    for cause, other, column in moved:
+        sums[cause].append(f"-{column}")
+        sums.setdefault(other, []).append(column)
     for group, each in parts.items():
         held_ns, known_ns = f"{group}_held_ns", f"{group}_known_ns"
         for cause, sql in each.items():

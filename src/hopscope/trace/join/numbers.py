@@ -40,7 +40,7 @@ _TIMES: Final = frozenset({"time_ns", "from_ns", "until_ns"})
 _OF_EVENTS: Final = frozenset({"time_ns", "cpu", "tid"})
 _OF_CALLS: Final = _OF_EVENTS | {"address"}
 # Kind of `subject` by the first part of the point's name; for other points, its numbers are the same on all hosts.
-_SUBJECTS: Final = {"sched": THREADS, "napi": ADDRESSES, "nf": ADDRESSES}
+_SUBJECTS: Final = {"sched": THREADS, "napi": ADDRESSES, "gro": ADDRESSES, "nf": ADDRESSES}
 
 
 @dataclass(slots=True)

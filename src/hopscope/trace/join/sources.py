@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from hopscope.clock.domain import ClockDomain
 from hopscope.errors import FormatError, UsageError
 from hopscope.store.hosts import MOST_HOSTS, Hosts, is_of_hosts
 from hopscope.store.meta import Metadata
+from hopscope.store.schema import EVENT_TABLES
 from hopscope.store.trace import Trace
 
 if TYPE_CHECKING:
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hopscope.store.hosts import RecordedHost
-
-_TIMED: Final = ("packets", "sockets", "cpu")
 
 
 @dataclass(slots=True)
@@ -207,7 +206,7 @@ def _part(folder: Path) -> Part:
     ended_ns = metadata.ended_ns
     if ended_ns is None:  # the recorder was killed
         with Trace(folder) as trace:
-            last = " UNION ALL ".join(f"SELECT max(time_ns) AS time_ns FROM {table}" for table in _TIMED)
+            last = " UNION ALL ".join(f"SELECT max(time_ns) AS time_ns FROM {table}" for table in EVENT_TABLES)
             ((found,),) = trace.rows(f"SELECT max(time_ns) FROM ({last}) l")
         ended_ns = found or metadata.started_ns
     return Part(folder, metadata, metadata.started_ns, max(ended_ns, metadata.started_ns))

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from hopscope.clock.wall_clock import wall_offset_ns
+from hopscope.kernel.drop_reasons import drop_reasons
 from hopscope.live.labels import NamespaceNames
-from hopscope.live.recorder.collector import Recorder, drop_reasons
+from hopscope.live.recorder.collector import Recorder
 from hopscope.model.drops import NOT_KNOWN, DropRow, DropSnapshot
 from hopscope.verbs.drops.rules import RuleNames
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
@@ -43,6 +43,9 @@ class Activity:
     are_turns: bool
 
 
+NOTHING: Final = Activity({}, {}, {}, {}, are_turns=False)
+
+
 def activity(trace: Trace, tid: int, spans: str) -> Activity:
     """Return what a thread did during spans.
 
@@ -55,14 +58,14 @@ def activity(trace: Trace, tid: int, spans: str) -> Activity:
     spans
         Query for the spans: begin and end, ns. They may overlap.
     """
-    from_ns, until_ns = union(*_pairs(trace, spans))
+    from_ns, until_ns = union(*pairs(trace, spans))
     rows = trace.columns(
         "SELECT time_ns, state, coalesce(other, -1) AS other, coalesce(call, -1) AS call, cpu FROM thread_states"
         f" WHERE subject = {tid} ORDER BY time_ns, place"
     )
     times = np.asarray(rows["time_ns"], np.int64)
     if not len(times) or not len(from_ns):
-        return Activity({}, {}, {}, {}, are_turns=False)
+        return NOTHING
     ends = np.append(times[1:], np.iinfo(np.int64).max)
     spent = within(from_ns, until_ns, ends) - within(from_ns, until_ns, times)
     states = np.asarray(rows["state"], object)
@@ -70,7 +73,7 @@ def activity(trace: Trace, tid: int, spans: str) -> Activity:
     waits = (states == RUNNABLE) | (states == THROTTLED)
     # Which CPU it wanted, and who had it just before, is known when it gets it.
     others, cpus = (np.append(np.asarray(rows[name], np.int64)[1:], -1) for name in ("other", "cpu"))
-    ran = _turns(trace, tid, times[waits], ends[waits], cpus[waits], (from_ns, until_ns))
+    ran = _turns(trace, times[waits], ends[waits], cpus[waits], (from_ns, until_ns))
     return Activity(
         {state: int(spent[states == state].sum()) for state in STATES if spent[states == state].any()},
         _sums(calls[states == ASLEEP], spent[states == ASLEEP]),
@@ -80,29 +83,27 @@ def activity(trace: Trace, tid: int, spans: str) -> Activity:
     )
 
 
-def _turns(  # noqa: PLR0913, PLR0917 # columns of waits
-    trace: Trace, tid: int, begins: I64, ends: I64, cpus: I64, spans: tuple[I64, I64]
-) -> dict[int, int]:
+def _turns(trace: Trace, begins: I64, ends: I64, cpus: I64, spans: tuple[I64, I64]) -> dict[int, int]:
     """Return for how long each thread had the CPU that this one wanted during spans; empty: not recorded."""
     sums: dict[int, int] = {}
-    rows = trace.columns(
-        "SELECT e.cpu, e.tid, e.time_ns - e.value AS from_ns, e.time_ns AS until_ns FROM cpu e JOIN points n"
-        " ON n.point = e.point AND n.name = 'sched.turn' WHERE e.cpu IN (SELECT DISTINCT cpu FROM cpu"
-        f" WHERE subject = {tid}) ORDER BY e.time_ns"
-    )
-    if not len(rows["cpu"]):
-        return sums
-    for cpu in np.unique(cpus).tolist():
-        there = np.asarray(rows["cpu"], np.int64) == cpu
+    for cpu in np.unique(cpus[cpus >= 0]).tolist():
         # A wait, cut to the spans: none of them overlap, as the thread waits once at a time.
         waited = cut(*spans, *union(begins[cpus == cpu], ends[cpus == cpu]))
-        if not len(waited[0]):
-            continue
-        from_ns, until_ns = (np.asarray(rows[name], np.int64)[there] for name in ("from_ns", "until_ns"))
-        spent = within(*waited, until_ns) - within(*waited, from_ns)
-        for other, time_ns in _sums(np.asarray(rows["tid"], np.int64)[there], spent).items():
+        for other, time_ns in turns(trace, cpu, *waited).items():
             sums[other] = sums.get(other, 0) + time_ns
     return dict(sorted(sums.items(), key=lambda item: -item[1]))
+
+
+def turns(trace: Trace, cpu: int, from_ns: I64, until_ns: I64) -> dict[int, int]:
+    """Return for how long each thread had a CPU during spans, in order and without overlaps; empty: not recorded."""
+    if not len(from_ns):
+        return {}
+    rows = trace.columns(
+        "SELECT e.tid, e.time_ns - e.value AS from_ns, e.time_ns AS until_ns FROM cpu e JOIN points n"
+        f" ON n.point = e.point AND n.name = 'sched.turn' WHERE e.cpu = {cpu} ORDER BY e.time_ns"
+    )
+    tids, begins, ends = (np.asarray(rows[name], np.int64) for name in ("tid", "from_ns", "until_ns"))
+    return _sums(tids, within(from_ns, until_ns, ends) - within(from_ns, until_ns, begins))
 
 
 def cut(from_ns: I64, until_ns: I64, begins: I64, ends: I64) -> tuple[I64, I64]:
@@ -120,7 +121,8 @@ def _covers(from_ns: I64, until_ns: I64, at_ns: I64) -> NDArray[np.bool_]:
     return (place >= 0) & (at_ns < until_ns[np.maximum(place, 0)])
 
 
-def _pairs(trace: Trace, spans: str) -> tuple[I64, I64]:
+def pairs(trace: Trace, spans: str) -> tuple[I64, I64]:
+    """Return the begin and the end (ns) of the rows of a query for spans."""
     rows = trace.rows(spans)
     if not rows:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)

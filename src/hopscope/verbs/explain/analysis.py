@@ -10,7 +10,7 @@ from hopscope.term.format import plural
 from hopscope.trace.causes.pending import CAUSES as PENDING
 from hopscope.trace.gaps import attached, lost_events, unattached, unfollowed_notes
 from hopscope.trace.relation import build
-from hopscope.verbs.explain.culprits import found
+from hopscope.verbs.explain.culprits import Culprits
 from hopscope.verbs.explain.explanation import SLOW_NS, Explanation, Held
 from hopscope.verbs.report.requests import wanted
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _RELATIONS: Final = (
     *("messages", "message_causes", "thread_states", "tcp_limits", "queue_shares", "queue_departures", "device_queues"),
     *("final_translations", "pending_spans", "pending_causes", "flow_names", "thread_names", "exchanges"),
+    *("softirq_changes", "softirq_spans", "softirq_elapsed", "poller_spans", "poller_elapsed", "cpu_names"),
 )
 APPLICATION: Final = "application"
 # What is said of a cause needs this share of the time.
@@ -72,8 +73,9 @@ def explain(
     chosen = slowest is not None or begins_ns is not None or request_ns is not None
     limits = _limits(trace)
     trust = _trust(trace, sums, total_ns)
+    culprits = Culprits(trace)
     causes = [
-        _held(trace, name, held_ns, held_ns / max(1, total_ns), messages.get(name, 0), trust)
+        _held(culprits, name, held_ns, held_ns / max(1, total_ns), messages.get(name, 0), trust)
         for name, held_ns in sorted(sums.items(), key=lambda each: -each[1])
         if held_ns
     ]
@@ -176,11 +178,11 @@ _ORDER: Final[tuple[Confidence, ...]] = ("low", "medium", "high")
 
 
 def _held(  # noqa: PLR0913, PLR0917 # one parameter an attribute
-    trace: Trace, name: str, held_ns: int, share: float, messages: int, trust: Confidence
+    culprits: Culprits, name: str, held_ns: int, share: float, messages: int, trust: Confidence
 ) -> Held:
     if share < LEAST_SHARE or BY_NAME[name].usual:
         return Held(name, held_ns, share, messages, BY_NAME[name].meaning, confidence=trust)
-    each = found(trace, name)
+    each = culprits.of(name)
     sure = min(trust, each.confidence, key=_ORDER.index)
     return Held(name, held_ns, share, messages, each.sentence, each.culprit, each.evidence, sure, each.advice)
 

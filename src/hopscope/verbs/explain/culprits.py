@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 from hopscope.model.cause import BY_NAME
 from hopscope.trace.gaps import attached
+from hopscope.verbs.explain.of_arrival import gathering, late
 from hopscope.verbs.explain.of_path import lost, neighbour, netfilter, others, own, shaper
-from hopscope.verbs.explain.of_reader import application, asleep, reading, runnable, running
+from hopscope.verbs.explain.of_reader import Readers, application, asleep, reading, runnable, running
 from hopscope.verbs.explain.of_tcp import congestion, of_flow, pacing, receiver_window, send_buffer, send_lock
 from hopscope.verbs.explain.suspects import Found
 
@@ -22,9 +23,17 @@ if TYPE_CHECKING:
     from hopscope.store.trace import Trace
 
 
-def found(trace: Trace, cause: str) -> Found:
-    """Return who held messages by a cause, and the evidence."""
-    return _FINDERS.get(cause, _nobody)(trace, cause)
+class Culprits:
+    """Who held the messages of the table ``explained``."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._trace, self._readers = trace, Readers(trace)
+
+    def of(self, cause: str) -> Found:
+        """Return who held messages by a cause, and the evidence."""
+        if cause in _OF_READERS:
+            return _OF_READERS[cause](self._readers, cause)
+        return _FINDERS.get(cause, _nobody)(self._trace, cause)
 
 
 def _nobody(trace: Trace, cause: str) -> Found:  # noqa: ARG001 # as all of them
@@ -44,11 +53,13 @@ def _unknown(trace: Trace, cause: str) -> Found:  # noqa: ARG001 # as all of the
     return Found("what held messages was not seen", confidence="low")
 
 
-_FINDERS: Final[dict[str, Callable[[Trace, str], Found]]] = {
+_OF_READERS: Final[dict[str, Callable[[Readers, str], Found]]] = {
     "reader-asleep": asleep,
     "reader-runnable": runnable,
     "reader-running": running,
     "earlier-data": reading,
+}
+_FINDERS: Final[dict[str, Callable[[Trace, str], Found]]] = {
     "receiver-window": receiver_window,
     "congestion-window": congestion,
     "pacing": pacing,
@@ -73,6 +84,8 @@ _FINDERS: Final[dict[str, Callable[[Trace, str], Found]]] = {
     "retransmission": lost,
     "stream-hole": lost,
     "neighbour": neighbour,
+    "softirq-wait": late,
+    "gro": gathering,
     "netfilter": netfilter,
     "application": application,
     "unknown": _unknown,

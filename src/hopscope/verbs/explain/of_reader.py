@@ -10,48 +10,64 @@ from hopscope.model.system_calls import WAITS, call_name
 from hopscope.term.format import part, time
 from hopscope.trace.causes.table import ARRIVED, READ
 from hopscope.trace.causes.threads import ASLEEP, READING, RUNNABLE, RUNNING, STOPPED, THROTTLED
-from hopscope.verbs.explain.activity import activity
+from hopscope.verbs.explain.activity import NOTHING, activity
 from hopscope.verbs.explain.suspects import (
-    MOSTLY,
     OF,
     Found,
     calls_advice,
     cgroup_of,
     greatest,
     machine_of,
+    occupants,
     pid_of,
     thread_name,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hopscope.store.trace import Trace
     from hopscope.verbs.explain.activity import Activity
 
 
-def _reader(trace: Trace, cause: str) -> tuple[int | None, str, Activity]:
-    """Return the reader that held messages longest, its name, and what it did while they waited."""
-    held = BY_NAME[cause].column
-    rows = trace.rows(
-        "SELECT tid, sum(held) FROM ("
-        f" SELECT m.reader_tid AS tid, c.{held} AS held FROM {OF}"
-        f" UNION ALL SELECT CAST(s.subject AS INTEGER), p.{held} FROM explained e JOIN pending_causes p"
-        " ON p.message = e.message JOIN pending_spans s ON s.message = p.message AND s.part = p.part"
-        " WHERE p.part = 'reader') both_kinds WHERE held > 0 AND tid IS NOT NULL GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 1"
-    )
-    tid = rows[0][0] if rows else None
-    if tid is None:
-        return None, thread_name(trace, None), activity(trace, -1, "SELECT 0, 0 LIMIT 0")
-    spans = (
-        f"SELECT {ARRIVED}, {READ} FROM explained e JOIN messages m ON m.message = e.message WHERE reader_tid = {tid}"
-        f" AND {READ} > {ARRIVED} UNION ALL SELECT s.from_ns, s.until_ns FROM explained e"
-        f" JOIN pending_spans s ON s.message = e.message WHERE s.part = 'reader' AND s.subject = {tid}"
-    )
-    return tid, thread_name(trace, tid), activity(trace, tid, spans)
+class Readers:
+    """The threads that read the messages of the table ``explained``."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self._did: dict[int, Activity] = {}
+
+    def of(self, cause: str) -> tuple[int | None, str, Activity]:
+        """Return the reader by which a cause held messages longest, its name, and what it did while they waited."""
+        held = BY_NAME[cause].column
+        rows = self.trace.rows(
+            "SELECT tid, sum(held) FROM ("
+            f" SELECT m.reader_tid AS tid, c.{held} AS held FROM {OF}"
+            f" UNION ALL SELECT CAST(s.subject AS INTEGER), p.{held} FROM explained e JOIN pending_causes p"
+            " ON p.message = e.message JOIN pending_spans s ON s.message = p.message AND s.part = p.part"
+            " WHERE p.part = 'reader') both_kinds WHERE held > 0 AND tid IS NOT NULL"
+            " GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 1"
+        )
+        tid = rows[0][0] if rows else None
+        return tid, thread_name(self.trace, tid), NOTHING if tid is None else self._activity(tid)
+
+    def _activity(self, tid: int) -> Activity:
+        """Return what a reader did while messages waited for it; it may hold them by several causes."""
+        if tid not in self._did:
+            self._did[tid] = activity(
+                self.trace,
+                tid,
+                f"SELECT {ARRIVED}, {READ} FROM explained e JOIN messages m ON m.message = e.message"
+                f" WHERE reader_tid = {tid} AND {READ} > {ARRIVED} UNION ALL SELECT s.from_ns, s.until_ns FROM"
+                " explained e JOIN pending_spans s ON s.message = e.message"
+                f" WHERE s.part = 'reader' AND s.subject = {tid}",
+            )
+        return self._did[tid]
 
 
-def asleep(trace: Trace, cause: str) -> Found:
+def asleep(readers: Readers, cause: str) -> Found:
     """Return in which call the reader slept, or who stopped it."""
-    tid, name, did = _reader(trace, cause)
+    trace, (tid, name, did) = readers.trace, readers.of(cause)
     asleep, stopped = did.states.get(ASLEEP, 0), did.states.get(STOPPED, 0)
     if stopped > asleep:
         return Found(
@@ -81,9 +97,9 @@ def asleep(trace: Trace, cause: str) -> Found:
     return Found(sentence, name, (longest,), advice=calls_advice(trace, tid))
 
 
-def runnable(trace: Trace, cause: str) -> Found:
+def runnable(readers: Readers, cause: str) -> Found:
     """Return who had the CPU that the reader wanted."""
-    tid, name, did = _reader(trace, cause)
+    trace, (tid, name, did) = readers.trace, readers.of(cause)
     runnable, throttled = did.states.get(RUNNABLE, 0), did.states.get(THROTTLED, 0)
     waited = f"it was ready to run for {time(runnable + throttled)} while messages waited"
     if throttled > runnable:
@@ -96,49 +112,61 @@ def runnable(trace: Trace, cause: str) -> Found:
             if group
             else f"cat /proc/{pid_of(trace, tid)}/cgroup; raise its cpu.max",
         )
-    ran = {who: ns for who, ns in did.others.items() if who > 0}
-    if not ran:
+    other, most, sure = occupants(trace, did.others, runnable + throttled)
+    if not other:
         return Found(
             f"the reader {name} was ready to run, but had no CPU",
             name,
             (waited, "what occupied the CPU was not seen; it may have been idle and waking up"),
             "medium",
         )
-    who, share = greatest(did.others)
-    group = cgroup_of(trace, who)
-    other = thread_name(trace, who) + (f" in the cgroup {group}" if group else "")
-    most = ", ".join(
-        f"{thread_name(trace, each)} {part(ns / (runnable + throttled))}" for each, ns in list(did.others.items())[:3]
-    )
+    pids = f"{pid_of(trace, greatest(did.others)[0])},{pid_of(trace, tid)}"
     return Found(
         f"the reader {name} was ready to run, but {other} occupied the CPU",
         other,
         (waited, f"{'meanwhile on its CPU' if did.are_turns else 'on the CPU just before it'}: {most} of that time"),
-        "high" if share > MOSTLY else "medium",
-        f"ps -o pid,ni,cls,psr,cgroup,comm -p {pid_of(trace, who)},{pid_of(trace, tid)}   (weights, CPUs, cgroups)",
+        sure,
+        f"ps -o pid,ni,cls,psr,cgroup,comm -p {pids}   (weights, CPUs, cgroups)",
     )
 
 
-def running(trace: Trace, cause: str) -> Found:
-    """Return the reader that ran."""
-    tid, name, did = _reader(trace, cause)
-    return Found(
-        f"the reader {name} was running, but had not read the message yet",
-        name,
-        (f"it ran for {time(did.states.get(RUNNING, 0))} while messages waited",),
-        advice=f"sudo perf top -g -p {pid_of(trace, tid)}   (what it computes)",
-    )
+def busy(state: str, what: str, did: str, advice: str) -> Callable[[Readers, str], Found]:
+    """Return the finder of a cause by which the reader itself had the CPU.
+
+    Parameters
+    ----------
+    state
+        State of the thread that is the cause.
+    what, did
+        What it does, and did while messages waited, after its name.
+    advice
+        As of :class:`Found`; `{pid}` stands for its process.
+    """
+
+    def find(readers: Readers, cause: str) -> Found:
+        tid, name, activity = readers.of(cause)
+        return Found(
+            f"the reader {name} {what}",
+            name,
+            (f"it {did} for {time(activity.states.get(state, 0))} while messages waited",),
+            advice=advice.format(pid=pid_of(readers.trace, tid)),
+        )
+
+    return find
 
 
-def reading(trace: Trace, cause: str) -> Found:
-    """Return the reader that was busy receiving."""
-    _, name, did = _reader(trace, cause)
-    return Found(
-        f"the reader {name} was copying data that came before: it receives as fast as it can",
-        name,
-        (f"it copied for {time(did.states.get(READING, 0))} while messages waited",),
-        advice="sudo hopscope cpu -g process --breakdown -d 5   (copies and checksums)",
-    )
+running = busy(
+    RUNNING,
+    "was running, but had not read the message yet",
+    "ran",
+    "sudo perf top -g -p {pid}   (what it computes)",
+)
+reading = busy(
+    READING,
+    "was copying data that came before: it receives as fast as it can",
+    "copied",
+    "sudo hopscope cpu -g process --breakdown -d 5   (copies and checksums)",
+)
 
 
 def application(trace: Trace, cause: str) -> Found:  # noqa: ARG001 # as all of them

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from hopscope.model.cause import BY_NAME
+from hopscope.term.format import part
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,6 +67,25 @@ def greatest(parts: Mapping[Any, int]) -> tuple[Any, float]:
     whole = sum(parts.values())
     key = max(parts, key=lambda each: parts[each])
     return key, parts[key] / whole if whole else 0.0
+
+
+def occupants(trace: Trace, others: Mapping[int, int], waited_ns: int) -> tuple[str, str, Confidence]:
+    """Return who had a CPU longest that somebody waited for; those who had it most, with their parts; and how sure.
+
+    Parameters
+    ----------
+    others
+        Thread → for how long it had the CPU meanwhile, ns, longest first; 0: the idle task.
+    waited_ns
+        How long the wait was.
+    """
+    if not any(who > 0 for who in others):
+        return "", "", "medium"
+    who, share = greatest(others)
+    group = cgroup_of(trace, who)
+    most = ", ".join(f"{thread_name(trace, each)} {part(ns / waited_ns)}" for each, ns in list(others.items())[:3])
+    name = thread_name(trace, who) + (f" in the cgroup {group}" if group else "")
+    return name, most, "high" if share > MOSTLY else "medium"
 
 
 def cgroup_of(trace: Trace, tid: int | None) -> str:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from hopscope.agent.tls import Tls
 
-_PROFILES = ("messages", "packets", "rx", "tx", "cpu", "drops", "all")
+_PROFILES = ("messages", "packets", "rx", "tx", "tcp", "calls", "cpu", "drops", "all")
 _DAY_S = 86_400
 _MIB = 1 << 20
 
@@ -168,6 +168,8 @@ def command(  # noqa: PLR0913 # one parameter an option
     messages  from the send call to the read: packets, sockets, wake-ups
     packets   packets only: driver, core, queues, copy, free
     rx, tx    one direction, with its sockets
+    tcp       TCP connections: windows, round-trip time, what limits them
+    calls     system calls on sockets, with their results
     cpu       interrupts, softirqs, NAPI, the scheduler
     drops     drops with their reasons, full sockets, retransmissions
     all       every probe point (`hopscope probes` lists them: record.*)

@@ -16,6 +16,7 @@ from hopscope.kernel.counters.reader import CounterReader
 from hopscope.live.recorder.collector import CAPTURE
 from hopscope.store.capture import Captured, CaptureWriter
 from hopscope.store.counts import LOSS_TABLES
+from hopscope.store.schema import EVENT_TABLES
 from hopscope.store.tables import FILE_S
 from hopscope.store.writer import TraceWriter
 from hopscope.term.format import plural
@@ -37,7 +38,6 @@ Rows: TypeAlias = "list[tuple[str, dict[str, Array]]]"
 # With when it was begun to be taken.
 _Work: TypeAlias = "tuple[int, Taken | Rows]"
 
-_EVENT_TABLES: Final = frozenset({"packets", "sockets", "cpu"})
 # How long to wait between looks at the rings: so long that they fill by a quarter meanwhile, within these limits.
 _MOST_S: Final = 0.08
 _LEAST_S: Final = 0.002
@@ -336,4 +336,4 @@ class Pipeline:
 
 
 def _has_events(table: str, columns: Collection[str]) -> bool:
-    return table in _EVENT_TABLES or (table.startswith("e_") and "time_ns" in columns)
+    return table in EVENT_TABLES or (table.startswith("e_") and "time_ns" in columns)

@@ -71,6 +71,64 @@ def flows(*, common: Common) -> None:
 
 
 @command.command(
+    "tcp",
+    cls=Command,
+    short_help="Windows, round-trip times and limits of TCP connections.",
+    examples=(
+        ("Which connections were limited, and by what?", "hopscope report tcp trace"),
+        (
+            "The congestion window of one connection, segment by segment",
+            "hopscope report tcp --history --flow '10.0.0.1:4000>10.0.0.2:80' trace",
+        ),
+    ),
+)
+@section(OUTPUT, option("--history", is_flag=True, help="One row per segment that came, in order of time."))
+@report_options()
+def tcp(*, common: Common, history: bool) -> None:
+    """Show the windows, round-trip times and retransmissions of TCP connections, and what kept them from sending.
+
+    Each end of a connection that was recorded has a row. The trace must be recorded with `-P tcp`, or `--point
+    tcp.probe`.
+    """
+    from hopscope.verbs.report import tcp as analysis  # noqa: PLC0415
+
+    wanted = analysis.history if history else analysis.connections
+    with common.trace() as trace:
+        show(wanted(trace, common.selection, limit=common.limit), common.form)
+
+
+@command.command(
+    "calls",
+    cls=Command,
+    short_help="System calls on sockets: results and durations.",
+    examples=(
+        ("Which calls of a process took longest, and what did they return?", "hopscope report calls --slowest trace"),
+        ("How many calls of each kind failed, as in `strace -c`?", "hopscope report calls --summary trace"),
+    ),
+)
+@section(
+    OUTPUT,
+    option("--slowest", is_flag=True, help="Sort by duration, longest first, not by time."),
+    option("--summary", is_flag=True, help="One row per kind of call."),
+)
+@report_options()
+def calls(*, common: Common, slowest: bool, summary: bool) -> None:
+    """List system calls on sockets, and those that wait for sockets, with their results and durations, as strace does.
+
+    The trace must be recorded with `-P calls`.
+    """
+    from hopscope.verbs.report import calls as analysis  # noqa: PLC0415
+
+    if slowest and summary:
+        raise UsageError("--slowest and --summary exclude each other", "A summary has no single calls")
+    with common.trace() as trace:
+        if summary:
+            show(analysis.summary(trace, common.selection, limit=common.limit), common.form)
+        else:
+            show(analysis.calls(trace, common.selection, limit=common.limit, slowest=slowest), common.form)
+
+
+@command.command(
     "hops",
     cls=Command,
     short_help="Time that packets took from point to point.",

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from hopscope.model.report import Column
-from hopscope.store.schema import BY_NAME, TEXT
+from hopscope.store.schema import BY_NAME, EVENT_TABLES, TEXT
 from hopscope.trace.names import CLEAN
 from hopscope.trace.relation import columns, fixed
 from hopscope.trace.relation_columns import FLOW_NUMBERS
@@ -27,7 +27,7 @@ _KERNEL: Final = -(1 << 55)
 # Table → its columns other than the common ones.
 TABLES: Final = {
     table: tuple(column.name for column in BY_NAME[table].columns if column.name not in _COMMON)
-    for table in ("packets", "sockets", "cpu")
+    for table in EVENT_TABLES
 }
 OWN_COLUMNS: Final = tuple(dict.fromkeys(name for columns in TABLES.values() for name in columns))
 
@@ -124,6 +124,10 @@ _SAYS: Final = {
              WHEN p.name LIKE 'sched%' THEN concat('  tid ', e.subject, ' value ', e.value)
              WHEN e.value <> 0 THEN concat('  ', e.subject, ' value ', e.value)
              ELSE concat('  ', e.subject) END""",
+    "tcp": """
+        '  cwnd ', e.snd_cwnd, CASE WHEN e.ssthresh < 2147483647 THEN concat(' ssthresh ', e.ssthresh) ELSE '' END,
+        ' in flight ', e.in_flight, ' srtt ', e.srtt_us, ' µs snd_wnd ', e.snd_wnd, ' rcv_wnd ', e.rcv_wnd,
+        ' una ', e.snd_una, ' nxt ', e.snd_nxt""",
 }
 
 

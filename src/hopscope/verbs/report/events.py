@@ -227,7 +227,7 @@ def _wanted_of_threads(trace: Trace, selection: Selection) -> str:
 def _wanted(trace: Trace, selection: Selection, table: str) -> str:
     if table == "packets":
         return selection.device(trace)  # those of selected flows are chosen before
-    if table == "sockets":
+    if table in {"sockets", "tcp"}:
         return "FALSE" if selection.interfaces else selection.flow(trace)
     if selection.flows or selection.ports or selection.addresses:
         return "FALSE"

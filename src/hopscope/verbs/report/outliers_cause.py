@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
+from hopscope.trace.causes.arrivals import SOFTIRQS
 from hopscope.trace.messages.path import BY_COLUMN, before, latest
 from hopscope.trace.messages.segments import number
 from hopscope.trace.messages.table import MESSAGE
@@ -35,8 +36,6 @@ CHANCE: Final = 1e-4
 LEAST_MEMBERS: Final = 3
 # Activity is counted in slices of this many ns (65 µs).
 SLICE_NS: Final = 1 << 16
-
-_SOFTIRQS: Final = ("HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU")
 
 
 NUMBERED: Final = MESSAGE | columns(
@@ -272,7 +271,7 @@ def _length_ns(trace: Trace) -> int:
 def _activity_name(trace: Trace, point: int, subject: int) -> str:
     if point == number(points(trace), "irq.enter"):
         return f"interrupt {subject} at the same time"
-    name = _SOFTIRQS[subject] if subject < len(_SOFTIRQS) else str(subject)
+    name = SOFTIRQS[subject] if subject < len(SOFTIRQS) else str(subject)
     return f"softirq {name} at the same time"
 
 

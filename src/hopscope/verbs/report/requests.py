@@ -11,7 +11,7 @@ import numpy as np
 from hopscope.model.report import Column, Report
 from hopscope.term.format import plural
 from hopscope.trace.causes.blame import NAMES, cause_totals, held_by, longest
-from hopscope.trace.gaps import loss_notes
+from hopscope.trace.gaps import loss_notes, unfollowed_notes
 from hopscope.trace.relation import build, columns, relation
 from hopscope.trace.selection import Selection
 from hopscope.verbs.report.messages import share
@@ -148,7 +148,7 @@ def requests(trace: Trace, selection: Selection, *, limit: int | None = None) ->
     rows = trace.columns("SELECT * FROM shown_requests ORDER BY coalesce(total_ns, answers_ns - asked_ns) DESC, number")
     values = _values(trace, rows)
     heading = _heading(trace, answered, count) if count else []
-    notes = [*_notes(counts), *loss_notes(trace)]
+    notes = [*_notes(counts, unfollowed_notes(trace)), *loss_notes(trace)]
     return Report("requests", COLUMNS, values, notes, count - len(rows["forth"]), heading)
 
 
@@ -250,9 +250,9 @@ _REASONS: Final = {
 }
 
 
-def _notes(counts: Mapping[str, tuple[int, int]]) -> Sequence[str]:
-    notes = []
-    if not {"answered", "one end"} & set(counts):
+def _notes(counts: Mapping[str, tuple[int, int]], unfollowed: Sequence[str]) -> Sequence[str]:
+    notes = [*unfollowed]
+    if not unfollowed and not {"answered", "one end"} & set(counts):
         notes.append("no answered requests: they require send and receive calls of both directions (`-P messages`)")
     for state, (what, reason) in _REASONS.items():
         if state in counts:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from hopscope.term.report_lines import VERSION
 from hopscope.term.schema_files import line_schema, write_schemas
 from hopscope.verbs.report import (
+    calls,
     compare,
     flows,
     messages,
@@ -22,6 +23,7 @@ from hopscope.verbs.report import (
     packet_rows,
     requests,
     summary,
+    tcp,
 )
 from hopscope.verbs.report import counters as counter_history
 from hopscope.verbs.report import drops as drop_reasons
@@ -37,6 +39,10 @@ if TYPE_CHECKING:
 REPORTS: Final[Mapping[str, tuple[Sequence[Column], Sequence[Column]]]] = {
     "summary": (summary.COLUMNS, ()),
     "flows": (flows.COLUMNS, ()),
+    "tcp": (tcp.COLUMNS, ()),
+    "tcp.history": (tcp.HISTORY_COLUMNS, ()),
+    "calls": (calls.COLUMNS, ()),
+    "calls.summary": (calls.SUMMARY_COLUMNS, ()),
     "hops": (hop_times.COLUMNS, (*hop_times.BY_COLUMNS, hop_times.BOUND)),
     "packets": (packet_rows.COLUMNS, ()),
     "drops": (drop_reasons.COLUMNS, (drop_reasons.STACK,)),

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from hopscope.model.report import Column, Report, of_rows
+from hopscope.store.schema import EVENT_TABLES
 from hopscope.term.format import plural
 from hopscope.trace.gaps import loss_notes, unattached
 from hopscope.trace.join.hosts import absence_notes, host_lines
@@ -25,7 +26,6 @@ COLUMNS: Final = (
     Column("last_ns", "at_ns", "time of the last event", "last", rank=3),
 )
 
-_TABLES: Final = ("packets", "sockets", "cpu")
 _ONE: Final = """
     SELECT '{table}' AS source, point, count(*) AS events, count(DISTINCT cpu) AS cpus,
            min(time_ns) AS first_ns, max(time_ns) AS last_ns
@@ -38,7 +38,7 @@ def summary(trace: Trace, selection: Selection, *, limit: int | None = None) -> 
     Only the period of `selection` applies.
     """
     del limit  # there are not many points
-    counted = " UNION ALL ".join(_ONE.format(table=table, wanted=selection.window(trace)) for table in _TABLES)
+    counted = " UNION ALL ".join(_ONE.format(table=table, wanted=selection.window(trace)) for table in EVENT_TABLES)
     rows = trace.rows(
         f"SELECT c.source, coalesce(p.name, CAST(c.point AS STRING)), c.events, c.cpus, c.first_ns, c.last_ns"
         f" FROM ({counted}) c LEFT JOIN points p ON p.point = c.point ORDER BY c.point"

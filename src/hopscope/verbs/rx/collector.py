@@ -29,6 +29,7 @@ from hopscope.probes.catalogue import POINTS
 from hopscope.probes.grants import lacks_socket_storage
 from hopscope.probes.resolve import Plan, Resolver
 from hopscope.term.format import plural
+from hopscope.verbs.rx.account import Account
 from hopscope.verbs.rx.hops import HOPS, MEANINGS, of_packet, of_reader
 from hopscope.verbs.rx.nic import POINT as NIC_POINT
 from hopscope.verbs.rx.nic import NicStamps, find_nics
@@ -37,12 +38,13 @@ from hopscope.verbs.rx.options import RxOptions, configure
 if TYPE_CHECKING:
     import contextlib
     from collections.abc import Iterator, Sequence
+    from collections.abc import Set as AbstractSet
 
     from hopscope.errors import LoadError
     from hopscope.libbpf import BpfObject
     from hopscope.live.hops import Hop
     from hopscope.live.series import Span
-    from hopscope.model.snapshot import Kind, PlanRow
+    from hopscope.model.snapshot import Kind, PacketAccount, PlanRow
 
 _SOCKETS: Final = 16384
 _STAGES: Final = {
@@ -54,6 +56,8 @@ _STAGES: Final = {
     "rx.tcp_queue": HopRxStage.HOP_STAGE_QUEUE,
     "rx.udp_queue": HopRxStage.HOP_STAGE_QUEUE,
 }
+_DROP: Final = "rx.drop"
+_FORWARD: Final = "rx.forward"
 _NIC: Final = HopRxHop.HOP_RX_NIC
 # What raw tracepoints call, from 6.1 on, when they keep a program from interrupting itself.
 _RECURSION_GUARD: Final = "bpf_prog_inc_misses_counter"
@@ -78,7 +82,8 @@ class RxCollector(SelfTrafficFilter, Attached):
         self._options = options
         self._hops = _wanted_hops(options)
         self._wants_nic = any(hop.hop == _NIC for hop in self._hops)
-        points = [POINTS[name] for name in _needed_points(self._hops)]
+        accounted = {_DROP, _FORWARD} if options.accounts and any(of_packet(hop) for hop in self._hops) else set()
+        points = [POINTS[name] for name in _needed_points(self._hops, accounted)]
         self._plan = Plan(Resolver(), points, options.ways)
         self._labels = Labels(options.group_by or "")
         self._storage = True
@@ -96,6 +101,8 @@ class RxCollector(SelfTrafficFilter, Attached):
         self._nic_error_ns = {"interval": error_ns, "total": max(self._nic_error_ns["total"] or 0, error_ns or 0)}
         # A clock that was set meanwhile makes what it stamped useless.
         void: dict[int, int] = {_NIC: HopRxDiscard.HOP_RX_CLOCK_SET} if error_ns is None else {}
+        if self._account:
+            self._account.refresh()
         return self._snapshot("interval", self._series.interval(void))
 
     def total(self) -> Snapshot:
@@ -112,6 +119,8 @@ class RxCollector(SelfTrafficFilter, Attached):
         for name in chosen:
             stages |= 1 << _STAGES[name] if name in _STAGES else 0
         bpf.set_const("cfg_stages", stages)
+        bpf.set_const("cfg_account", int(_DROP in chosen))
+        bpf.set_const("cfg_drop_arguments", Btf.kernel().tracepoint_arguments("kfree_skb"))
         for const, point, program in (
             ("cfg_cgroup_records_tcp", "rx.tcp", "rx_l4_cgroup"),
             ("cfg_cgroup_records_udp", "rx.udp", "rx_l4_cgroup"),
@@ -154,6 +163,8 @@ class RxCollector(SelfTrafficFilter, Attached):
             rows=self._options.rows,
             cost=self._cost,
         )
+        known = _DROP in self._attached()
+        self._account = Account(bpf, socket_facts=self._options.socket_facts) if known else None
 
     # ---- results ----
 
@@ -174,7 +185,13 @@ class RxCollector(SelfTrafficFilter, Attached):
             sampling_1_in=self._options.sample,
             filters=dict(self._options.shown),
             notes=self._nics.notes(self._nic_error_ns[kind]) + self._notes(span),
+            packets=self._packets(kind),
         )
+
+    def _packets(self, kind: Kind) -> PacketAccount | None:
+        if not self._account:
+            return None
+        return self._account.interval() if kind == "interval" else self._account.total()
 
     def _attached(self) -> set[str]:
         nic = {NIC_POINT} if self._nics.used else set()
@@ -191,7 +208,7 @@ class RxCollector(SelfTrafficFilter, Attached):
         for group, cpus, row in self._series_of(hop):
             histogram = span.histogram(hop.hop, row, cpus)
             if histogram.count or not group:
-                yield HopRow(hop.name, start, hop.ends, hop.unit, group, histogram, hop.chain)
+                yield HopRow(hop.name, start, hop.ends, hop.unit, group, histogram, hop.chain, cause=hop.cause)
 
     def _series_of(self, hop: Hop) -> Iterator[tuple[dict[str, str], slice, int]]:
         """Yield label, CPUs and row of each series of a hop."""
@@ -208,6 +225,8 @@ class RxCollector(SelfTrafficFilter, Attached):
     def _notes(self, span: Span) -> list[str]:
         notes = self._session.notes()
         options = self._options
+        if not self._account and any(point.name == _DROP for point in self._plan.points):
+            notes.append("What became of packets that were not read is not known: rx.drop is not attached (--plan)")
         if overflow := span.count("group_overflow"):
             notes.append(
                 f"{plural(overflow, 'packet')} counted as `{OTHER}`: the limit of "
@@ -234,9 +253,9 @@ def _wanted_hops(options: RxOptions) -> list[Hop]:
     return wanted
 
 
-def _needed_points(hops: Sequence[Hop]) -> list[str]:
-    """Return the points that the hops rest on, in the order of the catalogue."""
-    needed = {"rx.driver", "rx.core"} if any(of_packet(hop) for hop in hops) else set()
+def _needed_points(hops: Sequence[Hop], others: AbstractSet[str]) -> list[str]:
+    """Return the points that the hops rest on, and others, in the order of the catalogue."""
+    needed = {*others} | ({"rx.driver", "rx.core"} if any(of_packet(hop) for hop in hops) else set())
     for hop in hops:
         needed |= {hop.starts[0], hop.ends, *hop.also}
     for protocol in ("tcp", "udp"):

@@ -7,6 +7,7 @@ from typing import Final
 
 from hopscope.bpf.layout import HopRxDiscard, HopRxHop
 from hopscope.live.hops import Hop
+from hopscope.model.cause import BY_NAME
 from hopscope.model.snapshot import COMMON_CHAIN, PACKET_UNIT, PARTS_OF_WAKE
 
 # What the NIC received, before GRO makes one packet of several. The way to the driver is no part of the total.
@@ -28,7 +29,9 @@ def _hop(hop: HopRxHop, name: str, starts: tuple[str, ...], ends: str, also: tup
     stem = name.removeprefix("rx.").partition("_")[0]
     protocol = stem if stem in {"tcp", "udp"} else None
     chain = None if name.endswith(("_total", *PARTS_OF_WAKE)) else protocol or COMMON_CHAIN
-    return Hop(hop, name, starts, ends, PACKET_UNIT, also, chain, protocol)
+    part = name.rpartition("_")[2]
+    cause = BY_NAME[f"reader-{part}"].name if part in PARTS_OF_WAKE else None
+    return Hop(hop, name, starts, ends, PACKET_UNIT, also, chain, protocol, cause)
 
 
 _BEFORE_IP: Final = ("rx.core", "rx.driver")

@@ -79,8 +79,17 @@ class RxOptions(Selection):
     @property
     def defer(self) -> bool:
         """Whether a packet's hops can be recorded only when its socket is known."""
-        socket_facts = (self.cgroups, self.ports, self.addresses, self.min_queue, self.protocol)
-        return any(socket_facts) or self.group_by in {"cgroup", "protocol"}
+        return self.socket_facts or self.group_by in {"cgroup", "protocol"}
+
+    @property
+    def socket_facts(self) -> bool:
+        """Whether only its socket tells that a packet is wanted."""
+        return any((self.cgroups, self.ports, self.addresses, self.min_queue, self.protocol))
+
+    @property
+    def accounts(self) -> bool:
+        """Whether what becomes of each packet can be told: all hooks are there, and nobody asks who reads."""
+        return not (self.hops or self.pids or self.comms)
 
     @property
     def rows(self) -> int:
@@ -115,6 +124,7 @@ def configure(bpf: BpfObject, options: RxOptions) -> None:
         "cfg_min_queue": options.min_queue,
         "cfg_since_entry": int(options.since_entry),
         "cfg_defer": int(options.defer),
+        "cfg_socket_facts": int(options.socket_facts),
     }
     for name, value in scalars.items():
         bpf.set_const(name, value)

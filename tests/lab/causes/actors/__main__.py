@@ -16,6 +16,8 @@ _ROLES = {
     "hog": "disturb.hog",
     "stopper": "disturb.stopper",
     "wire": "wire.run",
+    "server": "server.run",
+    "asker": "asker.run",
 }
 
 role, options = sys.argv[1], json.loads(sys.argv[2])

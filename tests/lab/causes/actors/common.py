@@ -27,14 +27,22 @@ Options = dict[str, Any]
 STAMP: Final = struct.Struct("=q")
 SHORTEST_BYTES: Final = STAMP.size
 LIMIT_S: Final = 8.0
+# In the folder of a server: the number of the thread that answers, and its Unix socket.
+WORKER: Final = "worker"
+SOCKET: Final = "socket"
 _POLICIES: Final = {"fifo": os.SCHED_FIFO, "batch": os.SCHED_BATCH}
 # struct tcp_info: where it has which number, microseconds for times.
 _TCP_INFO: Final = {
+    "srtt_us": ("I", 68),
+    "ssthresh": ("I", 76),
+    "snd_cwnd": ("I", 80),
     "retransmits": ("I", 100),
     "pacing_rate_bytes_s": ("Q", 104),
     "busy_us": ("Q", 168),
     "receiver-window_us": ("Q", 176),
     "send-buffer_us": ("Q", 184),
+    "snd_wnd": ("I", 228),
+    "rcv_wnd": ("I", 232),
 }
 
 
@@ -109,10 +117,10 @@ class Steps:
 
 
 class Schedstat:
-    """What the scheduler says of this thread."""
+    """What the scheduler says of a thread, by default this one."""
 
-    def __init__(self) -> None:
-        self._fd = os.open("/proc/thread-self/schedstat", os.O_RDONLY)
+    def __init__(self, tid: int | None = None) -> None:
+        self._fd = os.open(f"/proc/{tid or 'thread-self'}/schedstat", os.O_RDONLY)
 
     def waited_ns(self) -> int:
         """Return for how long it wanted a CPU and had none, so far."""
@@ -120,6 +128,10 @@ class Schedstat:
 
 
 def tcp_info(sock: socket) -> dict[str, int]:
-    """Return what the kernel says of a connection."""
+    """Return what the kernel says of a connection; older ones do not say all of it."""
     data = sock.getsockopt(6, 11, 256)
-    return {name: struct.unpack_from(f"={code}", data, place)[0] for name, (code, place) in _TCP_INFO.items()}
+    return {
+        name: struct.unpack_from(f"={code}", data, place)[0]
+        for name, (code, place) in _TCP_INFO.items()
+        if place + struct.calcsize(code) <= len(data)
+    }

@@ -11,6 +11,7 @@ import time
 from tests.lab.causes.actors.common import STAMP, Held, Options, Schedstat, Steps, report, say, tcp_info
 
 _SO_RCVBUFFORCE = 33
+_UDP_GRO = 104
 _SILENCE_S = 0.4
 
 
@@ -19,7 +20,7 @@ def run(options: Options) -> None:
 
     Options: `address`, `port`, `count`, `sizes` (of the messages in turn); `steps` in turn before each; `wait` for the
     whole message before a step; `rcvbuf`; `replies` in turn, bytes or 0, and `before_reply`, a step; `delack`; `udp`;
-    `sink`, a port whose datagrams nobody reads.
+    `gro` (UDP_GRO); `sink`, a port whose datagrams nobody reads.
     """
     held, scheduled = Held(), Schedstat()
     steps = Steps(held)
@@ -42,7 +43,7 @@ def _listen(options: Options) -> socket.socket:
     if kind == socket.SOCK_STREAM:
         sock.listen()
     else:
-        sock.settimeout(_SILENCE_S)
+        sock.setsockopt(socket.IPPROTO_UDP, _UDP_GRO, bool(options.get("gro")))
     return sock
 
 
@@ -68,6 +69,8 @@ def _read(sock: socket.socket, options: Options, steps: Steps, scheduled: Scheds
         message = _datagram(sock, size) if options.get("udp") else _whole(sock, size)
         if not message:
             break
+        if options.get("udp"):
+            sock.settimeout(_SILENCE_S)
         messages.append((STAMP.unpack_from(message)[0], time.monotonic_ns(), scheduled.waited_ns()))
         if reply:
             steps.do(options.get("before_reply"), "application")
