@@ -21,3 +21,9 @@ def small_disk(folder: Path, size_kib: int) -> Iterator[Path]:
         yield folder
     finally:
         subprocess.run(["umount", str(folder)], check=True)
+
+
+def leave_inodes(disk: Path, number: int) -> None:
+    """Have a disk of :func:`small_disk` take so many more files."""
+    used = sum(1 for _ in disk.rglob("*"))
+    subprocess.run(["mount", "-o", f"remount,nr_inodes={used + number}", str(disk)], check=True)

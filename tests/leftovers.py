@@ -10,15 +10,16 @@ import contextlib
 import ctypes
 import os
 import re
+import socket
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 PR_SET_CHILD_SUBREAPER = 36
-FDINFO_ID = re.compile(r"^(prog|link)_id:\t(\d+)", re.MULTILINE)
+FDINFO_ID = re.compile(r"^(prog|link|map)_id:\t(\d+)", re.MULTILINE)
 
 
 def adopt_orphans() -> None:
@@ -27,7 +28,7 @@ def adopt_orphans() -> None:
 
 
 def bpf_ids(kind: str) -> set[int]:
-    """Return the ids of all BPF programs (``prog``) or links (``link``) of this kernel."""
+    """Return the ids of all BPF programs (``prog``), links (``link``) or maps (``map``) of this kernel."""
     following = getattr(ctypes.CDLL("libbpf.so.1", use_errno=True), f"bpf_{kind}_get_next_id")
     found, number = set(), ctypes.c_uint32(0)
     while following(number, ctypes.byref(number)) == 0:
@@ -46,8 +47,8 @@ def why_no_bpf() -> str:
     return "" if refusal == enoent_means_none_loaded else f"needs BPF: bpf() says {os.strerror(refusal)} here"
 
 
-def descendants() -> dict[int, str]:
-    """Return the command lines of the processes below this one that still run, by pid."""
+def descendants(of: int | None = None) -> dict[int, str]:
+    """Return the command lines of the processes below this one, or another one, that still run, by pid."""
     parents, names = {}, {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -58,21 +59,38 @@ def descendants() -> dict[int, str]:
         parents[int(stat.parent.name)] = int(parent)
         if state != "Z":
             names[int(stat.parent.name)] = name
-    below, edge = set(), {os.getpid()}
+    below, edge = set(), {of or os.getpid()}
     while edge:
         edge = {pid for pid, parent in parents.items() if parent in edge}
         below |= edge
     return {pid: names[pid] for pid in below & names.keys()}
 
 
+def held_by(pids: Iterable[int]) -> set[tuple[str, int]]:
+    """Return kind and id of the BPF programs, links and maps that these processes hold open."""
+    return {
+        (kind, int(number))
+        for pid in pids
+        for text in read_all(Path(f"/proc/{pid}/fdinfo"))
+        for kind, number in FDINFO_ID.findall(text)
+    }
+
+
+def still_there(held: set[tuple[str, int]]) -> set[tuple[str, int]]:
+    """Return those of them that the kernel still has."""
+    return {(kind, number) for kind in {kind for kind, _ in held} for number in bpf_ids(kind)} & held
+
+
+def bpf_names(held: Iterable[tuple[str, int]]) -> set[str]:
+    """Return them as :func:`seen` names them."""
+    return {f"BPF {kind} {number}" for kind, number in held}
+
+
 def held_by_others() -> set[str]:
-    """Return the BPF programs and links that processes outside of our family hold open."""
+    """Return the BPF programs, links and maps that processes outside of our family hold open."""
     family = {os.getpid(), *descendants()}
-    held = set()
-    for folder in Path("/proc").glob("[0-9]*/fdinfo"):
-        if int(folder.parent.name) not in family:
-            held |= {f"BPF {kind} {number}" for text in read_all(folder) for kind, number in FDINFO_ID.findall(text)}
-    return held
+    others = {int(folder.name) for folder in Path("/proc").glob("[0-9]*")} - family
+    return bpf_names(held_by(others))
 
 
 def read_all(folder: Path) -> Iterator[str]:
@@ -85,12 +103,12 @@ def read_all(folder: Path) -> Iterator[str]:
 
 def seen() -> set[str]:
     """Return what there is now of everything that a test may leave behind, a name each."""
-    bpf = {f"BPF {kind} {number}" for kind in ("prog", "link") for number in bpf_ids(kind)}
+    bpf = bpf_names((kind, number) for kind in ("prog", "link") for number in bpf_ids(kind))
     processes = {f"process {pid} ({name})" for pid, name in descendants().items()}
     named = Path("/run/netns")
     namespaces = {f"namespace {path.name}" for path in named.iterdir()} if named.exists() else set()
     own_tasks = {f"thread in namespace {path.readlink()}" for path in Path("/proc/self/task").glob("*/ns/net")}
-    devices = {f"device {path.name}" for path in Path("/sys/class/net").iterdir()}
+    devices = {f"device {name}" for _, name in socket.if_nameindex()}
     return bpf | processes | namespaces | own_tasks | devices
 
 

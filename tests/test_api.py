@@ -22,9 +22,10 @@ import hopscope
 from hopscope.errors import FormatError, HopscopeError, UsageError
 from hopscope.verbs.report.command import command as report_command
 from hopscope.verbs.script.command import program
-from tests.lab.command import TIMEOUT_S, environ
+from tests.lab.command import environ
 from tests.lab.command import hopscope as run
 from tests.lab.measure import NetworkPath, ping, tcp_pair
+from tests.waiting import TIMEOUT_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

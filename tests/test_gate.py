@@ -22,7 +22,8 @@ from hypothesis import strategies as st
 
 from hopscope import gate, main
 from hopscope.lab import Lab
-from tests.lab.command import environ, eventually, hopscope, on_terminal
+from tests.lab.command import environ, hopscope, on_terminal
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

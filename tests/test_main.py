@@ -16,7 +16,8 @@ import hopscope as package
 from hopscope.live.help import SECTIONS, Command, CommandBeside, Option
 from hopscope.live.paths import PathType
 from hopscope.main import VERBS
-from tests.lab.command import TIMEOUT_S, complaint, environ, hopscope
+from tests.lab.command import complaint, environ, hopscope
+from tests.waiting import TIMEOUT_S
 
 RECORDING = Path(__file__).resolve().parent / "recordings" / "udp"
 
@@ -259,6 +260,22 @@ def test_interrupted_while_it_begins_it_says_nothing(module: str, number: signal
     # As a shell says of both: that the signal ended it.
     assert done.returncode in {-number, 128 + number}
     assert (done.stdout, done.stderr.strip()) == ("", "")
+
+
+def test_a_signal_that_passes_exec_is_told_as_that_signal(tmp_path: Path) -> None:
+    (tmp_path / "hung_up.py").write_text("""
+import click
+from hopscope import main
+
+@click.command()
+def cli(): exec("import os; os.kill(os.getpid(), 1)")
+
+main.cli = cli
+main.main(own_process=True)
+""")
+    words = [sys.executable, "-m", "hung_up"]
+    done = subprocess.run(words, cwd=tmp_path, env=environ(), timeout=TIMEOUT_S, check=False)
+    assert done.returncode == 128 + signal.SIGHUP
 
 
 def test_an_empty_path_is_refused_wherever_a_path_is_taken() -> None:

@@ -148,6 +148,10 @@ def _keep_standard_input() -> None:
         os.open(os.devnull, os.O_RDONLY)  # of the free numbers it has the lowest
 
 
+class _Interrupt(KeyboardInterrupt):
+    """What a signal raises: where a bare KeyboardInterrupt passes exec(), Python ends by SIGINT, whatever caught it."""
+
+
 class _Interruption:
     """The signals that end us where no verb handles them: all that was begun is put away, and nothing is printed.
 
@@ -178,7 +182,7 @@ class _Interruption:
         # Where a terminal ends, several send SIGHUP: the first has said all.
         if self.number is None or number != signal.SIGHUP:
             self.number = self.number or number
-            raise KeyboardInterrupt
+            raise _Interrupt
 
 
 def _run(interruption: _Interruption, *, own_process: bool) -> Any:  # noqa: ANN401 # as click's

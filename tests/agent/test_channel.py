@@ -10,7 +10,6 @@ import re
 import socket
 import struct
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -33,6 +32,7 @@ from hopscope.agent.transport import Pipes
 from hopscope.errors import ConnectionLostError, FormatError, RemoteError, StreamClosedError, UsageError
 from tests.agent import service
 from tests.agent.pair import both, serving_stranger, with_stranger
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,13 +59,6 @@ def wait_lost(channel: Channel) -> ConnectionLostError:
     assert gone.wait(PATIENCE_S)
     assert channel.lost is not None
     return channel.lost
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.005)
 
 
 def receive_all(stream: Stream) -> None:
@@ -203,7 +196,7 @@ def test_who_does_not_read_holds_up_its_own_stream_alone() -> None:
                 other.send({"number": number})
                 assert other.receive(PATIENCE_S) == Message({"number": number})
         theirs = agent.channel._streams[unread.number]
-        until(lambda: theirs._credit_bytes <= 0)  # so it waits
+        eventually(lambda: theirs._credit_bytes <= 0)  # so it waits
         held = sum(cost for _, cost in unread._arrived)
         assert held <= WINDOW_BYTES + size
         assert sum(unread.receive(PATIENCE_S) is not None for _ in range(count)) == count

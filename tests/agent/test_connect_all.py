@@ -18,8 +18,9 @@ from hopscope.errors import ConnectionLostError, HostsError
 from hopscope.lab import Namespace
 from tests.agent.test_process import wait_gone
 from tests.agent.test_ssh import SERVING, Host
-from tests.lab.command import complaint, ended, eventually, hopscope, start
+from tests.lab.command import complaint, ended, hopscope, start
 from tests.lab.sshd import Sshd, client
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,8 +8,6 @@ import pty
 import signal
 import subprocess
 import sys
-import threading
-from pathlib import Path
 
 import pytest
 
@@ -24,6 +22,7 @@ from hopscope.agent.stream import Message
 from hopscope.agent.target import Target
 from hopscope.errors import ConnectionLostError, FormatError, RemoteError, UsageError, VersionError
 from tests.agent import service
+from tests.waiting import eventually, state
 
 AGENT = [sys.executable, str(service.__file__)]
 PATIENCE_S = 60.0
@@ -45,18 +44,6 @@ def pid_of(channel: Channel) -> int:
     return int(channel._transport.pid)  # type: ignore[attr-defined]
 
 
-def state_of(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return "gone"
-
-
-def wait_gone(pid: int) -> None:
-    while state_of(pid) not in {"gone", "Z"}:
-        threading.Event().wait(0.05)
-
-
 def test_this_host_needs_no_ssh() -> None:
     with connect(Target.parse("local"), Ssh.of()) as channel:
         assert channel.hello.version == __version__
@@ -67,7 +54,7 @@ def test_this_host_needs_no_ssh() -> None:
         ):
             stream.receive(PATIENCE_S)
         pid = pid_of(channel)
-    assert state_of(pid) == "gone"
+    assert state(pid) == ""
 
 
 def test_what_is_printed_there_comes_out_here_and_not_between_the_frames(capfd: pytest.CaptureFixture[str]) -> None:
@@ -83,7 +70,7 @@ def test_an_agent_ends_with_its_input_whatever_its_services_do(monkeypatch: pyte
         stream = channel.open(service.NAME, {"do": "hang"})
         stream.receive(PATIENCE_S)
         pid = pid_of(channel)
-    assert state_of(pid) == "gone"
+    assert state(pid) == ""
     assert channel._transport._child.returncode == 0  # type: ignore[attr-defined] # so it was not killed
 
 
@@ -126,7 +113,7 @@ def test_an_agent_that_stands_still_is_lost_and_removed(monkeypatch: pytest.Monk
         with pytest.raises(ConnectionLostError, match="b was silent for 1 s"):  # noqa: PT012
             while True:
                 stream.receive(PATIENCE_S)
-        wait_gone(pid)
+        eventually(lambda: state(pid) in {"", "Z"})
 
 
 def test_an_agent_ends_when_its_client_is_killed() -> None:
@@ -139,7 +126,7 @@ def test_an_agent_ends_when_its_client_is_killed() -> None:
         assert client.stdout is not None
         pid = int(client.stdout.readline())
         client.kill()
-    wait_gone(pid)
+    eventually(lambda: state(pid) in {"", "Z"})
 
 
 def test_a_banner_is_read_over() -> None:

@@ -22,7 +22,7 @@ from hopscope.agent.tls_connection import TlsConnection
 from hopscope.errors import ConnectionLostError, HopscopeError, RemoteError
 from tests.agent.certificates import EXPIRED, LO, TO_COME, agent_files, client_files
 from tests.agent.tls_pair import Listening, only_oncall, receive
-from tests.lab.measure import until
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -357,7 +357,7 @@ def test_close_ends_every_connection_and_thread(agent: TlsFiles, oncall: TlsFile
     listening = Listening(agent, only_oncall)
     with client(listening, oncall) as connection, socket.create_connection((LO, listening.port)) as stranger:
         assert works(connection)
-        until(lambda: len(listening.listener._strangers) == 1)  # the stranger has been accepted
+        eventually(lambda: len(listening.listener._strangers) == 1)  # the stranger has been accepted
         listening.close()
         assert receive(connection, 1) == b""
         assert stranger.recv(1) == b""

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING
 
 from hopscope.lab import Lab
 from tests import leftovers
-from tests.chaos.kernel import left_since, seen, tracefs
-from tests.chaos.rounds import Round
+from tests.chaos.kernel import be_alone, left_since, seen, tracefs
+from tests.chaos.rounds import SIGNALS, Round
 from tests.lab.command import hopscope, only
 from tests.lab.measure import ping, tcp_pair, udp_pair, way
 
@@ -46,6 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):  # nohup and background jobs have them ignored
         signal.signal(number, signal.default_int_handler)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # what was mounted goes away
+    be_alone()
     leftovers.adopt_orphans()
     _say(f"seed {given.seed}")
     wrong = run(given.rounds, random.Random(given.seed))  # noqa: S311 # nothing secret
@@ -56,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def run(rounds: int, source: random.Random) -> int:
     """Run so many rounds, say of each how it was, and return how many were wrong."""
     wrong = 0
-    done: Counter[str] = Counter()
+    done: Counter[tuple[str, str]] = Counter()
     with contextlib.ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="chaos-")))
         lab = stack.enter_context(Lab())
@@ -67,15 +68,27 @@ def run(rounds: int, source: random.Random) -> int:
         for number in range(1, rounds + 1):
             each = Round.of(source)
             each.run(lab, counted, scratch)
-            each.wrong += [f"left behind: {name}" for name in sorted(left_since(before, lab, tracing))]
+            each.wrong += [f"left behind: {name}" for name in sorted(left_since(before, lab, tracing, each.made))]
             each.wrong += _next_start(lab, scratch / f"next-{number}")
             _say(f"round {number}: {each.verb}, {each.deed} after {each.after_s:.2f} s: {each.found}")
             for sentence in each.wrong:
                 _say(f"  WRONG: {sentence}")
             wrong += bool(each.wrong)
-            done[each.deed] += 1
-    _say(", ".join(f"{deed} {count}" for deed, count in sorted(done.items())))
+            done[each.verb, each.deed] += 1
+    _summarize(done)
     return wrong
+
+
+def _summarize(done: Counter[tuple[str, str]]) -> None:
+    """Say how often each signal was sent, to which verb, and how often anything else was done."""
+    kills = Counter({pair: count for pair, count in done.items() if pair[1] in SIGNALS})
+    for title, chosen in (("killed by a signal", kills), ("otherwise", done - kills)):
+        for what, at in (("deed", 1), ("verb", 0)):
+            sums: Counter[str] = Counter()
+            for pair, count in chosen.items():
+                sums[pair[at]] += count
+            each = ", ".join(f"{name} {count}" for name, count in sorted(sums.items()))
+            _say(f"{title}: {chosen.total()}, by {what}: {each}")
 
 
 def _next_start(lab: Lab, folder: Path) -> list[str]:

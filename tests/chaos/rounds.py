@@ -11,6 +11,7 @@ import signal
 import subprocess
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from hopscope.lab import Namespace
@@ -18,13 +19,15 @@ from hopscope.store.counts import event_counts
 from hopscope.store.meta import Metadata
 from hopscope.store.trace import Trace
 from tests import disks
+from tests.chaos.cgroup import memory_limited
+from tests.chaos.kernel import Watch
 from tests.lab.command import HOPSCOPE, environ, hopscope, only
 from tests.lab.measure import ping
+from tests.waiting import eventually, state
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Iterator
-    from pathlib import Path
     from socket import socket
 
     from hopscope.lab import Lab
@@ -45,15 +48,21 @@ VERBS: Final[dict[str, tuple[str, ...]]] = {
     "counters": ("counters", "-i", "0.2"),
     "check": ("check", "-d", "2"),
     "explain": ("explain", "-d", "2"),
+    "demo": ("demo", "-d", "5"),
+    "clock": ("clock", "--host", "local,name=a,address=127.0.0.1", "--host", "local,name=b,address=127.0.0.1"),
 }
 SIGNALS: Final = {name: getattr(signal, f"SIG{name}") for name in ("KILL", "TERM", "HUP", "QUIT", "INT")}
 # What happens besides a signal; those of folders happen to `record` alone.
-DEEDS: Final = ("stop and continue", "device deleted", "namespace deleted")
-OF_FOLDERS: Final = ("folder moved", "folder replaced by a link", "folder deleted", "disk full")
+DEEDS: Final = ("stop and continue", "device deleted", "namespace deleted", "out of memory")
+OF_FOLDERS: Final = ("folder moved", "folder replaced by a link", "folder deleted", "disk full", "no inodes")
 
 _COUNTED: Final = 211
 _LONGEST_S: Final = 2.5
+_LEAST_MIB: Final = 30
+_MIB_A_SECOND: Final = 50
 _ENDS_S: Final = 120.0
+# What Python says of a Ctrl-C before it has come to a line of hopscope.
+_BEFORE_OURS: Final = ("Fatal Python error: init_", "Could not import runpy module")
 _SAID: Final = re.compile(r"([\d,]+) events? in [\d.]+ s, (none|[\d,]+) lost;")
 
 
@@ -69,6 +78,8 @@ class Round:
         Whether nothing is done before a recording has begun.
     after_s
         How long after that, or after the start.
+    made
+        Kind and id of the BPF objects that it had.
     wrong
         Sentences on what should not be.
     found
@@ -79,6 +90,7 @@ class Round:
     deed: str
     begun: bool
     after_s: float
+    made: set[tuple[str, int]] = field(default_factory=set)
     wrong: list[str] = field(default_factory=list)
     found: str = ""
 
@@ -93,29 +105,36 @@ class Round:
         """Do it, and look at what is left."""
         with contextlib.ExitStack() as stack:
             root = scratch / "round"
+            stack.callback(shutil.rmtree, scratch / "read", ignore_errors=True)
             stack.callback(shutil.rmtree, root)
-            if self.deed == "disk full":
-                stack.enter_context(disks.small_disk(root, 112))
+            if self.deed in {"disk full", "no inodes"}:
+                stack.enter_context(disks.small_disk(root, 112 if self.deed == "disk full" else 1 << 16))
             else:
                 root.mkdir()
-            folder = root / "t"
+            folder, temporary = root / "t", root / "tmp"
+            temporary.mkdir()
             extra = stack.enter_context(Namespace()) if self.deed == "namespace deleted" else None
+            # From too little to start, to enough.
+            memory = (_LEAST_MIB + int(self.after_s * _MIB_A_SECOND)) << 20
+            before = stack.enter_context(memory_limited(memory)) if self.deed == "out of memory" else ()
+            words = [*before, *HOPSCOPE, *self._words(lab, folder, extra)]
             with (scratch / "out").open("w") as out, (scratch / "err").open("w") as err:
-                words = [*HOPSCOPE, *self._words(lab, folder, extra)]
-                temporary = root / "tmp"
-                temporary.mkdir()
                 own = environ(TMPDIR=str(temporary))
                 child = subprocess.Popen(words, stdout=out, stderr=err, env=own, start_new_session=True)
                 stack.callback(child.kill)
-                whole = self._wait_and_do(child, folder, counted, lab, extra)
-                try:
-                    code = child.wait(_ENDS_S)
-                except subprocess.TimeoutExpired:
-                    self.wrong.append(f"it did not end within {_ENDS_S:g} s")
-                    return
+                with Watch(child.pid) as watch:
+                    whole = self._wait(child, folder, counted)
+                    if child.poll() is None:
+                        if self.deed == "KILL":
+                            _stop_and_look(child, watch)
+                        _do(self.deed, child, folder, lab, extra)
+                    code = self._ended(child)
+                self.made = watch.made
+            if code is None:
+                return
             said = (scratch / "err").read_text()
             self._look_at_end(code, said)
-            if self.deed != "KILL":
+            if code != -signal.SIGKILL:
                 self.wrong += [f"left behind: {path}" for path in temporary.iterdir()]
             moved = root / "moved"
             self._look_at_recording(moved if moved.exists() else folder, code, said, counted if whole else None)
@@ -126,33 +145,36 @@ class Round:
             options += only(lab) + ([f"--netns={extra.inode}"] if extra else [])
         return [verb, *(["-o", str(folder)] if verb == "record" else []), *options]
 
-    def _wait_and_do(
-        self,
-        child: subprocess.Popen[bytes],
-        folder: Path,
-        counted: tuple[socket, socket],
-        lab: Lab,
-        extra: Namespace | None,
-    ) -> bool:
-        """Wait for the moment and do it; say whether a recording had begun before the counted datagrams."""
+    def _wait(self, child: subprocess.Popen[bytes], folder: Path, counted: tuple[socket, socket]) -> bool:
+        """Wait for the moment; say whether a recording had begun before the counted datagrams."""
         began = self.verb.startswith("record") and self.begun and _began(child, folder)
         if began:
             ping(*counted, _COUNTED)
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(self.after_s)
-        if child.poll() is None:
-            _do(self.deed, child, folder, lab, extra)
         return began
+
+    def _ended(self, child: subprocess.Popen[bytes]) -> int | None:
+        """Return the exit code, None if it does not end."""
+        try:
+            return child.wait(_ENDS_S)
+        except subprocess.TimeoutExpired:
+            self.wrong.append(f"it did not end within {_ENDS_S:g} s")
+            return None
 
     def _look_at_end(self, code: int, said: str) -> None:
         number = SIGNALS.get(self.deed, signal.SIGTERM)
         expected = {0, 128 + number, -number}
         if self.deed in OF_FOLDERS:
             expected.add(1)
+        if self.deed == "out of memory":
+            expected |= {1, -signal.SIGKILL}
         if VERBS[self.verb][0] in {"check", "explain"}:
             expected |= {1, 2, 3, 10, 11, 12}
-        if code not in expected:
+        if code not in expected and not said.startswith(_BEFORE_OURS):
             self.wrong.append(f"exit code {code}: {said.strip().splitlines()[-1:]}")
+        if said.startswith(_BEFORE_OURS):
+            return
         if "Traceback" in said or "Exception ignored" in said:
             self.wrong.append(f"it printed {said!r}")
         self.found = f"exit {code}"
@@ -160,6 +182,8 @@ class Round:
     def _look_at_recording(self, folder: Path, code: int, said: str, counted: tuple[socket, socket] | None) -> None:
         if not any((folder / name).exists() for name in ("hopscope.json", "hosts.json")):
             return
+        if self.deed in {"disk full", "no inodes"}:  # to read several hosts, they are joined there
+            folder = Path(shutil.copytree(folder, folder.parent.with_name("read")))
         read = hopscope("report", "summary", folder)
         if read.returncode or "Traceback" in read.stderr:
             self.wrong.append(f"the report ends with {read.returncode}: {read.stderr}")
@@ -183,14 +207,9 @@ class Round:
 
 def _began(child: subprocess.Popen[bytes], folder: Path) -> bool:
     """Wait until a recording has begun; False where it ended before, or records no host of its own."""
-    until_s = time.monotonic() + _ENDS_S
-    while child.poll() is None and time.monotonic() < until_s:
-        if (folder / "hopscope.json").exists():
-            return True
-        if (folder / "hosts.json").exists():
-            return False
-        time.sleep(0.02)
-    return False
+    own, several = folder / "hopscope.json", folder / "hosts.json"
+    eventually(lambda: child.poll() is not None or own.exists() or several.exists(), "no recording begins")
+    return child.poll() is None and own.exists()
 
 
 def _received(folder: Path, counted: tuple[socket, socket]) -> int:
@@ -201,6 +220,13 @@ def _received(folder: Path, counted: tuple[socket, socket]) -> int:
             f"flows) USING (flow) WHERE name = 'rx.core' AND destination_port = {port}"
         )
     return int(found)
+
+
+def _stop_and_look(child: subprocess.Popen[bytes], watch: Watch) -> None:
+    """Have the last look see all that there is when it is killed."""
+    os.kill(child.pid, signal.SIGSTOP)
+    eventually(lambda: state(child.pid) in {"T", "Z"}, "it does not stop")
+    watch.look()
 
 
 def _do(deed: str, child: subprocess.Popen[bytes], folder: Path, lab: Lab, extra: Namespace | None) -> None:
@@ -216,6 +242,8 @@ def _do(deed: str, child: subprocess.Popen[bytes], folder: Path, lab: Lab, extra
             folder.symlink_to(folder.parent / "elsewhere")
     if deed == "folder deleted":
         shutil.rmtree(folder, ignore_errors=True)
+    elif deed == "no inodes":
+        disks.leave_inodes(folder.parent, 2)
     elif deed == "device deleted":
         with _device(lab):
             time.sleep(0.1)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from tests.fuzz.kernel_bytes import Dump
 from tests.fuzz.lines import Line
-from tests.fuzz.recordings import Case, Column
+from tests.fuzz.recordings import Case, Column, Files
 from tests.fuzz.texts import Text
 
 if TYPE_CHECKING:
@@ -19,6 +19,12 @@ KEPT: Final[tuple[AnyCase, ...]] = (
     Text(language="trigger", text="rx.tcp_queue>" + "9" * 400 + "ms"),
     Case("tcp-rx", (Column(0, 205, "null"),), "report compare T T2"),
     Case("tcp-rx", (Column(200, 205, "null"),), "report compare T T2"),
+    Case("tcp-rx", (Column(1, 0, "null"),), "report summary T"),
+    Case("tcp-rx", (Column(210, 0, "null"),), "report hops T"),
+    Case("tcp-rx", (Files(1, "gone", 0), Column(193, 0, "least")), "report counters T"),
+    Case("tcp-rx", (Column(9, 0, "first"),), "report compare T T2"),
+    Case("apart", (Column(250, 0, "least"),), "report messages T --waterfall --limit 2"),
+    Case("containers", (Files(0, "swap", 0),), "check T"),
     Dump(reader="hooks", bodies=(b"",)),
     Dump(reader="rules", bodies=(bytes(4),)),
     Line(words=("cdf", "total", "/dev/zero")),

@@ -140,7 +140,7 @@ COLUMNS: Final[dict[str, Callable[[pa.ChunkedArray], Any]]] = {
     "list": lambda column: pa.array([[ESCAPE]] * len(column)),
     "double": lambda column: pa.array([float("nan")] * len(column)),
     "first": lambda column: column.take(pa.array([0] * len(column))) if len(column) else column,
-    "backward": lambda column: column.take(pa.array(range(len(column) - 1, -1, -1))),
+    "backward": lambda column: column.take(pa.array(range(len(column) - 1, -1, -1), pa.int64())),
     "half-null": lambda column: pa.array(
         [value if at % 2 else None for at, value in enumerate(column.to_pylist())], column.type
     ),

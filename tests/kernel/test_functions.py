@@ -27,7 +27,8 @@ from hopscope.kernel.tracepoints import LOSSES, Spec, Tracepoints
 from hopscope.libbpf import perf_ring
 from hopscope.libbpf.perf_event import KPROBE_PMU, FunctionProbe
 from hopscope.store.trace import Trace
-from tests.lab.measure import NetworkPath, ping, udp_pair, until, way
+from tests.lab.measure import NetworkPath, ping, udp_pair, way
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from hopscope.kernel.tracepoints import Columns
@@ -266,7 +267,7 @@ def test_nothing_is_left_of_one_that_is_killed() -> None:
         assert holder.stdout.readline() == "open\n"
         assert probed().count("udp_sendmsg+") > before.count("udp_sendmsg+")
         holder.send_signal(signal.SIGKILL)
-    until(lambda: probed() == before)
+    eventually(lambda: probed() == before)
 
 
 @pytest.mark.root

@@ -126,7 +126,8 @@ def test_user_is_told_to_become_root(tmp_path: Path) -> None:
         "rights",
         "user 1000, none of CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN",
         ok=False,
-        next_step="Run hopscope as root: sudo hopscope",
+        next_step="Run hopscope as root (sudo hopscope), or give it CAP_BPF and CAP_PERFMON and CAP_NET_ADMIN "
+        "(docs/privileges.md)",
     )
 
 

@@ -9,8 +9,9 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from tests.lab.command import TIMEOUT_S, hopscope, start
+from tests.lab.command import hopscope, start
 from tests.lab.measure import wait_at_rest
+from tests.waiting import TIMEOUT_S
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping

@@ -13,7 +13,6 @@ import struct
 import subprocess
 import sys
 import termios
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,16 +21,13 @@ import jsonschema
 from referencing import Registry, Resource
 
 from tests import leftovers
+from tests.waiting import TIMEOUT_S, eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from hopscope.lab import Lab
 
 HOPSCOPE = [sys.executable, "-m", "hopscope"]
 SCHEMAS = Path(__file__).resolve().parents[2] / "docs" / "json"
-# Nothing here takes longer by itself, also on a slow machine: a hung test is a failed one.
-TIMEOUT_S = 240.0
 Json = dict[str, Any]
 started: list[subprocess.Popen[str]] = []
 
@@ -94,19 +90,7 @@ def programs(child: subprocess.Popen[str]) -> set[int]:
 
 
 def _held(child: subprocess.Popen[str], wanted: str) -> set[int]:
-    held = set()
-    for path in Path(f"/proc/{child.pid}/fdinfo").glob("*"):
-        with contextlib.suppress(OSError):  # closed meanwhile
-            held |= {int(number) for kind, number in leftovers.FDINFO_ID.findall(path.read_text()) if kind == wanted}
-    return held
-
-
-def eventually(condition: Callable[[], object], what: str) -> None:
-    """Wait for what comes in its own time; a bound for a hung test, not a measurement."""
-    deadline_s = time.monotonic() + TIMEOUT_S
-    while not condition():
-        assert time.monotonic() < deadline_s, what
-        time.sleep(0.02)
+    return {number for kind, number in leftovers.held_by([child.pid]) if kind == wanted}
 
 
 def waits(child: subprocess.Popen[str]) -> bool:

@@ -13,7 +13,6 @@ import subprocess
 import sys
 import termios
 import threading
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -22,6 +21,7 @@ import hopscope
 from hopscope.verbs.rx.collector import RxCollector
 from hopscope.verbs.rx.options import RxOptions
 from tests import leftovers
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -172,13 +172,13 @@ def limit(sock: socket.socket) -> None:
 
 def wait_acknowledged(sender: socket.socket) -> None:
     """Wait until the other end of a TCP connection has said that it has all."""
-    until(lambda: not any(fcntl.ioctl(sender, termios.TIOCOUTQ, bytes(4))))
+    eventually(lambda: not any(fcntl.ioctl(sender, termios.TIOCOUTQ, bytes(4))))
 
 
 def wait_at_rest(*namespaces: Namespace) -> None:
     """Wait until no TCP connection in them has anything to send or to acknowledge."""
     for namespace in namespaces:
-        until(lambda namespace=namespace: not namespace.call(_under_way))
+        eventually(lambda namespace=namespace: not namespace.call(_under_way))
 
 
 def _under_way() -> list[str]:
@@ -260,14 +260,6 @@ def _udp_in_datagrams(family: socket.AddressFamily) -> int:
     return int(numbers[names.index("InDatagrams")])
 
 
-def until(condition: Callable[[], bool]) -> None:
-    """Wait for what the kernel does in its own time."""
-    deadline_s = time.monotonic() + TIMEOUT_S
-    while not condition():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.01)
-
-
 def assert_killed_leaves_nothing(script: str) -> None:
     """Run a script that prints ``attached`` and holds programs, and kill it: the kernel must have freed them all.
 
@@ -281,8 +273,7 @@ def assert_killed_leaves_nothing(script: str) -> None:
     with subprocess.Popen(argv, stdout=subprocess.PIPE, env=environment) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"attached\n"
-        text = "".join(leftovers.read_all(Path(f"/proc/{holder.pid}/fdinfo")))
-        held = {(kind, int(number)) for kind, number in leftovers.FDINFO_ID.findall(text)}
-        assert {kind for kind, _ in held} == {"prog", "link"}
+        held = leftovers.held_by([holder.pid])
+        assert {"prog", "link"} <= {kind for kind, _ in held}
         holder.send_signal(signal.SIGKILL)
-    until(lambda: not held & {(kind, number) for kind in ("prog", "link") for number in leftovers.bpf_ids(kind)})
+    eventually(lambda: not leftovers.still_there(held))

@@ -15,8 +15,9 @@ from hopscope.lab import Lab
 from hopscope.lab.veth import CLIENT_IPV4, SERVER_IPV4
 from hopscope.store.hosts import Hosts
 from hopscope.store.trace import Trace
-from tests.lab.command import TIMEOUT_S, eventually, start
+from tests.lab.command import start
 from tests.lab.sshd import Sshd, client
+from tests.waiting import TIMEOUT_S, eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

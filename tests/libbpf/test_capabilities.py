@@ -27,4 +27,4 @@ ALL = (1 << 41) - 1
 def test_missing_capabilities(tmp_path: Path, effective: int, missing: list[str]) -> None:
     status = tmp_path / "status"
     status.write_text(f"Name:\tx\nCapPrm:\t{ALL:016x}\nCapEff:\t{effective:016x}\nCapBnd:\t{ALL:016x}\n")
-    assert missing_capabilities(status) == missing
+    assert missing_capabilities(status=status) == missing

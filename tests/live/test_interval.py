@@ -17,12 +17,10 @@ from hopscope.model.snapshot import Overhead, Snapshot
 from tests import leftovers
 from tests.lab.command import (
     HOPSCOPE,
-    TIMEOUT_S,
     attached,
     complaint,
     ended,
     environ,
-    eventually,
     hopscope,
     links,
     objects,
@@ -30,6 +28,7 @@ from tests.lab.command import (
     start,
     wait_gone,
 )
+from tests.waiting import TIMEOUT_S, eventually
 
 if TYPE_CHECKING:
     from hopscope.model.snapshot import Kind, PlanRow

@@ -19,8 +19,9 @@ import pytest
 from hopscope import __version__
 from hopscope.lab import Lab, Workload
 from hopscope.lab.veth import CLIENT_IPV4, SERVER_IPV4
-from tests.lab.command import assert_fits, complaint, count_of, ended, eventually, hopscope, objects, start
+from tests.lab.command import assert_fits, complaint, count_of, ended, hopscope, objects, start
 from tests.lab.sshd import Sshd, client
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     import subprocess

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from hopscope.lab.veth import CLIENT_IPV4, SERVER_IFNAME, SERVER_IPV4, SERVER_IPV6
-from tests.lab.measure import until
 from tests.lab.packets import DONT_FRAGMENT, MORE_FRAGMENTS, Datagram
 from tests.provoke.common import TIMES, Provoked, raw_ipv4, wire
 from tests.provoke.evidence import nstat
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,7 +56,7 @@ def missing_fragment_6(lab: Lab) -> Iterator[Provoked]:
         for number in range(TIMES):
             head = struct.pack("!BBHI", next_is_udp, 0, offset << 3 | more, number)
             raw.sendto(head + bytes(64), (SERVER_IPV6, 0))
-    until(lambda: nstat(lab.server)["Ip6ReasmFails"] >= TIMES)
+    eventually(lambda: nstat(lab.server)["Ip6ReasmFails"] >= TIMES)
     yield Provoked(lab.server, {"Ip6ReasmFails": TIMES, "Ip6ReasmTimeout": TIMES, "Ip6ReasmReqds": TIMES})
 
 
@@ -151,7 +151,7 @@ def missing_fragment(lab: Lab) -> Iterator[Provoked]:
     """First parts whose others do not come, until the kernel waits no longer."""
     lab.server.sysctl("net.ipv4.ipfrag_time", 1)
     _send_first_parts(lab, TIMES)
-    until(lambda: nstat(lab.server)["IpReasmFails"] >= TIMES)
+    eventually(lambda: nstat(lab.server)["IpReasmFails"] >= TIMES)
     yield Provoked(lab.server, {"IpReasmFails": TIMES, "IpReasmTimeout": TIMES, "IpReasmReqds": TIMES})
 
 

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Final
 
 from hopscope.lab import Tbf, shape
 from hopscope.lab.veth import CLIENT_IFNAME, SERVER_IPV4
-from tests.lab.measure import in_thread, ping, tcp_pair, until, way
+from tests.lab.measure import in_thread, ping, tcp_pair, way
 from tests.lab.rawtcp import RawTcp, Tun
 from tests.provoke.common import RESET_ON_CLOSE, TIMES, Provoked, connected, rules
 from tests.provoke.evidence import nstat
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,7 +45,7 @@ def no_answer(lab: Lab) -> Iterator[Provoked]:
         with rules(lab.server, "input", "meta l4proto tcp drop"):
             for sender in senders:
                 sender.send(bytes(100))
-            until(lambda: nstat(lab.client)["TcpExtTCPTimeouts"] >= 2 * len(senders))
+            eventually(lambda: nstat(lab.client)["TcpExtTCPTimeouts"] >= 2 * len(senders))
             yield Provoked(lab.client)
 
 
@@ -63,7 +64,7 @@ def black_hole(lab: Lab, *, sacked: bool = False) -> Iterator[Provoked]:
         sender.send(bytes(1448))
         if sacked:
             sender.send(bytes(100))
-        until(lambda: nstat(lab.client)["TcpExtTCPTimeouts"] >= 4)
+        eventually(lambda: nstat(lab.client)["TcpExtTCPTimeouts"] >= 4)
         if not sacked:
             assert ping(*other, 1) == 1
         yield Provoked(lab.client)
@@ -80,7 +81,7 @@ def syn_lost(lab: Lab) -> Iterator[Provoked]:
             sock = stack.enter_context(lab.client.call(socket.socket))
             sock.setblocking(False)  # noqa: FBT003 - Python's own
             sock.connect_ex((SERVER_IPV4, 7))
-        until(lambda: nstat(lab.client)["TcpExtTCPSynRetrans"] >= TIMES)
+        eventually(lambda: nstat(lab.client)["TcpExtTCPSynRetrans"] >= TIMES)
         yield Provoked(lab.client, {"TcpExtTCPSynRetrans": TIMES, "TcpRetransSegs": TIMES, "TcpExtTCPTimeouts": TIMES})
 
 
@@ -95,7 +96,7 @@ def reader_stopped(lab: Lab) -> Iterator[Provoked]:
             with contextlib.suppress(BlockingIOError):
                 while True:
                     sender.send(bytes(65_536))
-        until(lambda: nstat(lab.client)["TcpExtTCPWinProbe"] >= 2 * _SEVERAL)
+        eventually(lambda: nstat(lab.client)["TcpExtTCPWinProbe"] >= 2 * _SEVERAL)
         yield Provoked(lab.client, subject="{}:{}".format(*pairs[0][1].getsockname()))
 
 
@@ -205,7 +206,7 @@ def peer_gone(lab: Lab) -> Iterator[Provoked]:
         for sender in senders:
             sender.setsockopt(socket.IPPROTO_TCP, _TCP_USER_TIMEOUT, 300)
             sender.send(b"x")
-        until(lambda: nstat(lab.client)["TcpExtTCPAbortOnTimeout"] >= len(senders))
+        eventually(lambda: nstat(lab.client)["TcpExtTCPAbortOnTimeout"] >= len(senders))
         yield Provoked(lab.client, {"TcpExtTCPAbortOnTimeout": len(senders)})
 
 

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Final
 from hopscope.lab import shape
 from hopscope.lab.links import set_offloads
 from hopscope.lab.veth import CLIENT_IFNAME, CLIENT_IPV4, SERVER_IFNAME, SERVER_IPV4
-from tests.lab.measure import until
 from tests.lab.packets import Datagram
 from tests.provoke.common import TIMES, Provoked, host_setting, wire
 from tests.provoke.evidence import link, qdisc
 from tests.provoke.udp import STANDSTILL
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,7 +84,7 @@ def carrier_flapping(lab: Lab) -> Iterator[Provoked]:
     """The other end of a cable is pulled out and put in again, seven times."""
     for state in ("down", "up") * 7:
         lab.client.run(["ip", "link", "set", CLIENT_IFNAME, state], check=True)
-    until(lambda: link(lab.server, SERVER_IFNAME)["operstate"] == "UP")
+    eventually(lambda: link(lab.server, SERVER_IFNAME)["operstate"] == "UP")
     yield Provoked(lab.server, {}, {}, SERVER_IFNAME)
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from tests.lab.measure import until
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,7 +32,7 @@ def wait_counted(namespace: Namespace, before: Mapping[str, int], counts: Mappin
         more = moved(before, nstat(namespace))
         return all(more.get(name, 0) >= count for name, count in counts.items())
 
-    until(counted)
+    eventually(counted)
 
 
 def link(namespace: Namespace, ifname: str) -> dict[str, Any]:

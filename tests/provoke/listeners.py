@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from hopscope.lab.veth import CLIENT_IPV4, SERVER_IPV4
-from tests.lab.measure import TIMEOUT_S, until
+from tests.lab.measure import TIMEOUT_S
 from tests.lab.packets import Segment, TcpFlag, build
 from tests.provoke.common import SILENT, TIMES, Provoked, raw_ipv4
 from tests.provoke.evidence import nstat
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,7 +58,7 @@ def attempts_refused(lab: Lab, attempts: int = 100) -> Iterator[Provoked]:
                 sock = stack.enter_context(lab.client.call(socket.socket))
                 sock.setblocking(False)  # noqa: FBT003 - Python's own
                 sock.connect_ex(listener.getsockname())
-            until(lambda: nstat(lab.client)["TcpExtTCPSynRetrans"] >= attempts)
+            eventually(lambda: nstat(lab.client)["TcpExtTCPSynRetrans"] >= attempts)
         refused = attempts + nstat(lab.client)["TcpExtTCPSynRetrans"]
         yield Provoked(lab.server, {"TcpExtListenOverflows": refused, "TcpExtListenDrops": refused})
 
@@ -144,4 +145,4 @@ def _wait_queued(namespace: Namespace, count: int) -> None:
         # Columns: sl local rem st tx_queue:rx_queue
         return sum(int(line.split()[4].split(":")[1], 16) for line in lines if line.split()[3] == listening)
 
-    until(lambda: queued() == count)
+    eventually(lambda: queued() == count)

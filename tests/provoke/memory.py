@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, Final
 
 from hopscope.lab import shape
 from hopscope.lab.veth import CLIENT_IFNAME
-from tests.lab.measure import in_thread, until
+from tests.lab.measure import in_thread
 from tests.lab.rawtcp import RawTcp, Tun
 from tests.provoke.common import RESET_ON_CLOSE, TIMES, Provoked, connected, host_setting
 from tests.provoke.evidence import nstat
 from tests.provoke.udp import STANDSTILL
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,7 +60,7 @@ def tcp_memory_used_up(lab: Lab) -> Iterator[Provoked]:
             return any(_pressures(end) for end in ends)
 
         # Whichever socket of the host asks first brings the pressure upon all: it is to be one of these.
-        until(press)
+        eventually(press)
         yield Provoked(next(end for end in ends if _pressures(end)))
 
 
@@ -96,7 +97,7 @@ def socket_backlog_full(lab: Lab) -> Iterator[Provoked]:
         ready = threading.Event()
         with in_thread(lambda: ready.wait() and accepted.send(page)) as thread, _unfilled(page):
             ready.set()
-            until(lambda: _waits(thread))
+            eventually(lambda: _waits(thread))
             for number in range(2000):
                 raw.send_segment(2 + 2 * number, b"x")
         # Only now: who asks for tcp_info of a socket waits until it is let go of (tcp_get_info), and cannot be killed.

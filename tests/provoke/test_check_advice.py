@@ -14,11 +14,12 @@ import pytest
 
 from hopscope.lab import Lab
 from hopscope.lab.veth import SERVER_IPV4
-from tests.lab.measure import udp_pair, until, way
+from tests.lab.measure import udp_pair, way
 from tests.provoke import checking, limits
 from tests.provoke.common import TIMES, host_setting, rules
 from tests.provoke.evidence import nstat
 from tests.provoke.limits import ports_exhausted
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -62,7 +63,7 @@ def short_queue(lab: Lab, *, backlog: int, somaxconn: int) -> Iterator[Trouble]:
                     sock = stack.enter_context(lab.client.call(socket.socket))
                     sock.setblocking(False)  # noqa: FBT003 - Python's own
                     sock.connect_ex(listener.getsockname())
-                until(lambda: _answered(lab) - before >= TIMES)
+                eventually(lambda: _answered(lab) - before >= TIMES)
             while queued(lab):
                 listener.accept()[0].close()
 
@@ -111,7 +112,7 @@ def small_buffer(lab: Lab) -> Iterator[Trouble]:
         def burst() -> None:
             for _ in range(TIMES):
                 sender.send(bytes(1000))
-            until(lambda: not _on_the_way(lab))
+            eventually(lambda: not _on_the_way(lab))
             with contextlib.suppress(BlockingIOError):
                 while True:
                     receiver.recv(2000, socket.MSG_DONTWAIT)
@@ -142,7 +143,7 @@ def dropping_rule(lab: Lab) -> Iterator[Trouble]:
             before = nstat(lab.server)["IpInReceives"]
             for _ in range(TIMES):
                 sender.sendto(b"x", (SERVER_IPV4, 7))
-            until(lambda: nstat(lab.server)["IpInReceives"] - before >= TIMES)
+            eventually(lambda: nstat(lab.server)["IpInReceives"] - before >= TIMES)
 
         yield send, lambda found: _run_last(found, "nft delete rule")
 

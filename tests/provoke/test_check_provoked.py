@@ -15,7 +15,7 @@ import pytest
 
 from hopscope.lab import Lab
 from hopscope.model.counters.readings import HOST
-from tests.lab.measure import TIMEOUT_S, until
+from tests.lab.measure import TIMEOUT_S
 from tests.provoke import (
     addresses,
     checking,
@@ -31,6 +31,7 @@ from tests.provoke import (
 )
 from tests.provoke.common import TIMES
 from tests.provoke.evidence import moved, nstat, wait_counted
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -246,7 +247,7 @@ def test_retransmitted_syns_are_not_said_to_be_connections(lab: Lab) -> None:
 
 def test_dead_peer_is_no_black_hole(lab: Lab) -> None:
     with connections.no_answer(lab):
-        until(lambda: nstat(lab.client)["TcpExtTCPTimeouts"] >= 4 * 11)
+        eventually(lambda: nstat(lab.client)["TcpExtTCPTimeouts"] >= 4 * 11)
         assert "tcp-mtu-black-hole" not in [each.id for each in checking.of_lab(lab).look().findings]
 
 
@@ -262,7 +263,7 @@ def test_used_up_ports_are_counted_by_destination(lab: Lab, time_wait: bool) -> 
 def test_dropping_rule_is_named(lab: Lab) -> None:
     watch = checking.of_lab(lab)
     with firewall.ruled_out(lab) as provoked:
-        until(lambda: bool(watch.look().findings))
+        eventually(lambda: bool(watch.look().findings))
         (found,) = [each for each in watch.look().findings if each.id == "nft-drop"]
         listed = subprocess.run(shlex.split(found.fixes[0].partition("  # ")[0]), capture_output=True, check=True)
     assert found.sentence == f"{TIMES} packets were dropped by the nftables rule {provoked.subject}"

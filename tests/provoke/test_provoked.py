@@ -12,10 +12,10 @@ import pytest
 
 from hopscope.lab import Lab
 from hopscope.lab.veth import CLIENT_IFNAME, SERVER_IFNAME
-from tests.lab.measure import until
 from tests.provoke import addresses, connections, devices, firewall, host, listeners, memory, neighbours, udp
 from tests.provoke.common import TIMES
 from tests.provoke.evidence import link, moved, nstat, wait_counted
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -95,7 +95,7 @@ def test_counted(lab: Lab, provoke: Provocation, name: str) -> None:
 @pytest.mark.parametrize(("provoke", "name"), CONNTRACK, ids=lambda each: getattr(each, "__name__", each))
 def test_counted_exactly_by_conntrack(lab: Lab, provoke: Provocation, name: str) -> None:
     with provoke(lab) as provoked:
-        until(lambda: per_cpu("nf_conntrack", provoked.namespace)[name] >= TIMES)
+        eventually(lambda: per_cpu("nf_conntrack", provoked.namespace)[name] >= TIMES)
         assert per_cpu("nf_conntrack", provoked.namespace)[name] == TIMES
         assert list(provoked.readings.values()) == [TIMES]
 

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Final
 
 from hopscope.lab import Tbf, shape
 from hopscope.lab.veth import CLIENT_IFNAME, CLIENT_IPV4, SERVER_IPV4, SERVER_IPV6
-from tests.lab.measure import udp_pair, until, way
+from tests.lab.measure import udp_pair, way
 from tests.lab.packets import Datagram
 from tests.provoke.common import TIMES, Provoked, host_setting, raw_ipv4
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -110,7 +111,7 @@ def _lose(sender: socket.socket, receiver: socket.socket) -> None:
         time.sleep(0.001)
     for _ in range(TIMES - _dropped(receiver)):
         sender.send(bytes(1000))
-    until(lambda: _dropped(receiver) == TIMES)
+    eventually(lambda: _dropped(receiver) == TIMES)
 
 
 def _dropped(sock: socket.socket) -> int:

@@ -24,6 +24,11 @@ def tried(act):
         return type(error).__name__
     return "done"
 
+def layers_left():
+    libc, ruleset = ctypes.CDLL(None), (ctypes.c_uint64 * 1)(1)
+    fd = libc.syscall(444, ruleset, 8, 0)
+    return next(done for done in range(99) if libc.syscall(446, fd, 0))
+
 def try_all():
     folder = pathlib.Path(OUTSIDE)
     with tempfile.TemporaryFile() as own:
@@ -34,6 +39,7 @@ def try_all():
         "remove": tried((folder / "old").unlink),
         "run": tried(lambda: subprocess.run(["/bin/true"])),
         "connect": tried(lambda: socket.create_connection(("127.0.0.1", 9), 1)),
+        "layers": layers_left(),
         "landlock": ctypes.CDLL(None).syscall(444, None, 0, 1),
     }), file=sys.stderr)
 
@@ -73,3 +79,10 @@ def test_a_report_can_change_nothing_and_run_nothing(outside: Path) -> None:
 def test_a_query_that_is_unrestricted_is_not_confined(outside: Path) -> None:
     found = after(outside, "sql", "--unrestricted", str(_RECORDING), "SELECT 1")
     assert [found[name] for name in ("write", "change", "remove", "run")] == ["done"] * 4
+
+
+def test_it_is_confined_once_however_many_recordings_it_reads(outside: Path) -> None:
+    found = after(outside, "report", "compare", str(_RECORDING), str(_RECORDING))
+    if int(str(found["landlock"])) < 1:
+        pytest.skip("this kernel has no Landlock (Linux 5.13)")
+    assert found["layers"] == 15  # of 16

@@ -36,10 +36,11 @@ from typing import TYPE_CHECKING, Final
 from hopscope.lab import Lab, Namespace, Tbf, Workload
 from hopscope.lab.veth import SERVER_IPV4, SERVER_IPV6
 from tests.lab.apart import recorded_apart
-from tests.lab.command import TIMEOUT_S, end_started, eventually, start
+from tests.lab.command import end_started, start
 from tests.lab.recorded_hosts import pair
 from tests.lab.router import PORT, ROUTER, SERVER, SERVICE_PORT, load_rules, routed
 from tests.recordings.said import EXPECTED, FOLDER, commands, copied, differences, said, transcript
+from tests.waiting import TIMEOUT_S, eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

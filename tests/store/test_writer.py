@@ -19,6 +19,7 @@ from hopscope.store.trace import Trace
 from hopscope.store.writer import TraceWriter
 from tests import disks
 from tests.store.columns import metadata, rows
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,16 +69,8 @@ def test_a_table_that_gets_no_more_rows_is_written_in_time(tmp_path: Path, monke
         now_s[0] = 5.1
         written.append("packets", rows("packets", 1))
         written.rotate()
-        wait_for(tmp_path / "t" / "flows" / "000001.parquet")
+        eventually((tmp_path / "t" / "flows" / "000001.parquet").exists)
         assert files(tmp_path / "t", "packets") == []
-
-
-def wait_for(path: Path) -> None:
-    for _ in range(2000):
-        if path.exists():
-            return
-        threading.Event().wait(0.01)
-    raise AssertionError(path)
 
 
 def test_no_more_rows_wait_than_two_files_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,7 +135,7 @@ def random_packets(count: int) -> dict[str, np.ndarray]:
     """Return rows that cannot be created smaller."""
     random = np.random.default_rng(7)
     return {
-        name: random.integers(0, np.iinfo(column.dtype).max, count, column.dtype)
+        name: random.integers(0, min(np.iinfo(column.dtype).max, 1 << 59), count, column.dtype)
         for name, column in rows("packets", count).items()
     }
 

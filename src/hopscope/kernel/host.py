@@ -115,7 +115,7 @@ def _rights(root: Path) -> HostFact:
     status = root / "proc/self/status"
     try:
         fields = dict(re.findall(r"^(\w+):\s*(.*)$", _read(status), re.MULTILINE))
-        held, missing = held_capabilities(status), missing_capabilities(status)
+        held, missing = held_capabilities(status), missing_capabilities(status=status)
     except OSError as error:
         return _unknown("rights", error, "Mount /proc")
     uid = int(fields["Uid"].split()[1])
@@ -138,7 +138,7 @@ def _held(held: set[str]) -> str:
 def how_to_get(missing: list[str], uid: int) -> str:
     """Return the next step of a user who lacks capabilities."""
     if uid != 0:
-        return "Run hopscope as root: sudo hopscope"
+        return f"Run hopscope as root (sudo hopscope), or give it {' and '.join(missing)} (docs/privileges.md)"
     return f"Give root the missing {' and '.join(missing)} (a container: --cap-add, or --privileged)"
 
 
@@ -226,7 +226,7 @@ def _kallsyms(root: Path) -> HostFact:
         return _unknown("kernel symbols", error, "Run hopscope as root, on a kernel with CONFIG_KALLSYMS=y")
     if int(code.split()[0], 16):
         return HostFact("kernel symbols", "readable", ok=True)
-    step = "Run hopscope as root; if it was, sysctl -w kernel.kptr_restrict=1"
+    step = "Run hopscope as root, or with CAP_SYSLOG; if it was, sysctl -w kernel.kptr_restrict=1"
     return HostFact("kernel symbols", "their addresses are hidden: no names in stack traces", ok=False, next_step=step)
 
 

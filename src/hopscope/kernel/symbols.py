@@ -58,7 +58,7 @@ class Symbols:
         if len(addresses) and not addresses.any():
             raise PrivilegeError(
                 "The kernel hides the addresses of its functions",
-                "Run hopscope as root, with the sysctl kernel.kptr_restrict at 0 or 1.",
+                "Run hopscope as root, or with CAP_SYSLOG, and with the sysctl kernel.kptr_restrict at 0 or 1",
             )
         types = data[starts + width + 1] if len(starts) else data
         # Data stays in the table, so that it ends the function before it. Of several at an address the first counts,

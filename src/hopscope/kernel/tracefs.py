@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
 from hopscope.errors import KernelError, PrivilegeError
-from hopscope.kernel.host import read_mounts
+from hopscope.kernel.host import how_to_get, read_mounts
+from hopscope.libbpf.capabilities import held_capabilities
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -49,6 +50,9 @@ class Tracefs:
         except OSError as error:
             raise _refused(error.errno or 0) from error
         self._events = Path(f"/proc/self/fd/{self._root}/events")
+        if not os.access(self._events, os.R_OK | os.X_OK, effective_ids=True):  # it may have been given a group
+            self.close()
+            raise _refused(errno.EACCES)
 
     def matching(self, subsystem: str, event: str) -> list[tuple[str, str]]:
         """Return subsystem and name of each event that matches; both may be patterns of the shell.
@@ -111,7 +115,11 @@ def _called(number: int, *arguments: int | bytes | None) -> int:
 
 def _refused(code: int) -> KernelError | PrivilegeError:
     if code in {errno.EPERM, errno.EACCES}:
-        return PrivilegeError("tracefs, which lists the kernel's tracepoints, cannot be read", "Run hopscope as root")
+        lacking = [name for name in ("CAP_SYS_ADMIN", "CAP_DAC_READ_SEARCH") if name not in held_capabilities()]
+        return PrivilegeError(
+            f"tracefs, which lists the kernel's tracepoints, cannot be read (missing: {', '.join(lacking)})",
+            how_to_get(lacking, os.geteuid()),
+        )
     if code == errno.ENODEV:
         return KernelError("This kernel has no tracefs", "Boot one that was built with CONFIG_TRACING=y")
     if code == errno.ENOSYS:

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Self
 
 from hopscope.bpf import object_path
 from hopscope.errors import HopscopeError, KernelError, LoadError
-from hopscope.kernel.capabilities import require_rights
+from hopscope.kernel.capabilities import require_rights, unseen_namespaces
 from hopscope.libbpf import BpfObject
+from hopscope.libbpf.capabilities import NEEDED
 from hopscope.probes.attach import NETFILTER_KINDS, EveryNamespace, attach, prepare
 from hopscope.probes.grants import refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from types import TracebackType
 
     from hopscope.libbpf import Program
@@ -39,6 +40,8 @@ class Session:
         Programs of the plan that the collector attaches itself.
     functions
         As :meth:`~hopscope.libbpf.BpfObject.open` takes them: C functions that get other instructions.
+    needed
+        The capabilities that its programs take.
     """
 
     def __init__(  # noqa: PLR0913 # what a collector may decide
@@ -50,8 +53,9 @@ class Session:
         later: Callable[[], Collection[str]] = tuple,
         *,
         functions: Mapping[str, Callable[[int], bytes]] | None = None,
+        needed: Sequence[str] = NEEDED,
     ) -> None:
-        require_rights()
+        require_rights(needed)
         self._name = name
         self._plan = plan
         self._configure = configure
@@ -65,6 +69,11 @@ class Session:
         """Reach what has come into being since: new network namespaces, and rules of netfilter."""
         if self._everywhere:
             self._everywhere.refresh()
+
+    def notes(self) -> list[str]:
+        """Return a sentence on what is not attached for want of a capability."""
+        unseen = unseen_namespaces() if self._everywhere else ""
+        return [f"netfilter hooks: {unseen}"] if unseen else []
 
     @contextlib.contextmanager
     def refreshed(self, every_s: float) -> Iterator[None]:

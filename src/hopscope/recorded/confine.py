@@ -9,6 +9,7 @@ either. Files can still be read: modules are imported when they are needed. The 
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import struct
 from typing import TYPE_CHECKING, Final
@@ -45,8 +46,9 @@ def is_own_process() -> bool:
     return bool(context and context.find_object(OwnProcess))
 
 
+@functools.cache
 def confine() -> bool:
-    """Confine the calling thread, and those that it starts later, for good; again is allowed.
+    """Confine the calling thread, and those that it starts later, for good; again changes nothing.
 
     Returns
     -------

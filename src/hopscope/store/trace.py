@@ -15,7 +15,7 @@ from hopscope.store.parts import tables_of
 from hopscope.store.schema import TABLES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
     from types import TracebackType
 
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 # What is read at most to find the file that a query failed on.
 _SEARCHED_BYTES: Final = 1 << 30
+# What each event has. No clock has run for longer, nor do two differ by more.
+_OF_EVENTS: Final = frozenset({"time_ns", "from_ns"})
+_LONGEST_NS: Final = 1 << 60
 # A joined trace has rows of these in any case.
 _OF_JOINED: Final = ("hosts", "clocks")
 
@@ -85,6 +88,7 @@ class Trace:
             self._check_rows()
             for table in tables:
                 self._make_view(table)
+            self._check_events(tables)
             self._make_names("points", "point", self.metadata.points)
             self._make_names("reasons", "reason", self.metadata.reasons)
             stack.pop_all()
@@ -313,6 +317,27 @@ class Trace:
             with self._errors():
                 rows = local.count([file for each in self._parts.values() for file in each.whole])
         limits().rows(self.folder, rows, sum(each.size_bytes for each in self._parts.values()))
+
+    def _check_events(self, tables: Sequence[Table]) -> None:
+        """Refuse events that have no time, and times at which nothing can have happened.
+
+        Whatever calculates with times can rely on it: differences do not overflow.
+        """
+        asked = [
+            f"SELECT '{table.name}/{column.name}' AS name, count(*) - count(\"{column.name}\") AS without,"
+            f' min("{column.name}") AS least, max("{column.name}") AS most FROM "{table.name}"'
+            for table in tables
+            if self._parts[table.name].whole
+            for column in table.columns
+            if column.name in _OF_EVENTS
+        ]
+        for name, without, least, most in self.rows(" UNION ALL ".join(asked)) if asked else ():
+            if without or (least is not None and not -_LONGEST_NS < least <= most < _LONGEST_NS):
+                what = f"{without:,} rows have none" if without else f"{max(least, most, key=abs)} is none"
+                raise FormatError(
+                    f"{self.folder / name} is damaged: {what}",
+                    f"`hopscope verify {self.folder}` looks for damaged files",
+                )
 
     def _make_view(self, table: Table) -> None:
         parts = self._parts[table.name]

@@ -94,7 +94,7 @@ def cost(overhead: Overhead) -> str:
     """Return what measuring cost, as a line."""
     per_hit = "" if overhead.ns_per_hit is None else f" ({overhead.ns_per_hit:.0f} ns/hit)"
     if overhead.bpf_cpu_percent is None:
-        bpf = "CPU in BPF unknown"
+        bpf = "CPU in BPF unknown (takes CAP_SYS_ADMIN and Linux 5.8)"
     else:
         bpf = f"{fmt.per_cent(overhead.bpf_cpu_percent)} CPU in BPF{per_hit}"
     return f"cost: {bpf}, {fmt.per_cent(overhead.reader_cpu_percent)} reader"

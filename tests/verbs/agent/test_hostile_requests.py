@@ -21,7 +21,7 @@ from hopscope.live.words import values_of
 from hopscope.verbs.agent.command import SERVICES
 from hopscope.verbs.record.asked import SENT
 from tests.agent.pair import pipes
-from tests.lab.command import TIMEOUT_S
+from tests.waiting import TIMEOUT_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

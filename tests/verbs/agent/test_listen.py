@@ -18,7 +18,8 @@ from hopscope.agent.target import Target
 from hopscope.agent.tls import Tls
 from hopscope.errors import ConnectionLostError, HopscopeError, RemoteError, UsageError
 from tests.agent.certificates import LO, Authority, agent_files, client_files
-from tests.lab.command import complaint, end_started, ended, eventually, hopscope, start
+from tests.lab.command import complaint, end_started, ended, hopscope, start
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     import subprocess

@@ -6,7 +6,8 @@ from __future__ import annotations
 import signal
 from typing import TYPE_CHECKING
 
-from tests.lab.command import ended, eventually, start, waits
+from tests.lab.command import ended, start, waits
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     import subprocess

@@ -13,7 +13,8 @@ import jsonschema
 import pytest
 
 from tests.lab.bridged import Bridged
-from tests.lab.command import SCHEMAS, TIMEOUT_S, end_started, hopscope, start
+from tests.lab.command import SCHEMAS, end_started, hopscope, start
+from tests.waiting import TIMEOUT_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

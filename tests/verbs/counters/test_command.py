@@ -17,8 +17,9 @@ import pytest
 from hopscope.kernel.counters.reader import PER_NAMESPACE
 from hopscope.lab import Lab, Namespace
 from hopscope.lab.veth import CLIENT_IFNAME, SERVER_IFNAME, SERVER_IPV4
-from tests.lab.command import TIMEOUT_S, assert_fits, complaint, ended, hopscope, objects, only, start
+from tests.lab.command import assert_fits, complaint, ended, hopscope, objects, only, start
 from tests.provoke.evidence import link, moved, nstat
+from tests.waiting import TIMEOUT_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -204,7 +205,7 @@ def test_without_root_the_own_namespace_is_read_and_the_rest_is_said(kept_lab: L
     *_, total = objects(done.stdout)
     assert [row["netns"] for row in total["rows"]]
     assert kept_lab.client.inode not in {row["netns"] for row in total["rows"]}
-    assert any(note.startswith("without root, ") for note in total["notes"])
+    assert any(note.startswith("without CAP_SYS_ADMIN and CAP_SYS_PTRACE, ") for note in total["notes"])
 
 
 def test_namespace_that_cannot_be_entered_is_said(kept_lab: Lab) -> None:

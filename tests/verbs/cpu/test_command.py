@@ -14,18 +14,8 @@ from hopscope.errors import KernelError
 from hopscope.lab import Workload
 from hopscope.lab.veth import SERVER_IPV4
 from hopscope.verbs.cpu.pmu import HARDWARE, PmuCounters
-from tests.lab.command import (
-    TIMEOUT_S,
-    assert_fits,
-    complaint,
-    eventually,
-    hopscope,
-    links,
-    objects,
-    programs,
-    start,
-    wait_gone,
-)
+from tests.lab.command import assert_fits, complaint, hopscope, links, objects, programs, start, wait_gone
+from tests.waiting import TIMEOUT_S, eventually
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests import leftovers
-from tests.lab.command import attached, ended, eventually, hopscope, links, programs, start, wait_gone, waits
+from tests.lab.command import attached, ended, hopscope, links, programs, start, wait_gone, waits
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     import subprocess

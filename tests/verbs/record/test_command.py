@@ -17,8 +17,9 @@ from hopscope.live.recorder.options import PROFILES
 from hopscope.store.counts import event_counts
 from hopscope.store.trace import Trace
 from tests import disks
-from tests.lab.command import complaint, ended, eventually, hopscope, links, objects, only, programs, start, wait_gone
+from tests.lab.command import complaint, ended, hopscope, links, objects, only, programs, start, wait_gone
 from tests.lab.small_trace import small
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -318,8 +319,7 @@ def test_a_limit_that_is_reached_is_as_a_full_disk(kept_lab: Lab, tmp_path: Path
         subprocess.run(sending(kept_lab, 2003), check=True)
         eventually(lambda: in_files(folder) > 0, "nothing is in files")
         if limit == "inodes":
-            used = sum(1 for _ in disk.rglob("*"))
-            subprocess.run(["mount", "-o", f"remount,nr_inodes={used + 2}", str(disk)], check=True)
+            disks.leave_inodes(disk, 2)
         else:
             most = 20_000 if limit == "fsize" else len(list(Path(f"/proc/{child.pid}/fd").iterdir()))
             subprocess.run(["prlimit", "--pid", str(child.pid), f"--{limit}={most}:"], check=True)

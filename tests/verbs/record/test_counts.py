@@ -21,10 +21,10 @@ from tests.lab.measure import (
     tcp_pair,
     udp_datagrams_read,
     udp_pair,
-    until,
     way,
 )
 from tests.verbs.record.measure import ACK, FIN, PSH, SYN, anyone, covered, payload
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from hopscope.lab import Lab, Namespace
@@ -152,7 +152,7 @@ def test_segments_at_each_point(seen: Seen, path: NetworkPath) -> None:
         seen.forget()
         before = tcp_counts(sender), tcp_counts(receiver)
         assert ping(sender, receiver, MESSAGES, LEN_BYTES) == MESSAGES
-        until(lambda: bool(tcp_counts(sender)["bytes_acked"] - before[0]["bytes_acked"] == MESSAGES * LEN_BYTES))
+        eventually(lambda: bool(tcp_counts(sender)["bytes_acked"] - before[0]["bytes_acked"] == MESSAGES * LEN_BYTES))
         sent, got = tcp_counts(sender), tcp_counts(receiver)
         seen.take()
         flow, back = seen.socket_flows(sender)
@@ -219,7 +219,7 @@ def test_a_large_transfer_adds_up_at_each_point(seen: Seen, path: NetworkPath) -
             while left:
                 left -= len(receiver.recv(1 << 20))
                 seen.take()
-        until(lambda: bool(tcp_counts(sender)["bytes_acked"] >= total))
+        eventually(lambda: bool(tcp_counts(sender)["bytes_acked"] >= total))
         counted = tcp_counts(sender)
         seen.take()
         flow, back = seen.socket_flows(sender)

@@ -16,11 +16,12 @@ import pytest
 
 from hopscope.lab import Lab, Tbf, shape
 from hopscope.lab.veth import CLIENT_IPV4, SERVER_IPV4, SERVER_IPV6
-from tests.lab.measure import limit, udp_pair, until, way
+from tests.lab.measure import limit, udp_pair, way
 from tests.lab.packets import Datagram
 from tests.verbs.cpu.work import index_of
 from tests.verbs.cpu.work_programs import attach_xdp, programs
 from tests.verbs.record.measure import recording
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -257,7 +258,7 @@ def test_a_full_queue(seen: Seen, kept_lab: Lab, sender: socket.socket) -> None:
         for _ in range(211):
             with contextlib.suppress(OSError):  # the refusal that comes back, or the queue's
                 sender.send(bytes(1000))
-        until(lambda: "backlog 0b 0p" in statistics(kept_lab))
+        eventually(lambda: "backlog 0b 0p" in statistics(kept_lab))
         (dropped,) = re.findall(r"dropped (\d+)", statistics(kept_lab))
     finally:
         kept_lab.client.run(["tc", "qdisc", "del", "dev", "client0", "root"])
@@ -278,7 +279,7 @@ def test_a_fragment_whose_others_do_not_come(seen: Seen, kept_lab: Lab, raw: soc
     kept_lab.server.sysctl("net.ipv4.ipfrag_time", 1)
     more_fragments = 0x2000
     raw.sendto(udp_packet(7783, bytes(80), fragment=more_fragments), (SERVER_IPV4, 0))
-    until(lambda: bool(seen.take().rows("drops")["skb"].size))
+    eventually(lambda: bool(seen.take().rows("drops")["skb"].size))
     assert_dropped(seen, 1, "FRAG_REASM_TIMEOUT", ".*", 7783)
     assert snmp(kept_lab.server, "Ip", "ReasmFails") >= 1
 
@@ -318,7 +319,7 @@ def test_xdp(programs_folder: Path, flags: int, program: str, point: str, action
         attach_xdp(lab.server, "server0", bpf.programs[program].fd, flags)
         for _ in range(23):
             sending.send(bytes(100))
-        until(lambda: len(seen.take().at(point)) >= 23)
+        eventually(lambda: len(seen.take().at(point)) >= 23)
         events = seen.at(point)
     assert (len(events), set(events["value"])) == (23, {action})
     assert seen.devices(events) == {("server0", lab.server.inode)}

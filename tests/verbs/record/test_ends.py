@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hopscope.store.meta import Metadata
-from tests.lab.command import TIMEOUT_S, ended, eventually, only, start, waits
+from tests.lab.command import ended, only, start, waits
 from tests.lab.terminal import in_terminal
 from tests.verbs.record.test_command import events, sending
+from tests.waiting import TIMEOUT_S, eventually
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.lab.command import TIMEOUT_S, hopscope, start
+from tests.lab.command import hopscope, start
 from tests.lab.measure import ping
 from tests.lab.opening import fast_open_listener, mptcp_pair, send_fast_open
+from tests.waiting import TIMEOUT_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,7 +12,8 @@ import pytest
 
 from hopscope.lab.veth import SERVER_IPV4
 from hopscope.store.trace import Trace
-from tests.lab.command import complaint, ended, eventually, hopscope, links, only, start
+from tests.lab.command import complaint, ended, hopscope, links, only, start
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,9 +13,9 @@ import pytest
 from hopscope.store.hosts import PROBES, Hosts
 from hopscope.store.trace import Trace
 from tests import disks
-from tests.lab.command import TIMEOUT_S, eventually
 from tests.lab.recorded_hosts import PORT, Pair, counted, kill, pair, parts, ports, stopped
 from tests.lab.sshd import PORT as SSH
+from tests.waiting import TIMEOUT_S, eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,8 +14,9 @@ import pytest
 
 from hopscope.live.recorder.collector import Recorder
 from hopscope.live.recorder.options import RecordOptions
-from tests.lab.measure import assert_killed_leaves_nothing, ping, tcp_pair, udp_pair, until, way
+from tests.lab.measure import assert_killed_leaves_nothing, ping, tcp_pair, udp_pair, way
 from tests.verbs.record.measure import Seen, recording
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     import socket
@@ -124,7 +125,7 @@ def test_all_that_happens_since_the_start_is_recorded_on_every_cpu(kept_lab: Lab
             thread.start()
         with recording(kept_lab, profiles=(), points=("tx.queue",)) as seen:
             started_ns = seen.recorder.started_ns
-            until(lambda: sum(before_ns >= started_ns for before_ns in list(sent)) > 7)
+            eventually(lambda: sum(before_ns >= started_ns for before_ns in list(sent)) > 7)
             done.set()
             for thread in threads:
                 thread.join()

@@ -12,7 +12,8 @@ import pytest
 
 from hopscope.live.recorder.collector import CAPTURE, Recorder
 from hopscope.live.recorder.options import RecordOptions
-from tests.lab.measure import in_thread, udp_pair, until
+from tests.lab.measure import in_thread, udp_pair
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,7 +38,7 @@ def recorded(recorder: Recorder, enough: Callable[[dict[str, list[Columns]]], bo
             parts[table].append(columns)
         return enough(parts)
 
-    until(read)
+    eventually(read)
     recorder.stop()
     read()
     return {

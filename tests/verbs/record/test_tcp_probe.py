@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.lab.causes.actors.common import tcp_info
-from tests.lab.measure import tcp_pair, until, way
+from tests.lab.measure import tcp_pair, way
 from tests.verbs.record.measure import recording
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from hopscope.lab import Lab
@@ -47,4 +48,4 @@ def test_states_are_those_that_the_owner_is_told(lab: Lab) -> None:
         assert receiver.recv(1) == b""
         receiver.close()
         # The FIN counts as one byte. It is acknowledged when the connection is closing.
-        until(lambda: int(states(seen, flow)["snd_una"][-1]) - first == sent + 1)
+        eventually(lambda: int(states(seen, flow)["snd_una"][-1]) - first == sent + 1)

@@ -7,7 +7,6 @@ import os
 import signal
 import socket
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,6 +33,7 @@ from tests.lab.measure import (
     unseen_datagrams,
 )
 from tests.stamping import stamping
+from tests.waiting import eventually, state
 
 if TYPE_CHECKING:
     from hopscope.model.snapshot import Snapshot
@@ -88,7 +88,7 @@ def test_a_stopped_reader_waits_as_long_as_it_was_stopped(lab: Lab, either: Netw
         sender.send(bytes(100))
         wait_for(rx, f"rx.{protocol}_read", 1)
         os.kill(sink.pid, signal.SIGSTOP)
-        wait_until_stopped(sink.pid)
+        eventually(lambda: state(sink.pid) == "T")
         started_ns = time.monotonic_ns()
         for _ in range(23):
             sender.send(bytes(100))
@@ -112,13 +112,6 @@ def connected(path: NetworkPath, protocol: str, port: int) -> socket.socket:
     if protocol == "tcp":
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return sock
-
-
-def wait_until_stopped(pid: int) -> None:
-    deadline_s = time.monotonic() + TIMEOUT_S
-    while Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "T":
-        assert time.monotonic() < deadline_s
-        time.sleep(0.001)
 
 
 def wait_for(rx: RxCollector, hop: str, samples: int) -> None:

@@ -12,7 +12,8 @@ import pytest
 
 from hopscope.verbs.rx.collector import RxCollector
 from hopscope.verbs.rx.options import RxOptions
-from tests.lab.measure import UDP_DATA_HOPS, all_discarded, assert_each, limit, ping, run, udp_pair, until, way
+from tests.lab.measure import UDP_DATA_HOPS, all_discarded, assert_each, limit, ping, run, udp_pair, way
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from hopscope.lab import Lab, Namespace
@@ -79,7 +80,7 @@ def test_polls_in_a_thread_are_outside(napi: Lab) -> None:
     with udp_pair(way(napi, "veth-4")) as flow, RxCollector(RxOptions(group_by="interface")) as rx:
         assert ping(*flow, 200) == 200
         # Each datagram is awaited before the next is sent; the last poll ends after the reader has its datagram.
-        until(lambda: outside(rx.interval() and rx.total()) >= 200)
+        eventually(lambda: outside(rx.interval() and rx.total()) >= 200)
         snapshot = rx.total()
     assert polls(snapshot) == 0
 

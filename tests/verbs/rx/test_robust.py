@@ -25,10 +25,10 @@ from tests.lab.measure import (
     run,
     tcp_pair,
     udp_pair,
-    until,
     wait_acknowledged,
     way,
 )
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -90,7 +90,7 @@ def test_what_nobody_reads_is_queued_and_not_read(lab: Lab, veth: NetworkPath, p
             for _ in range(23):
                 sender.send(bytes(100))
             receiver.recv(100)
-            until(lambda: rx.interval() is not None and counts(rx.total())[f"rx.{protocol}_queue"] == 23)
+            eventually(lambda: rx.interval() is not None and counts(rx.total())[f"rx.{protocol}_queue"] == 23)
         with pair(veth) as flow:  # type: ignore[attr-defined]
             assert ping(*flow, 23) == 23
         rx.interval()

@@ -15,7 +15,8 @@ from hopscope.lab import Namespace
 from hopscope.verbs.sockets.command import _GROUPS, _SORTS
 from hopscope.verbs.sockets.groups import GROUPS
 from hopscope.verbs.sockets.report import ORDERS
-from tests.lab.command import assert_fits, complaint, ended, eventually, hopscope, objects, only, start
+from tests.lab.command import assert_fits, complaint, ended, hopscope, objects, only, start
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

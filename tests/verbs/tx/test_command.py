@@ -18,7 +18,6 @@ from tests.lab.command import (
     complaint,
     count_of,
     ended,
-    eventually,
     hopscope,
     links,
     objects,
@@ -29,6 +28,7 @@ from tests.lab.command import (
     waits,
 )
 from tests.lab.measure import ping, udp_pair, way
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path

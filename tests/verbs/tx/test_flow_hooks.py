@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -33,8 +32,7 @@ def _stamps() -> None:
 
 def held(kind: str) -> set[int]:
     """Return the ids of the programs or links that this process holds open."""
-    text = "".join(leftovers.read_all(Path("/proc/self/fdinfo")))
-    return {int(number) for each, number in leftovers.FDINFO_ID.findall(text) if each == kind}
+    return {number for each, number in leftovers.held_by([os.getpid()]) if each == kind}
 
 
 def runs(tx: TxCollector) -> dict[str, int]:

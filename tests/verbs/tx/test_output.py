@@ -18,7 +18,8 @@ import pytest
 
 from hopscope.lab import Workload
 from hopscope.lab.veth import SERVER_IPV4
-from tests.lab.command import TIMEOUT_S, assert_fits, complaint, ended, eventually, hopscope, objects, only, start
+from tests.lab.command import assert_fits, complaint, ended, hopscope, objects, only, start
+from tests.waiting import TIMEOUT_S, eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

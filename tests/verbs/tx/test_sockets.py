@@ -16,18 +16,9 @@ import pytest
 from hopscope.verbs.tx import collector as tx_module
 from hopscope.verbs.tx.collector import TxCollector
 from hopscope.verbs.tx.options import TxOptions
-from tests.lab.measure import (
-    MS,
-    NetworkPath,
-    all_discarded,
-    histogram,
-    in_thread,
-    ping,
-    tcp_pair,
-    until,
-    wait_acknowledged,
-)
+from tests.lab.measure import MS, NetworkPath, all_discarded, histogram, in_thread, ping, tcp_pair, wait_acknowledged
 from tests.verbs.tx.tcp_measure import accounted, assert_accounted, assert_each, done, events, read_all, run
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from hopscope.lab import Lab
@@ -139,7 +130,7 @@ def test_threads_on_one_socket_keep_their_entries(lab: Lab, veth: NetworkPath) -
         slow = threading.Thread(target=sender.send, args=(bytes(300_000),), daemon=True)
         slow.start()
         wchan = Path(f"/proc/self/task/{slow.native_id}/wchan")
-        until(lambda: wchan.read_text() == "wait_woken")  # for room
+        eventually(lambda: wchan.read_text() == "wait_woken")  # for room
         time.sleep(0.1)
         began_ns = time.monotonic_ns()
         other = threading.Thread(target=sender.send, args=(bytes(1000),), daemon=True)

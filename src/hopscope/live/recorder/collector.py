@@ -161,6 +161,11 @@ class Recorder(SelfTrafficFilter, Attached):
         """Return the points that were asked for and that this kernel grants no way to attach."""
         return [point.name.removeprefix(PREFIX) for point in self._plan.points if not self._plan.chosen(point)]
 
+    def notes(self) -> list[str]:
+        """Return a sentence on what is not recorded for want of a capability."""
+        drops = any(point.name == f"{PREFIX}skb.drop" for point in self._plan.points)
+        return self._session.notes() + (self._places.notes() if drops else [])
+
     @property
     def namespaces(self) -> Sequence[int] | None:
         """Inodes of the network namespaces that are recorded; None: all."""

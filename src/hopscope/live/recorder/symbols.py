@@ -43,6 +43,11 @@ class DropPlaces:
         except (PrivilegeError, OSError):
             self._symbols = None  # then addresses stay numbers
 
+    def notes(self) -> list[str]:
+        """Return a sentence on why there are no names, if so."""
+        said = "functions that drop packets have no names: the kernel hides their addresses (CAP_SYSLOG shows them)"
+        return [] if self._symbols else [said]
+
     def close(self) -> None:
         """Close the kernel's list of symbols."""
         if self._symbols:

@@ -96,11 +96,21 @@ def _reads(numbers: dict[str, int]) -> str:
                CASE WHEN {own} THEN {place("e.seq")} + {into} - r.len_bytes END AS from_byte,
                CASE WHEN {own} THEN r.time_ns END AS received_ns, b.copy_ns, b.wake_ns, b.switch_ns
         FROM tcp_socket_events e {_ANCHOR}
-        JOIN ({_before_reads(numbers)}) b ON b.tid = e.tid AND b.time_ns = e.time_ns
-        LEFT JOIN ({_returns(read, received)}) n ON n.tid = e.tid AND n.time_ns = e.time_ns
-        LEFT JOIN (SELECT tid, time_ns, seq, len_bytes FROM sockets WHERE point = {received}) r
+        JOIN ({_one_a_time(_before_reads(numbers), "copy_ns", "wake_ns", "switch_ns")}) b
+          ON b.tid = e.tid AND b.time_ns = e.time_ns
+        LEFT JOIN ({_one_a_time(_returns(read, received), "received_ns")}) n ON n.tid = e.tid AND n.time_ns = e.time_ns
+        LEFT JOIN ({_one_a_time(f"SELECT * FROM sockets WHERE point = {received}", "seq", "len_bytes")}) r
                ON r.tid = n.tid AND r.time_ns = n.received_ns
         WHERE e.point = {read}"""
+
+
+def _one_a_time(query: str, *names: str) -> str:
+    """Return the query for one row a thread and time, as a thread cannot read twice at once.
+
+    Where a recording says that it did, joins by thread and time would have the cube of the rows.
+    """
+    found = ", ".join(f"max({name}) AS {name}" for name in names)
+    return f"SELECT tid, time_ns, {found} FROM ({query}) every_one GROUP BY tid, time_ns"
 
 
 def _around(numbers: dict[str, int]) -> str:

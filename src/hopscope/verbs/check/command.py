@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -110,6 +111,7 @@ def command(  # noqa: PLR0913 # one parameter an option
 
 def _check(duration_s: float, names: tuple[str, ...]) -> tuple[Check, int]:
     """Read twice; return what that says, and when it was."""
+    from hopscope.kernel.capabilities import unseen_namespaces  # noqa: PLC0415
     from hopscope.kernel.counters.reader import CounterReader  # noqa: PLC0415
     from hopscope.live.lookup import namespaces  # noqa: PLC0415
     from hopscope.live.stop import stop_on_signal  # noqa: PLC0415
@@ -124,7 +126,10 @@ def _check(duration_s: float, names: tuple[str, ...]) -> tuple[Check, int]:
                 break
         _progress("")
         now = reader.read()
-    return evaluate(before, now), time.time_ns()
+    check = evaluate(before, now)
+    unseen = "" if names else unseen_namespaces()
+    unread = [*check.unread, *([f"other network namespaces: {unseen}"] if unseen else [])]
+    return replace(check, unread=unread), time.time_ns()
 
 
 def _check_trace(folder: Path) -> tuple[Check, int]:

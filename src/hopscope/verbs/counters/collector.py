@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import fnmatch
-import os
 import time
 from typing import TYPE_CHECKING, Final
 
 from hopscope.clock.wall_clock import wall_offset_ns
 from hopscope.errors import UsageError
+from hopscope.kernel.capabilities import unseen_namespaces
 from hopscope.kernel.counters.reader import OF_HOST, PER_NAMESPACE, CounterReader
 from hopscope.model.counters.deltas import moves, seconds_between
 from hopscope.model.counters.names import find, near
@@ -158,9 +158,7 @@ class CounterCollector:
             what = name if "entered" in each.reason else f"{each.source}{f' of {name}' if name else ''}"
             whole.setdefault(each.reason, set()).add(what)
         sentences = [f"not read: {', '.join(sorted(what))}: {reason}" for reason, what in whole.items()]
-        if os.geteuid():
-            sentences.append("without root, only the network namespaces of the user's own processes are visible")
-        return sentences
+        return [*sentences, *filter(None, [unseen_namespaces()])]
 
 
 def _sources(wanted: Wanted) -> list[str]:

@@ -19,6 +19,7 @@ import numpy as np
 
 from hopscope.bpf.layout import HOP_GROUP_DTYPE, HopCpuPart
 from hopscope.errors import KernelError
+from hopscope.kernel.capabilities import TO_TRACE
 from hopscope.kernel.irqs import network_irqs
 from hopscope.libbpf import online_cpus, possible_cpus
 from hopscope.live.attached import Attached
@@ -155,7 +156,9 @@ class CpuCollector(Attached):
         refused = []
         while True:
             before = self._plan.chosen(POINTS["cpu.call"])
-            session = Session("cpu", self._plan, self._configure, later=lambda: cpu_uring.programs(self._plan))
+            session = Session(
+                "cpu", self._plan, self._configure, later=lambda: cpu_uring.programs(self._plan), needed=TO_TRACE
+            )
             after = self._plan.chosen(POINTS["cpu.call"])
             if after is before:
                 return session
@@ -284,7 +287,7 @@ class CpuCollector(Attached):
         if self._callbacks.hidden:
             notes.append(
                 "`timer`, `tasklet` and `workqueue` are not included: the kernel hides the addresses of its functions "
-                "(sysctl kernel.kptr_restrict)"
+                "(CAP_SYSLOG shows them, unless the sysctl kernel.kptr_restrict is 2)"
             )
         if counts["unread"]:
             notes.append(

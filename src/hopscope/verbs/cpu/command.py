@@ -134,14 +134,14 @@ def collector(  # noqa: PLR0913 # one parameter an option
     *, group_by: str, max_groups: int, counters: bool, hz: int | None, sampled: bool, ways: tuple[str, ...]
 ) -> CpuCollector | SampledCollector:
     """Return the collector that options ask for; these are the options that another host may give."""
-    from hopscope.kernel.capabilities import require_rights  # noqa: PLC0415
+    from hopscope.kernel.capabilities import TO_TRACE, require_rights  # noqa: PLC0415
     from hopscope.live import lookup as selection  # noqa: PLC0415
     from hopscope.verbs.cpu.collector import CpuCollector  # noqa: PLC0415
     from hopscope.verbs.cpu.options import CpuOptions  # noqa: PLC0415
     from hopscope.verbs.cpu.pmu import HARDWARE  # noqa: PLC0415
     from hopscope.verbs.cpu.sampled import SampledCollector  # noqa: PLC0415
 
-    require_rights()
+    require_rights(TO_TRACE)
     options = CpuOptions(
         group_by=group_by,
         max_groups=max_groups,

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from hopscope.errors import UsageError
+from hopscope.kernel.capabilities import TO_TRACE
 from hopscope.libbpf import online_cpus, possible_cpus
 from hopscope.live.attached import Attached
 from hopscope.live.labels import NOT_KNOWN, Labels
@@ -97,7 +98,7 @@ class SampledCollector(Attached):
         return self._snapshot("total", self._first, self._sampler.total())
 
     def _open(self, stack: contextlib.ExitStack) -> None:
-        self._session = stack.enter_context(Session("cpu", self._plan, self._configure))
+        self._session = stack.enter_context(Session("cpu", self._plan, self._configure, needed=TO_TRACE))
         bpf = self._session.bpf
         self._note_plan(bpf, self._options.ways)
         self._counters = bpf.maps["counters"].array()

@@ -43,7 +43,7 @@ def command(*, duration: float) -> int:
     measures both; the reader of the datagrams is slow on purpose. No packet leaves the host, and everything is removed
     again, however the command ends.
     """
-    from hopscope.kernel.capabilities import require_rights  # noqa: PLC0415
+    from hopscope.kernel.capabilities import require_held, require_rights  # noqa: PLC0415
     from hopscope.lab import Lab  # noqa: PLC0415
     from hopscope.live.interval import Output, run  # noqa: PLC0415 # numpy and libbpf only when they are needed
     from hopscope.term.format import plural  # noqa: PLC0415
@@ -51,6 +51,7 @@ def command(*, duration: float) -> int:
     from hopscope.verbs.rx.collector import RxCollector  # noqa: PLC0415
     from hopscope.verbs.rx.options import RxOptions  # noqa: PLC0415
 
+    require_held(("CAP_SYS_ADMIN", "CAP_NET_ADMIN"), "Making and measuring network namespaces")
     require_rights()
     _say(
         f"Two network namespaces, connected by a veth pair, for {plural(duration, 'second')}: TCP requests and "

@@ -132,7 +132,7 @@ class DropCollector(Recorder):
             overhead=self._cost.overhead(before.cost, after.cost),
             plan=self.plan(),
             filters=dict(self._options.shown),
-            notes=notes,
+            notes=[*notes, *self.notes()],
         )
 
     def _rows(self, found: Counter[tuple[int, ...]]) -> Iterator[DropRow]:

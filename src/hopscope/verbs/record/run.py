@@ -61,6 +61,8 @@ def record(  # noqa: PLR0913 # one parameter a part
             )
         if missing := recorder.not_granted():
             tell(f"not granted by this kernel: {', '.join(missing)} (`hopscope probes` says why)")
+        for note in recorder.notes():
+            tell(note)
         progress = _Progress(pipeline)
         # The command begins with the priority that it would have without us.
         with running(command, stop, None) as child, prior():

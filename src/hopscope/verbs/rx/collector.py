@@ -223,7 +223,7 @@ class RxCollector(SelfTrafficFilter, Attached):
             yield from series_of(by, self._session.bpf, self._labels, rest)
 
     def _notes(self, span: Span) -> list[str]:
-        notes = []
+        notes = self._session.notes()
         options = self._options
         if not self._account and any(point.name == _DROP for point in self._plan.points):
             notes.append("What became of packets that were not read is not known: rx.drop is not attached (--plan)")

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-import os
 import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Self
 
 from hopscope.clock.wall_clock import wall_offset_ns
+from hopscope.kernel.capabilities import unseen_namespaces
 from hopscope.kernel.sockets.change import baseline
 from hopscope.kernel.sockets.filter import Autobound, parts
 from hopscope.kernel.sockets.filter_parse import USUAL
@@ -153,9 +153,7 @@ class SocketWatch:
             found.append("Marks and upper layer protocols (TLS, MPTCP) are only shown with CAP_NET_ADMIN")
         if self._owners.unreadable:
             found.append(
-                f"{plural(self._owners.unreadable, 'process', 'processes')} could not be inspected without "
-                "CAP_SYS_PTRACE: sockets shown without a process may belong to them"
+                f"{plural(self._owners.unreadable, 'process', 'processes')} could not be inspected, which takes "
+                "CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH: sockets shown without a process may belong to them"
             )
-        if os.geteuid() != 0:
-            found.append("Sockets of network namespaces that only root can see are not shown")
-        return found
+        return [*found, *filter(None, [unseen_namespaces()])]

@@ -58,7 +58,7 @@ def _sockets(pid: int) -> list[tuple[int, int]]:
         for name in os.listdir(folder):  # noqa: PTH208
             try:
                 target = os.readlink(name, dir_fd=folder)
-            except OSError:
+            except FileNotFoundError:
                 continue  # closed meanwhile
             if target.startswith(_PREFIX):
                 found.append((int(target[len(_PREFIX) : -1]), int(name)))

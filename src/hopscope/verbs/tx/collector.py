@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from hopscope.bpf.layout import HopTxDiscard, HopTxHop
 from hopscope.errors import KernelError, UsageError
+from hopscope.kernel.capabilities import unseen_namespaces
 from hopscope.libbpf import possible_cpus
 from hopscope.live.attached import Attached
 from hopscope.live.contract import NoMessages
@@ -237,6 +238,8 @@ class TxCollector(SelfTrafficFilter, Attached):
     def _notes(self, span: Span) -> list[str]:
         options = self._options
         notes = []
+        if self._wants("tcp") and (unseen := unseen_namespaces()):
+            notes.append(f"TCP sockets that existed before: {unseen}")
         if self._wants("tcp") and not self._stamped:
             notes.append("TCP is traced: this kernel has no BPF time stamps, or another attach method is forced")
         if self._flow_hooks:

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each command runs with the capabilities that its page names, over traffic, and says which of them is missing."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+import socket
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from tests.lab.another_user import AnotherUser, another_user
+from tests.lab.command import complaint, hopscope
+from tests.lab.measure import ping, tcp_pair, udp_pair, way
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Iterator
+
+    from hopscope.lab import Lab
+
+pytestmark = pytest.mark.root
+
+PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "privileges.md"
+_ROW: Final = re.compile(r"^\| (`.*?) \| (.*?) \| (.*?) ?\|$", re.MULTILINE)
+_NAME: Final = re.compile(r"CAP_\w+")
+_COST: Final = "CPU in BPF unknown"
+_NAMESPACES: Final = r"without .*CAP_SYS_ADMIN.*, hopscope can enter no network namespace"
+_PROCESSES: Final = r"without .*CAP_SYS_PTRACE.*, hopscope can enter no network namespace"
+_OWNERS: Final = "could not be inspected, which takes CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH"
+_SECONDS: Final = ("-d", "0.5")
+
+
+@dataclass(frozen=True)
+class Case:
+    """How a row's command is run, what it shows of the traffic, and what it says without what shows more."""
+
+    words: tuple[str, ...]
+    shows: str
+    says: dict[str, str] = field(default_factory=dict)
+
+
+_HOOKS: Final = {"CAP_SYS_ADMIN": _NAMESPACES, "CAP_SYS_PTRACE": _PROCESSES}
+CASES: Final = {
+    "rx": Case(("rx", *_SECONDS), r"rx\.udp_total +[1-9]", _HOOKS),
+    "tx": Case(("tx", *_SECONDS), r"tx\.\S+ .*[1-9]", _HOOKS),
+    "cpu": Case(
+        ("cpu", *_SECONDS), r"(?m)^send .*[1-9]", {"CAP_SYSLOG": "CAP_SYSLOG shows them", "CAP_SYS_ADMIN": _COST}
+    ),
+    "cpu --breakdown": Case(("cpu", "--breakdown", *_SECONDS), r"(?m)^send .*[1-9]", {"CAP_SYS_ADMIN": _COST}),
+    "cpu --sampled": Case(("cpu", "--sampled", *_SECONDS), r"(?m)^send .*[1-9]", {"CAP_SYS_ADMIN": _COST}),
+    "drops": Case(("drops", *_SECONDS), r"(?i)no_socket", {"CAP_SYSLOG": "CAP_SYSLOG", "CAP_SYS_ADMIN": _COST}),
+    "record": Case(("record", "-o", "t", *_SECONDS), r"[1-9][\d,]* events in", {**_HOOKS, "CAP_SYSLOG": "CAP_SYSLOG"}),
+    "record -e": Case(
+        ("record", "-o", "t", "-e", "net:net_dev_queue", *_SECONDS),
+        r"[1-9][\d,]* events in",
+    ),
+    "explain": Case(("explain", *_SECONDS), r"[1-9]\d* messages", _HOOKS),
+    "demo": Case(("demo", "-d", "1"), r"UDP: [1-9]\d* datagrams were read", {"CAP_SYS_PTRACE": _PROCESSES}),
+    "probes": Case(("probes",), r"", dict.fromkeys(("CAP_BPF", "CAP_PERFMON", "CAP_NET_ADMIN"), "CAP_")),
+    "check": Case(("check", *_SECONDS), "Checked", {"CAP_NET_ADMIN": "nft", **_HOOKS}),
+    "counters": Case(("counters", *_SECONDS), r"UdpInDatagrams|InDatagrams", {"CAP_NET_ADMIN": "nft", **_HOOKS}),
+    "sockets": Case(
+        ("sockets",),
+        r"udp 10\.77",
+        {"CAP_NET_ADMIN": "CAP_NET_ADMIN", **_HOOKS, "CAP_DAC_READ_SEARCH": _OWNERS},
+    ),
+}
+
+
+def rows() -> Iterator[tuple[str, set[str], set[str]]]:
+    """Yield command, what it needs and what shows more, of each row of the page that is about one command."""
+    for names, needed, more in _ROW.findall(PAGE.read_text()):
+        for name in re.findall(r"`(.*?)`", names):
+            if name in CASES:
+                yield name, set(_NAME.findall(needed)), set(_NAME.findall(more))
+
+
+@pytest.fixture(scope="module")
+def user() -> Iterator[AnotherUser]:
+    with another_user() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def busy_lab(kept_lab: Lab) -> Iterator[Lab]:
+    """Have datagrams, a stream, and datagrams to a closed port go through the laboratory all the time."""
+    over = threading.Event()
+    with (
+        udp_pair(way(kept_lab, "veth-4")) as udp,
+        tcp_pair(way(kept_lab, "veth-4")) as tcp,
+        kept_lab.client.call(socket.socket, socket.AF_INET, socket.SOCK_DGRAM) as lost,
+    ):
+        lost.connect(("10.77.0.2", 9))
+
+        def send() -> None:
+            while not over.wait(0.01):
+                ping(*udp, 5)
+                ping(*tcp, 5)
+                with contextlib.suppress(ConnectionRefusedError):
+                    lost.send(b"x")
+
+        thread = threading.Thread(target=send)
+        thread.start()
+        try:
+            yield kept_lab
+        finally:
+            over.set()
+            thread.join()
+
+
+def run(
+    words: tuple[str, ...], capabilities: set[str], user: AnotherUser, lab: Lab
+) -> subprocess.CompletedProcess[str]:
+    folder = user.folder / "t"
+    given = [folder if word == "t" else word for word in words]
+    try:
+        return hopscope(*given, before=user.words(capabilities, lab.server), HOME=str(user.folder), COLUMNS="400")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.mark.parametrize(("name", "needed", "more"), list(rows()), ids=[row[0] for row in rows()])
+def test_a_command_runs_with_what_its_page_names(
+    name: str, needed: set[str], more: set[str], user: AnotherUser, busy_lab: Lab
+) -> None:
+    case = CASES[name]
+    done = run(case.words, needed, user, busy_lab)
+    said = done.stdout + done.stderr
+    assert done.returncode in ({0, 3, 4} if name == "check" else {0}), done.stderr
+    assert re.search(case.shows, said)
+    for each in more:
+        assert re.search(case.says[each], said), each
+    assert case.says.keys() == more
+
+
+@pytest.mark.parametrize(
+    ("name", "held", "missing"),
+    [(name, needed - {each}, each) for name, needed, _ in rows() for each in sorted(needed)],
+    ids=[f"{name} without {each}" for name, needed, _ in rows() for each in sorted(needed)],
+)
+def test_without_one_of_them_a_sentence_names_it(
+    name: str, held: set[str], missing: str, user: AnotherUser, busy_lab: Lab
+) -> None:
+    done = run(CASES[name].words, held, user, busy_lab)
+    assert missing in complaint(done, 77)

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Waiting for what comes in its own time."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+T = TypeVar("T")
+# Nothing here takes longer by itself, also on a slow machine: a bound for a hung test, not a measurement.
+TIMEOUT_S = 240.0
+_LOOKS_EVERY_S = 0.01
+
+
+def eventually(condition: Callable[[], T], what: str = "it never happens") -> T:
+    """Wait until a condition holds, and return what it said; fail with `what` if it never does."""
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while not (found := condition()):
+        assert time.monotonic() < deadline_s, what
+        time.sleep(_LOOKS_EVERY_S)
+    return found
+
+
+def state(pid: int) -> str:
+    """Return the letter of a process's state, as ps has it; nothing if it has ended and was waited for."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return ""
