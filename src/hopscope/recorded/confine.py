@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from ctypes import CDLL
 
 # include/uapi/linux/landlock.h; the system calls have these numbers on all machines.
@@ -45,8 +46,13 @@ def is_own_process() -> bool:
     return bool(context and context.find_object(OwnProcess))
 
 
-def confine() -> bool:
+def confine(writable: Sequence[str] = ()) -> bool:
     """Confine the calling thread, and those that it starts later, for good; again is allowed.
+
+    Parameters
+    ----------
+    writable
+        Folders in which files can be changed and made all the same.
 
     Returns
     -------
@@ -69,7 +75,8 @@ def confine() -> bool:
     if ruleset_fd < 0:
         return False
     try:
-        for folder, rights in ((tempfile.gettempdir(), changes), (_DEVICES, _WRITE_FILE)):
+        changed = (tempfile.gettempdir(), *writable)
+        for folder, rights in (*((each, changes) for each in changed), (_DEVICES, _WRITE_FILE)):
             with contextlib.suppress(OSError):
                 _allow(libc, ruleset_fd, folder, rights)
         return not (libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) or libc.syscall(_RESTRICT_SELF, ruleset_fd, 0))

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from hopscope.store.schema import BY_NAME
+from hopscope.term.format import plural
 from hopscope.trace.packets.skb_lifetimes import addresses
 from hopscope.trace.relation import SELECTION, build, columns, relation
 
@@ -21,6 +23,7 @@ TABLES: Final = ("packets", "sockets", "cpu")
 # Events of a slice, which are in memory at a time, and the granularity of slices.
 _SLICE_ROWS: Final = 1 << 20
 _GRAIN_NS: Final = 1_000_000
+_NS_PER_S: Final = 1_000_000_000
 _PACKET_COLUMNS: Final = [column.name for column in BY_NAME["packets"].columns]
 
 
@@ -69,10 +72,10 @@ def rows(trace: Trace, selection: Selection, table: str, window: str) -> str:
     return f"SELECT * FROM {chosen} WHERE {window} AND {wanted}"
 
 
-def without_flow(trace: Trace, selection: Selection) -> int:
-    """Return how many events are left out because they have no flow, by which others are selected."""
+def notes(trace: Trace, selection: Selection) -> list[str]:
+    """Return a sentence about events that are left out because they have no flow, by which others are selected."""
     if not _is_by_flow(selection):
-        return 0
+        return []
     counted = " UNION ALL ".join(
         f"SELECT count(*) AS events FROM {table} WHERE {selection.window(trace)}{without}"
         for table, without in [
@@ -81,7 +84,32 @@ def without_flow(trace: Trace, selection: Selection) -> int:
             *((table.name, "") for table in own_tables(trace)),
         ]
     )
-    return int(trace.rows(f"SELECT CAST(sum(events) AS BIGINT) FROM ({counted}) c")[0][0])
+    ((left_out,),) = trace.rows(f"SELECT CAST(sum(events) AS BIGINT) FROM ({counted}) c")
+    if not left_out:
+        return []
+    return [f"left out: {plural(left_out, 'event')} without a flow (calls, CPU activity, tracepoints and functions)"]
+
+
+def at_most(trace: Trace, selection: Selection, limit: int | None) -> tuple[Selection, list[str]]:
+    """Return the selection of the earliest events, so many at most, and a sentence on what it leaves out."""
+    if limit is None:
+        return selection, []
+    window = selection.window(trace)
+    times = " UNION ALL ".join(
+        f"SELECT time_ns FROM ({rows(trace, selection, table, window)}) e"
+        for table in (*TABLES, *(table.name for table in own_tables(trace)))
+    )
+    ((count,),) = trace.rows(f"SELECT count(*) FROM ({times}) t")
+    if count <= limit:
+        return selection, []
+    last_ns = np.partition(trace.columns(times)["time_ns"], limit)[limit]
+    until_s = (int(last_ns) - trace.metadata.started_ns) / _NS_PER_S
+    ((left_out,),) = trace.rows(f"SELECT count(*) FROM ({times}) t WHERE time_ns >= {last_ns}")
+    sentence = (
+        f"left out: {plural(left_out, 'event')}, all from {until_s:.6f} s on, as at most {limit:,} are exported: "
+        "select a part with --from, --until or --flow, or raise --limit"
+    )
+    return replace(selection, until_s=until_s), [sentence]
 
 
 def slices(trace: Trace, selection: Selection) -> list[tuple[int, int]]:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from hopscope.model.report import of_rows
 from hopscope.term import format as fmt
-from hopscope.term.format import plural
-from hopscope.trace.events import own_tables, prepare, rows, slices, without_flow
+from hopscope.trace.events import notes, own_tables, prepare, rows, slices
 from hopscope.trace.host_numbers import host_of_cpu, hosts
 from hopscope.trace.relation import build
 from hopscope.verbs.report.event_lines import (
@@ -64,14 +63,28 @@ def write_events(
         out.write(f"{CSV_HEADING}\n".encode())
     left = limit
     bound_ns = _order_bound_ns(trace)
-    for first_ns, until_ns in slices(trace, selection):
-        query = _query(trace, selection, form, (first_ns, until_ns), bound_ns)
+    for slice_ns in slices(trace, selection):
+        query = _query(trace, selection, form, slice_ns, bound_ns)
         written = trace.copy_lines(query if left is None else f"{query} LIMIT {left}", out)
         if left is not None:
             left -= written
             if left <= 0:
                 break
-    return [*_notes(trace, selection), *_order_notes(bound_ns)]
+    return [*notes(trace, selection), *_order_notes(bound_ns)]
+
+
+def write_parquet(trace: Trace, selection: Selection, out: BinaryIO, *, limit: int | None = None) -> list[str]:
+    """Write a Parquet file with the columns of CSV, in their own types.
+
+    Parameters and what it returns are those of :func:`write_events`.
+    """
+    build(trace, *NAMES)
+    prepare(trace, selection)
+    bound_ns = _order_bound_ns(trace)
+    periods = slices(trace, selection) or [(0, 0)]
+    query = _query(trace, selection, "parquet", (periods[0][0], periods[-1][1]), bound_ns)
+    trace.copy_parquet(query if limit is None else f"{query} LIMIT {limit}", out)
+    return notes(trace, selection)
 
 
 def event_report(trace: Trace, selection: Selection, *, limit: int | None = None) -> Report:
@@ -83,23 +96,16 @@ def event_report(trace: Trace, selection: Selection, *, limit: int | None = None
         As for :func:`write_events`.
     """
     lines = io.BytesIO()
-    notes = write_events(trace, selection, "json", lines, limit=limit)
+    missing = write_events(trace, selection, "json", lines, limit=limit)
     events = [json.loads(line) for line in lines.getvalue().splitlines()]
-    rows = [[_value(event, column) for column in COLUMNS] for event in events]
-    return of_rows("events", COLUMNS, rows, notes=notes)
+    values = [[_value(event, column) for column in COLUMNS] for event in events]
+    return of_rows("events", COLUMNS, values, notes=missing)
 
 
 def _value(event: dict[str, Any], column: Column) -> Value:
     """Return an event's value in a column: an identifier is a string in JSON, and a number in a report."""
     value: Value = event.get(column.name)
     return int(value) if column.unit == "id" and value is not None else value
-
-
-def _notes(trace: Trace, selection: Selection) -> list[str]:
-    left_out = without_flow(trace, selection)
-    if not left_out:
-        return []
-    return [f"left out: {plural(left_out, 'event')} without a flow (calls, CPU activity, tracepoints and functions)"]
 
 
 def _order_bound_ns(trace: Trace) -> int | None:
@@ -133,7 +139,8 @@ def _query(trace: Trace, selection: Selection, form: Form, slice_ns: tuple[int, 
         host = host_of_cpu("cpu")
         near = f"OVER (ORDER BY time_ns RANGE BETWEEN {bound_ns} PRECEDING AND {bound_ns} FOLLOWING)"
         lines = f"SELECT *, min({host}) {near} <> max({host}) {near} AS uncertain FROM ({lines}) n"
-    return f"SELECT {finished(form, bound_ns)} AS line FROM ({lines}) l WHERE {inside} ORDER BY time_ns, cpu, point"
+    ordered = f"FROM ({lines}) l WHERE {inside} ORDER BY l.time_ns, l.cpu, l.point"
+    return f"SELECT {finished(form, bound_ns)} {ordered}"
 
 
 def _lines(trace: Trace, selection: Selection, form: Form, window: str) -> str:
