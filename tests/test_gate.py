@@ -9,6 +9,7 @@ import json
 import os
 import re
 import shutil
+import subprocess
 import sys
 import unicodedata
 from pathlib import Path
@@ -38,6 +39,7 @@ VERBS = (
     *("report messages", "report requests", "report network", "report drops --stacks", "report drops --csv"),
     *("report netdev-times", "report events", "report events --csv", "report events --json", "report outliers"),
     *("report counters", "report moments", "report flows --process nobody", "check --all", "check --json", "verify"),
+    *("export csv -o -", "export jsonl -o -", "export chrome -o -", "export speedscope -o -", "export folded -o -"),
     *("report flows --interface nothing", "explain", "recordings .", "sql --tables", "sql", "sql --csv", "sql --json"),
 )
 NAMES = "SELECT comm FROM threads UNION ALL SELECT name FROM devices"
@@ -118,6 +120,17 @@ def test_nothing_in_a_recording_steers_the_terminal(verb: str, recordings: Path)
         assert said
         assert "Traceback" not in said
         assert steering(said) == set(), (name, said)
+
+
+@pytest.mark.parametrize("name", ["events", "containers", "two-hosts"])
+def test_names_in_exports_for_other_tools_are_text(name: str, recordings: Path, tmp_path: Path) -> None:
+    for form in ("ctf", "perfetto"):
+        assert "Traceback" not in run(["export", form, str(recordings / name), "-o", str(tmp_path / form)])
+    done = subprocess.run(["babeltrace2", tmp_path / "ctf"], capture_output=True, text=True, check=True)
+    assert done.stdout
+    assert done.stderr == ""
+    assert steering(done.stdout) == set()
+    assert not set((tmp_path / "perfetto").read_bytes().split(b"pwned")[1][:10]) & {0x1B, 0x9B}
 
 
 def test_data_are_raw_unless_a_terminal_reads_them(tmp_path: Path) -> None:

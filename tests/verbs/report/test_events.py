@@ -13,7 +13,6 @@ from hopscope.store.schema import Column, Table
 from hopscope.store.trace import Trace
 from hopscope.trace import events as trace_events
 from hopscope.trace.selection import Selection
-from hopscope.verbs.report import events
 from hopscope.verbs.report.event_lines import CSV_HEADING
 from hopscope.verbs.report.events import event_report, write_events
 from tests.lab.joined import JoinedTrace
@@ -23,6 +22,8 @@ from tests.lab.traces import STARTED_NS, MadeTrace, columns, write
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from hopscope.verbs.report import events
 
 
 def lines(trace: Trace, form: events.Form, *, limit: int | None = None, **chosen: Any) -> list[str]:  # noqa: ANN401 # as of Selection

@@ -8,6 +8,7 @@ once. Readers merge the files by time. Lost events are what the format calls dis
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
@@ -36,6 +37,8 @@ _HEADER: Final = ("time_ns", "cpu", "point")
 _NAMED: Final = {"tid": "comm", "ifindex": "interface", "flow": "flow_name"}
 # Names are in the metadata, which readers have in memory.
 _MOST_FLOWS: Final = 50_000
+# What a recording has may be negative where it makes no sense.
+_UNSIGNED: Final = (1 << 64) - 1
 # Of rows with texts, so many bytes are made at a time.
 _MOST_BYTES: Final = 1 << 26
 
@@ -124,7 +127,8 @@ def _kind(number: int, table: Table, names: Mapping[int, str], named: Mapping[st
 
 def _write_slice(trace: Trace, folder: OpenFolder, kind: _Kind, query: str) -> None:
     """Write the events of a query, as a packet for each CPU."""
-    found = {name: np.ma.filled(array, "" if array.dtype.kind == "O" else 0) for name, array in _read(trace, query)}
+    read = trace.columns(query)
+    found = {name: np.ma.filled(array, "" if array.dtype.kind == "O" else 0) for name, array in read.items()}
     # What was recorded is nearly in order, which a stable sort takes little time for.
     order = np.argsort(found["time_ns"], kind="stable")
     order = order[np.argsort(found["cpu"][order], kind="stable")]
@@ -132,17 +136,13 @@ def _write_slice(trace: Trace, folder: OpenFolder, kind: _Kind, query: str) -> N
     if not len(order):
         return
     records = _records(kind, found)
-    bounds = np.flatnonzero(np.diff(found["cpu"], prepend=-1, append=-1))
-    for first, end in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+    inner = np.flatnonzero(found["cpu"][1:] != found["cpu"][:-1]) + 1
+    for first, end in pairwise([0, *inner.tolist(), len(order)]):
         cpu = int(found["cpu"][first])
         texts = {name: found[name][first:end] for name in kind.texts}
         data = b"".join(_with_texts(records[first:end], texts)) if texts else records[first:end].tobytes()
         span_ns = int(found["time_ns"][first]), int(found["time_ns"][end - 1])
         _append(folder, kind.stream.number, cpu, _packet(kind.stream.number, cpu, span_ns, len(data)) + data)
-
-
-def _read(trace: Trace, query: str) -> list[tuple[str, NDArray[Any]]]:
-    return list(trace.columns(query).items())
 
 
 def _records(kind: _Kind, found: Columns) -> NDArray[Any]:
@@ -189,7 +189,8 @@ def _write_losses(trace: Trace, selection: Selection, folder: OpenFolder, stream
 def _packet(stream: int, cpu: int, span_ns: tuple[int, int], size_bytes: int, discarded: int = 0) -> bytes:
     """Return what stands before the records of a packet."""
     bits = 8 * (tsdl.PACKET.itemsize + size_bytes)
-    return np.array((tsdl.MAGIC, stream, *span_ns, bits, bits, discarded, cpu), tsdl.PACKET).tobytes()
+    begin_ns, end_ns, lost = (each & _UNSIGNED for each in (*span_ns, discarded))
+    return np.array((tsdl.MAGIC, stream, begin_ns, end_ns, bits, bits, lost, cpu & 0xFFFFFFFF), tsdl.PACKET).tobytes()
 
 
 def _append(folder: OpenFolder, stream: int, cpu: int, data: bytes) -> None:

@@ -59,11 +59,13 @@ class Labels:
         found = np.searchsorted(self._numbers, numbers)
         found[found == len(self._numbers)] = 0
         found[self._numbers[found] != numbers] = len(self._numbers)
-        return self._places[found]
+        places: NDArray[np.uint32] = self._places[found]
+        return places
 
 
 def number_of(kind: str, columns: dict[str, NDArray[Any]]) -> NDArray[Any]:
     """Return the numbers of what events are named by, from their columns."""
     if kind == "interface":
-        return columns["netns"].astype(np.int64) * PLACE_STEP + columns["ifindex"]
+        places: NDArray[Any] = columns["netns"].astype(np.int64) * PLACE_STEP + columns["ifindex"]
+        return places
     return columns["tid" if kind == "comm" else "flow"]

@@ -71,7 +71,7 @@ def _lane_tracks(place: Place, rows: dict[str, NDArray[Any]], begins: I64, ends:
     keys, at = np.unique(np.stack((group, lanes(group, begins, ends))), axis=1, return_inverse=True)
     made = []
     for owner in keys[0].tolist():
-        above = place.processes.get(owner) or place.hosts.get(-1 - owner) or next(iter(place.hosts.values()))
+        above = place.processes.get(owner) or place.hosts.get(-1 - owner) or place.root
         made.append(place.timeline.track("messages", parent=above))
     return np.array(made, np.int64)[at.reshape(-1)]
 

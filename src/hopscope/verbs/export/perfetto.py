@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import numpy as np
 
+from hopscope.gate import one_line
 from hopscope.verbs.export import protobuf as pb
 from hopscope.verbs.export.recorded import timeline
 from hopscope.verbs.export.timeline import interleaved
@@ -132,7 +133,7 @@ def _clocks(found: Timeline) -> bytes:
 def _names(names: Names) -> bytes:
     """Return all texts, numbered as what they can be: of a category, an interval or mark, and a detail."""
     texts = b"".join(
-        pb.content(kind, pb.number(1, place) + pb.content(2, text))
+        pb.content(kind, pb.number(1, place) + pb.content(2, one_line(text)))
         for kind in (_CATEGORIES, _EVENT_NAMES, _DETAIL_TEXTS)
         for place, text in enumerate(names.texts)
         if place
@@ -144,14 +145,12 @@ def _names(names: Names) -> bytes:
 
 
 def _descriptor(track: Track) -> bytes:
-    found = pb.number(_UUID, track.number)
+    found, name = pb.number(_UUID, track.number), one_line(track.name)
     if track.kind == "process":
-        return found + pb.content(_PROCESS, pb.number(1, track.pid) + pb.content(6, track.name))
+        return found + pb.content(_PROCESS, pb.number(1, track.pid) + pb.content(6, name))
     if track.kind == "thread":
-        return found + pb.content(
-            _THREAD, pb.number(1, track.pid) + pb.number(2, track.tid) + pb.content(5, track.name)
-        )
-    found += pb.content(_LABEL, track.name) + pb.number(_ORDERING, _EXPLICIT) + pb.number(_RANK, track.number)
+        return found + pb.content(_THREAD, pb.number(1, track.pid) + pb.number(2, track.tid) + pb.content(5, name))
+    found += pb.content(_LABEL, name) + pb.number(_ORDERING, _EXPLICIT) + pb.number(_RANK, track.number)
     if track.parent:
         found += pb.number(_PARENT, track.parent)
     return found + pb.content(_COUNTER, b"") if track.kind == "counter" else found

@@ -87,7 +87,7 @@ def _add_interrupts(place: Place) -> None:
         subject = np.asarray(rows["subject"])
         known = {number: _interrupt(kind, number) for number in np.unique(subject).tolist()}
         name = tracks_of({number: found.names.place(text) for number, text in known.items()}, subject, 0)
-        track = tracks_of(place.cpus, np.asarray(rows["cpu"]), 0)
+        track = place.of_cpus(rows["cpu"])
         begin_ns, end_ns = np.asarray(rows["begin_ns"]), np.asarray(rows["end_ns"])
         found.add_slices(kind, track, begin_ns, end_ns, name=name, depth=int(kind == "irq"))
     both = together([found.slices.pop(), found.slices.pop()])
@@ -139,7 +139,7 @@ def _add_events(place: Place) -> None:
                 f"SELECT time_ns, cpu, point, tid, {more}"
                 f" FROM ({events.rows(trace, place.selection, table, window)}) e{unsliced}"
             )
-            track = tracks_of(place.cpus, np.asarray(rows["cpu"]), 0)
+            track = place.of_cpus(rows["cpu"])
             point = np.asarray(rows["point"])
             if table == "sockets":
                 by_caller = np.isin(point, [int(each) for each in calls.split(", ")])
@@ -156,7 +156,7 @@ def _add_events(place: Place) -> None:
         for own in events.own_tables(trace):
             query = events.rows(trace, place.selection, own.name, window)
             rows = trace.columns(f"SELECT time_ns, cpu FROM ({query}) e")
-            track = tracks_of(place.cpus, np.asarray(rows["cpu"]), next(iter(place.hosts.values())))
+            track = tracks_of(place.cpus, np.asarray(rows["cpu"]), place.root)
             found.add_marks("event", track, np.asarray(rows["time_ns"]), name=found.names.place(own.name))
 
 
@@ -172,7 +172,7 @@ def _add_drops(place: Place) -> None:
     reasons = found.names.places(f"dropped: {name}" for name in trace.metadata.reasons.values())
     names = dict(zip(trace.metadata.reasons, reasons.tolist(), strict=True))
     rows = trace.columns(f"SELECT time_ns, cpu, reason FROM drops WHERE {wanted}")
-    track = tracks_of(place.cpus, np.asarray(rows["cpu"]), 0)
+    track = place.of_cpus(rows["cpu"])
     name = tracks_of(names, np.asarray(rows["reason"]), found.names.place("dropped"))
     found.add_marks("drop", track, np.asarray(rows["time_ns"]), name=name, number=np.asarray(rows["reason"]))
 
@@ -200,7 +200,7 @@ def _add_losses(place: Place) -> None:
 def _tracks_of_lanes(place: Place, cpu: I64, lane: I64) -> I64:
     """Return tracks for gaps, by CPU: of one name, as viewers show them together."""
     made = {
-        key: place.timeline.track(f"CPU {key[0] % CPUS} gaps", parent=place.hosts.get(key[0] // CPUS, 0))
+        key: place.timeline.track(f"CPU {key[0] % CPUS} gaps", parent=place.hosts.get(key[0] // CPUS, place.root))
         for key in sorted(set(zip(cpu.tolist(), lane.tolist(), strict=True)))
     }
     return np.array([made[key] for key in zip(cpu.tolist(), lane.tolist(), strict=True)], np.int64)
@@ -219,7 +219,7 @@ def _add_counters(place: Place) -> None:
         found.notes.append(f"left out: {plural(len(changed) - _MOST_COUNTERS, 'counter')} that changed less often")
     if not changed:
         return
-    above = found.track("counters", parent=next(iter(place.hosts.values())))
+    above = found.track("counters", parent=place.root)
     wanted = {}
     for netns, source, subject, name, namespace, _ in changed[:_MOST_COUNTERS]:
         text = " ".join(each for each in (source, subject, name, namespace and f"({namespace})") if each)

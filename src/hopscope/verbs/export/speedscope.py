@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
@@ -43,8 +44,8 @@ def _evented(found: Timeline) -> Iterator[Evented]:
     at_ns = np.where(opens, slices.begin_ns[whose], slices.end_ns[whose]) - found.started_ns
     track, name = slices.track[whose], slices.name[whose]
     # Of one time, ends come before begins, whatever is on the track.
-    bounds = np.append(np.flatnonzero(np.diff(track, prepend=-1)), len(track))
-    for first, end in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+    inner = np.flatnonzero(track[1:] != track[:-1]) + 1
+    for first, end in pairwise([0, *inner.tolist(), len(track)] if len(track) else []):
         used, places = np.unique(name[first:end], return_inverse=True)
         each = found.tracks[track[first] - 1]
         label = f"{each.name} {each.tid}" if each.kind == "thread" else each.name

@@ -45,6 +45,15 @@ class Place:
         chosen = self.selection
         return bool(chosen.flows or chosen.ports or chosen.addresses or chosen.protocol or chosen.interfaces)
 
+    @property
+    def root(self) -> int:
+        """The track of the first host, for what has no other."""
+        return next(iter(self.hosts.values()))
+
+    def of_cpus(self, cpus: NDArray[Any]) -> I64:
+        """Return the tracks of CPUs."""
+        return tracks_of(self.cpus, np.asarray(cpus), self.root)
+
 
 def tracks_of(tracks: dict[int, int], numbers: NDArray[Any], otherwise: I64 | int) -> I64:
     """Return the tracks of numbers, and another one for those that have none."""
@@ -64,7 +73,7 @@ def with_tracks(trace: Trace, selection: Selection, found: Timeline) -> Place:
     for host, name in names.items():
         place.hosts[host] = found.track(str(name))
     for cpu, name in trace.rows("SELECT cpu, name FROM cpu_names ORDER BY cpu"):
-        place.cpus[cpu] = found.track(f"CPU {name}", parent=place.hosts.get(cpu // CPUS, 0))
+        place.cpus[cpu] = found.track(f"CPU {name}", parent=place.hosts.get(cpu // CPUS, place.root))
     own = "max(CASE WHEN tid = pid THEN comm END)"
     for pid, name in trace.rows(
         f"SELECT pid, coalesce({own}, min(comm)) FROM thread_names WHERE {_numbered('pid')} GROUP BY pid ORDER BY pid"
