@@ -42,6 +42,7 @@ VERBS = (
     *("export csv -o -", "export jsonl -o -", "export chrome -o -", "export speedscope -o -", "export folded -o -"),
     *("report flows --interface nothing", "explain", "recordings .", "sql --tables", "sql", "sql --csv", "sql --json"),
 )
+BINARY = ("ctf", "perfetto")
 NAMES = "SELECT comm FROM threads UNION ALL SELECT name FROM devices"
 
 
@@ -122,15 +123,17 @@ def test_nothing_in_a_recording_steers_the_terminal(verb: str, recordings: Path)
         assert steering(said) == set(), (name, said)
 
 
-@pytest.mark.parametrize("name", ["events", "containers", "two-hosts"])
-def test_names_in_exports_for_other_tools_are_text(name: str, recordings: Path, tmp_path: Path) -> None:
-    for form in ("ctf", "perfetto"):
-        assert "Traceback" not in run(["export", form, str(recordings / name), "-o", str(tmp_path / form)])
+def test_names_in_exports_for_other_tools_are_text(recordings: Path, tmp_path: Path) -> None:
+    said = {form: run(["export", form, str(recordings / "events"), "-o", str(tmp_path / form)]) for form in BINARY}
+    if "damaged" in said["ctf"]:
+        assert not list(tmp_path.iterdir())
+        return
     done = subprocess.run(["babeltrace2", tmp_path / "ctf"], capture_output=True, text=True, check=True)
-    assert done.stdout
+    assert "pwned" in done.stdout
     assert done.stderr == ""
     assert steering(done.stdout) == set()
-    assert not set((tmp_path / "perfetto").read_bytes().split(b"pwned")[1][:10]) & {0x1B, 0x9B}
+    _, *after = (tmp_path / "perfetto").read_bytes().split(b"]0;pwned")
+    assert {each[:1] for each in after} == {b"?"}
 
 
 def test_data_are_raw_unless_a_terminal_reads_them(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
+from hopscope.gate import one_line
 from hopscope.store.schema import BY_NAME, TEXT
 from hopscope.term.format import plural
 from hopscope.trace import events
@@ -160,7 +161,7 @@ def _records(kind: _Kind, found: Columns) -> NDArray[Any]:
 
 def _with_texts(records: NDArray[Any], texts: Columns) -> Iterator[bytes]:
     """Yield the bytes of records, each followed by its texts with a NUL at the end of each."""
-    encoded = [np.array([text.replace("\0", "").encode() for text in column]) for column in texts.values()]
+    encoded = [_encoded(column) for column in texts.values()]
     widths = [column.dtype.itemsize for column in encoded]
     step = max(_MOST_BYTES // (records.itemsize + sum(widths) + len(widths)), 1)
     for first in range(0, len(records), step):
@@ -172,6 +173,12 @@ def _with_texts(records: NDArray[Any], texts: Columns) -> Iterator[bytes]:
             parts.append(wide.view(np.uint8).reshape(len(part), -1))
             kept.append(np.arange(width + 1) <= np.char.str_len(wide)[:, None])
         yield np.concatenate(parts, axis=1)[np.concatenate(kept, axis=1)].tobytes()
+
+
+def _encoded(column: NDArray[Any]) -> NDArray[np.bytes_]:
+    """Return texts as UTF-8, without control characters; most come again."""
+    found, places = np.unique(column.astype(str), return_inverse=True)
+    return np.array([one_line(text).encode() for text in found.tolist()], np.bytes_)[places.reshape(-1)]
 
 
 def _write_losses(trace: Trace, selection: Selection, folder: OpenFolder, stream: int) -> None:
