@@ -28,10 +28,6 @@ _MOST: Final = 1 << 40
     examples=(
         ("A timeline for https://ui.perfetto.dev", "hopscope export perfetto trace -o trace.pftrace"),
         ("All events of one port for babeltrace2", "hopscope export ctf --port 443 trace -o trace.ctf"),
-        (
-            "The kernel stacks of drops as a flame graph",
-            "hopscope export folded trace -o - | flamegraph.pl > drops.svg",
-        ),
     ),
 )
 @click.argument("form", type=click.Choice(FORMATS), metavar="FORMAT")

@@ -78,8 +78,7 @@ def flows(*, common: Common) -> None:
     short_help="Time that packets took from point to point.",
     examples=(
         ("Where do packets spend their time, by interface?", "hopscope report hops --group-by interface trace"),
-        ("The hops of one service between two times", "hopscope report hops --port 443 --from 2 --until 5 trace"),
-        ("When did hops take long? Also as a picture", "hopscope report hops --plot hops.svg trace"),
+        ("When did the hops of one service take long?", "hopscope report hops --port 443 --plot hops.svg trace"),
     ),
 )
 @group_option(_BY, aliases=["--by"])
