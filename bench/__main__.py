@@ -27,6 +27,7 @@ BENCHMARKS: Final = {
     "stacks": "cost of a stack sample in a ring, and in a mapped array with two halves",
     "record": "what a TCP stream loses to a recording, ours and trace-cmd's; what the writer takes",
     "report": "how long reports of a recording take, ours, trace-cmd's and perf's; those of two hosts', and of one",
+    "export": "how many events a second each format of export takes",
     "counters": "what a reading of all counters takes, and nstat, ip, tc and ss",
     "reader": "CPU and memory of the process, time to start and to attach",
     "ring": "cost of a record that is read in bulk, and by a callback",

@@ -70,7 +70,7 @@ def _joined(rounds: int) -> Iterator[str]:
         join.flood(folder, join.DATAGRAMS)
         join.join([folder], both)
         traces = {"a": folder / "a", "b": folder / "b", "both": both}
-        events = {of: _events(trace) for of, trace in traces.items()}
+        events = {of: events_of(trace) for of, trace in traces.items()}
         runs = {(report, of): (*_REPORT, report, str(traces[of])) for report in _OF_HOSTS for of in traces}
         runs[_BETWEEN_HOSTS, "both"] = (*_REPORT, _BETWEEN_HOSTS, str(both))
         measured = [{key: tools.taken(runs[key]) for key in order} for order in turns([*runs], rounds)]
@@ -88,7 +88,8 @@ def _joined(rounds: int) -> Iterator[str]:
     yield table(("", "s", "CPU s", "CPU s a million", "of one host's", "wanted"), rows) + "\n\n"
 
 
-def _events(folder: Path) -> int:
+def events_of(folder: Path) -> int:
+    """Return how many events a recording has."""
     with Trace(folder) as trace:
         return int(trace.rows(_EVENTS)[0][0])
 
@@ -110,7 +111,7 @@ def recorded(namespace: Namespace, folder: Path, load: str, duration_s: float) -
         if shutil.which("perf"):
             with tools.running(tools.perf_netdev_times(folder / "perf.data")):
                 time.sleep(duration_s)
-    found = {"hopscope": _events(folder / "trace")}
+    found = {"hopscope": events_of(folder / "trace")}
     for name, command in _countable(folder).items():
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
             assert process.stdout is not None  # noqa: S101 - for the type checker

@@ -9,6 +9,7 @@ import json
 import os
 import re
 import shutil
+import subprocess
 import sys
 import unicodedata
 from pathlib import Path
@@ -39,8 +40,10 @@ VERBS = (
     *("report messages", "report requests", "report network", "report drops --stacks", "report drops --csv"),
     *("report netdev-times", "report events", "report events --csv", "report events --json", "report outliers"),
     *("report counters", "report moments", "report flows --process nobody", "check --all", "check --json", "verify"),
+    *("export csv -o -", "export jsonl -o -", "export chrome -o -", "export speedscope -o -", "export folded -o -"),
     *("report flows --interface nothing", "explain", "recordings .", "sql --tables", "sql", "sql --csv", "sql --json"),
 )
+BINARY = ("ctf", "perfetto")
 NAMES = "SELECT comm FROM threads UNION ALL SELECT name FROM devices"
 
 
@@ -119,6 +122,19 @@ def test_nothing_in_a_recording_steers_the_terminal(verb: str, recordings: Path)
         assert said
         assert "Traceback" not in said
         assert steering(said) == set(), (name, said)
+
+
+def test_names_in_exports_for_other_tools_are_text(recordings: Path, tmp_path: Path) -> None:
+    said = {form: run(["export", form, str(recordings / "events"), "-o", str(tmp_path / form)]) for form in BINARY}
+    if "damaged" in said["ctf"]:
+        assert not list(tmp_path.iterdir())
+        return
+    done = subprocess.run(["babeltrace2", tmp_path / "ctf"], capture_output=True, text=True, check=True)
+    assert "pwned" in done.stdout
+    assert done.stderr == ""
+    assert steering(done.stdout) == set()
+    _, *after = (tmp_path / "perfetto").read_bytes().split(b"]0;pwned")
+    assert {each[:1] for each in after} == {b"?"}
 
 
 def test_data_are_raw_unless_a_terminal_reads_them(tmp_path: Path) -> None:

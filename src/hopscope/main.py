@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 VERBS: Final = (
     "explain", "rx", "tx", "cpu", "drops", "check", "counters", "sockets", "clock", "record", "recordings", "verify",
-    "join", "report", "sql", "cdf", "script", "probes", "demo", "agent",
+    "join", "report", "sql", "export", "cdf", "script", "probes", "demo", "agent",
 )  # fmt: skip
 
 # What writing to a full or broken output says; anything else that goes wrong with a file is a bug here.

@@ -45,6 +45,8 @@ COMMANDS: Final = (
     "report events T --json --limit 20",
     "report outliers T", "report counters T", "report moments T", "report compare T T2", "explain T",
     "explain T --json",
+    "export perfetto T -o X", "export ctf T -o X", "export chrome T -o X", "export speedscope T -o X",
+    "export folded T -o X", "export parquet T -o X",
     "check T", "verify T", "join T -o J", "join T T2 -o J", "recordings", "recordings --json", "sql T --tables",
     "sql T 'SELECT * FROM packets' --limit 5", "sql T 'SELECT * FROM messages' --json --limit 5",
     "sql T 'SELECT * FROM lives' --csv --limit 5", "sql T 'SELECT name, count(*) FROM flow_names GROUP BY ALL'",

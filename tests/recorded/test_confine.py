@@ -76,6 +76,16 @@ def test_a_report_can_change_nothing_and_run_nothing(outside: Path) -> None:
     assert (outside / "old").read_text() == "old"
 
 
+@pytest.mark.parametrize("form", ["csv", "ctf"])
+def test_an_export_can_change_nothing_besides_its_output(form: str, outside: Path) -> None:
+    found = after(outside, "export", form, str(_RECORDING), "-o", str(outside / "out"))
+    if int(str(found["landlock"])) < 4:
+        pytest.skip("this kernel has no Landlock that restricts TCP (Linux 6.7)")
+    refused = {name for name, outcome in found.items() if outcome == "PermissionError"}
+    assert refused == {"write", "change", "remove", "run", "connect"}
+    assert {each.name for each in outside.iterdir()} == {"old", "out"}
+
+
 def test_a_query_that_is_unrestricted_is_not_confined(outside: Path) -> None:
     found = after(outside, "sql", "--unrestricted", str(_RECORDING), "SELECT 1")
     assert [found[name] for name in ("write", "change", "remove", "run")] == ["done"] * 4

@@ -156,6 +156,9 @@ class Compared(Engine):
         out.write(ours.getvalue())
         return count
 
+    def copy_parquet(self, query: str, out: BinaryIO) -> None:
+        self._one.copy_parquet(query, out)
+
     def close(self) -> None:
         self._one.close()
 

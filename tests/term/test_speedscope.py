@@ -12,8 +12,9 @@ from hopscope.term.speedscope import render_speedscope
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+UNITS = ["none", "nanoseconds", "microseconds", "milliseconds", "seconds", "bytes"]
 NUMBERS = {"type": "array", "items": {"type": "number"}}
-# What https://www.speedscope.app/file-format-schema.json says of a file with sampled profiles.
+# What https://www.speedscope.app/file-format-schema.json says.
 SCHEMA = {
     "type": "object",
     "required": ["$schema", "shared", "profiles"],
@@ -46,17 +47,49 @@ SCHEMA = {
         "profiles": {
             "type": "array",
             "items": {
-                "type": "object",
-                "required": ["type", "name", "unit", "startValue", "endValue", "samples", "weights"],
-                "additionalProperties": False,
-                "properties": {
-                    "type": {"const": "sampled"},
-                    "name": {"type": "string"},
-                    "unit": {"enum": ["none", "nanoseconds", "microseconds", "milliseconds", "seconds", "bytes"]},
-                    "startValue": {"type": "number"},
-                    "endValue": {"type": "number"},
-                    "samples": {"type": "array", "items": NUMBERS},
-                    "weights": NUMBERS,
+                "if": {"properties": {"type": {"const": "evented"}}},
+                "then": {"$ref": "#/$defs/evented"},
+                "else": {"$ref": "#/$defs/sampled"},
+            },
+        },
+    },
+    "$defs": {
+        "sampled": {
+            "type": "object",
+            "required": ["type", "name", "unit", "startValue", "endValue", "samples", "weights"],
+            "additionalProperties": False,
+            "properties": {
+                "type": {"const": "sampled"},
+                "name": {"type": "string"},
+                "unit": {"enum": UNITS},
+                "startValue": {"type": "number"},
+                "endValue": {"type": "number"},
+                "samples": {"type": "array", "items": NUMBERS},
+                "weights": NUMBERS,
+            },
+        },
+        "evented": {
+            "type": "object",
+            "required": ["type", "name", "unit", "startValue", "endValue", "events"],
+            "additionalProperties": False,
+            "properties": {
+                "type": {"const": "evented"},
+                "name": {"type": "string"},
+                "unit": {"enum": UNITS},
+                "startValue": {"type": "number"},
+                "endValue": {"type": "number"},
+                "events": {
+                    "type": "array",
+                    "items": {
+                        "type": "object",
+                        "required": ["type", "at", "frame"],
+                        "additionalProperties": False,
+                        "properties": {
+                            "type": {"enum": ["O", "C"]},
+                            "at": {"type": "number"},
+                            "frame": {"type": "number"},
+                        },
+                    },
                 },
             },
         },

@@ -47,8 +47,13 @@ def is_own_process() -> bool:
 
 
 @functools.cache
-def confine() -> bool:
-    """Confine the calling thread, and those that it starts later, for good; again changes nothing.
+def confine(writable: tuple[str, ...] = ()) -> bool:
+    """Confine the calling thread, and those that it starts later, for good; again with them changes nothing.
+
+    Parameters
+    ----------
+    writable
+        Folders in which files can be changed and made all the same.
 
     Returns
     -------
@@ -71,7 +76,8 @@ def confine() -> bool:
     if ruleset_fd < 0:
         return False
     try:
-        for folder, rights in ((tempfile.gettempdir(), changes), (_DEVICES, _WRITE_FILE)):
+        changed = (tempfile.gettempdir(), *writable)
+        for folder, rights in (*((each, changes) for each in changed), (_DEVICES, _WRITE_FILE)):
             with contextlib.suppress(OSError):
                 _allow(libc, ruleset_fd, folder, rights)
         return not (libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) or libc.syscall(_RESTRICT_SELF, ruleset_fd, 0))

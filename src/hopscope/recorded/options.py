@@ -30,7 +30,7 @@ from hopscope.recorded.joined import one_trace
 from hopscope.recorded.which import which_recording
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
 
@@ -80,17 +80,17 @@ class Common:
 
         return Selection(**self.chosen)
 
-    def trace(self, *, unrestricted: bool = False) -> AbstractContextManager[Trace]:
+    def trace(self, *, unrestricted: bool = False, writable: Sequence[str] = ()) -> AbstractContextManager[Trace]:
         """Open the trace."""
-        return opened(self.folder, unrestricted=unrestricted)
+        return opened(self.folder, unrestricted=unrestricted, writable=writable)
 
 
 @contextmanager
-def opened(folder: Path | None, *, unrestricted: bool = False) -> Iterator[Trace]:
+def opened(folder: Path | None, *, unrestricted: bool = False, writable: Sequence[str] = ()) -> Iterator[Trace]:
     """Open a trace, or those of several hosts as one, and say on stderr what is missing from it.
 
     `folder` is as of :func:`~hopscope.recorded.which.which_recording`, `unrestricted` of the engine. The command line's
-    own process is confined to what reading needs, unless it is unrestricted.
+    own process is confined to what reading needs, and to writing in these folders, unless it is unrestricted.
     """
     from hopscope.store.trace import Trace  # noqa: PLC0415 # as above
 
@@ -98,7 +98,7 @@ def opened(folder: Path | None, *, unrestricted: bool = False) -> Iterator[Trace
         yield taken.traces[folder]
         return
     if not unrestricted and is_own_process():
-        confine()
+        confine(tuple(writable))
     with one_trace(which_recording(folder)) as one, Trace(one, unrestricted=unrestricted) as trace:
         for warning in trace.warnings:
             tell(f"hopscope: {warning}")
@@ -180,7 +180,7 @@ def report_options(
         def gathered(  # noqa: PLR0913 # one parameter an option
             *,
             folder: Path | None,
-            as_json: bool,
+            as_json: bool = False,
             as_csv: bool = False,
             limit: int | None = None,
             flows: tuple[str, ...],

@@ -23,7 +23,7 @@ from hopscope.store.schema import SQL_TYPES
 from hopscope.store.spill import Spill
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     import pandas as pd
@@ -38,7 +38,7 @@ Cause: TypeAlias = Literal["query", "data", "denied", "memory", "interrupted"]
 
 # Read from the engine at a time.
 _CHUNK: Final = 1 << 20
-# The named pipe in which lines come.
+# The named pipe in which files come.
 _LINES: Final = "lines"
 # Of extensions, none is loaded, installed or looked for.
 NO_EXTENSIONS: Final[dict[str, str | bool | int | float | list[str]]] = {
@@ -117,6 +117,10 @@ class Engine(ABC):
     @abstractmethod
     def copy_lines(self, query: str, out: BinaryIO) -> int:
         """Write a query's rows of one text each as lines, in its order; return how many."""
+
+    @abstractmethod
+    def copy_parquet(self, query: str, out: BinaryIO) -> None:
+        """Write a query's rows as a Parquet file, in its order."""
 
     @abstractmethod
     def close(self) -> None:
@@ -226,6 +230,18 @@ class DuckDB(Engine):
 
     def copy_lines(self, query: str, out: BinaryIO) -> int:
         """Write them as bytes that never become Python's strings, which is three times as fast."""
+        lines = 0
+        for chunk in self._copied(query, "FORMAT csv, HEADER false, DELIMITER '\x01', QUOTE '', ESCAPE ''"):
+            out.write(chunk)
+            lines += chunk.count(b"\n")
+        return lines
+
+    def copy_parquet(self, query: str, out: BinaryIO) -> None:
+        """Write the file as it comes."""
+        out.writelines(self._copied(query, "FORMAT parquet, COMPRESSION zstd"))
+
+    def _copied(self, query: str, options: str) -> Iterator[bytes]:
+        """Iterate over what the engine writes of a query, in parts."""
         if self._spill.folder is None:
             raise UsageError("There is no directory for temporary files", "Set TMPDIR to one")
         # A named pipe in the engine's own folder: a descriptor of a pipe is a path that it may not open.
@@ -235,16 +251,12 @@ class DuckDB(Engine):
         reading = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         writing = os.open(path, os.O_WRONLY | os.O_CLOEXEC)  # so that it has not ended before the engine opens it
         os.set_blocking(reading, True)
-        options = "FORMAT csv, HEADER false, DELIMITER '\x01', QUOTE '', ESCAPE '', USE_TMP_FILE false"
-        statement = f"COPY ({query}) TO {_text(str(path))} ({options})"
-        lines = 0
+        statement = f"COPY ({query}) TO {_text(str(path))} ({options}, USE_TMP_FILE false)"
         with ThreadPoolExecutor(1) as worker, open(reading, "rb", buffering=0) as pipe:  # noqa: PTH123 # a descriptor
             done = worker.submit(self._copy, statement, writing)
             while chunk := pipe.read(_CHUNK):
-                out.write(chunk)
-                lines += chunk.count(b"\n")
+                yield chunk
             done.result()
-        return lines
 
     def _copy(self, statement: str, writing: int) -> None:
         try:

@@ -12,6 +12,7 @@ import contextlib
 import errno
 import os
 import pwd
+import shutil
 import stat
 from collections import deque
 from collections.abc import Callable
@@ -127,6 +128,26 @@ class OpenFolder:
             raise
         finally:
             os.close(partial_fd)
+
+    def publish(self, partial: str, name: str) -> None:
+        """Give what has been made in it its name: a file if nothing has that, a folder in place of an empty one.
+
+        Raises
+        ------
+        OSError
+            Something has that name, or it cannot be had.
+        """
+        if not stat.S_ISDIR(os.stat(partial, dir_fd=self._fd, follow_symlinks=False).st_mode):  # as below
+            with contextlib.suppress(PermissionError):  # a file system without links
+                os.link(partial, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
+                self.remove(partial)
+                return
+        os.rename(partial, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
+
+    def discard(self, name: str) -> None:
+        """Delete a file, or a folder with what is in it, if it is there."""
+        self.remove(name)
+        shutil.rmtree(name, ignore_errors=True, dir_fd=self._fd)
 
     def create(self, name: str) -> int:
         """Make a file and return its descriptor, to write.

@@ -209,6 +209,11 @@ class Trace:
         with self._errors():
             return self._engine.copy_lines(query, out)
 
+    def copy_parquet(self, query: str, out: BinaryIO) -> None:
+        """Write the rows of a query as a Parquet file, in its order, with the exceptions of :meth:`copy_lines`."""
+        with self._errors():
+            self._engine.copy_parquet(query, out)
+
     def close(self) -> None:
         """Close the engine."""
         self._engine.close()

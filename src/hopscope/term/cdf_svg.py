@@ -8,13 +8,12 @@ tell apart; each curve has a dash pattern and a letter of its own besides.
 from __future__ import annotations
 
 import textwrap
-from html import escape
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
-from hopscope.gate import one_line
 from hopscope.model.cdf import PERCENTILES, points
 from hopscope.term import format as fmt
 from hopscope.term.cdf import LETTERS, legend, ratio, verdicts
+from hopscope.term.svg import DARK, LIGHT, clean, document, text
 from hopscope.term.time_axis import TimeAxis
 
 if TYPE_CHECKING:
@@ -38,53 +37,11 @@ _FIRST_CELL: Final = 72
 _DASHES: Final = ("none", "7 4", "2 3", "10 4 2 4", "14 5", "1 5")
 
 _STYLE: Final = """\
-svg { font: 13px system-ui, "DejaVu Sans", sans-serif; }
-.title { font-size: 17px; font-weight: 600; } .end { text-anchor: end; } .middle { text-anchor: middle; }
-.figure { font-variant-numeric: tabular-nums; }
 .grid, .axis, .curve { fill: none; }
 .curve { stroke-width: 2.25; stroke-linejoin: round; }
 .letter { font-weight: 700; } .on { paint-order: stroke; stroke-width: 4; }"""
-
-
-class _Palette(NamedTuple):
-    """Colours: the ground, text, text of less weight, grid, axes, and the curves."""
-
-    paper: str
-    ink: str
-    faint: str
-    grid: str
-    axis: str
-    curves: tuple[str, ...]
-
-    def rules(self) -> str:
-        """Return them as CSS; without variables, which only browsers know."""
-        curves = " ".join(
-            f".curve.c{number} {{ stroke: {colour}; }} .letter.c{number} {{ fill: {colour}; }}"
-            for number, colour in enumerate(self.curves)
-        )
-        return (
-            f".paper {{ fill: {self.paper}; }} .on {{ stroke: {self.paper}; }} text {{ fill: {self.ink}; }} "
-            f".faint {{ fill: {self.faint}; }} .grid {{ stroke: {self.grid}; }} .axis {{ stroke: {self.axis}; }} "
-            f"{curves}"
-        )
-
-
-_LIGHT: Final = _Palette(
-    "#ffffff",
-    "#1b1f24",
-    "#5b6570",
-    "#dde1e6",
-    "#8a949e",
-    ("#0072b2", "#d55e00", "#009e73", "#aa4499", "#7a5c00", "#4a4a4a"),
-)
-_DARK: Final = _Palette(
-    "#15191e",
-    "#e6eaee",
-    "#a3adb8",
-    "#2b323a",
-    "#6c7782",
-    ("#56b4e9", "#ff9d5c", "#2fd6a8", "#e59ac8", "#f0e442", "#c8c8c8"),
-)
+_LIGHT: Final = ("#0072b2", "#d55e00", "#009e73", "#aa4499", "#7a5c00", "#4a4a4a")
+_DARK: Final = ("#56b4e9", "#ff9d5c", "#2fd6a8", "#e59ac8", "#f0e442", "#c8c8c8")
 
 
 def render_svg(title: str, curves: Sequence[Curve]) -> str:
@@ -99,7 +56,7 @@ def render_svg(title: str, curves: Sequence[Curve]) -> str:
     """
     found = [(number, curve) for number, curve in enumerate(curves[: len(LETTERS)])]
     drawn = [(number, curve) for number, curve in found if curve.histogram.count]
-    parts = [_text(_LEFT, _TITLE, _clean(title), "title")]
+    parts = [text(_LEFT, _TITLE, clean(title), "title")]
     top = _TITLE + _LINE
     for number, curve in found:
         parts += _legend(number, curve, top)
@@ -111,36 +68,31 @@ def render_svg(title: str, curves: Sequence[Curve]) -> str:
         top += (2 * len(drawn) + 1) * _LINE
     for sentence in verdicts([(LETTERS[number], curve) for number, curve in drawn]):
         for line in textwrap.wrap(sentence, _COLUMNS):
-            parts.append(_text(_LEFT, top, _clean(line), "faint"))
+            parts.append(text(_LEFT, top, clean(line), "faint"))
             top += _LINE
-    return _document(_clean(title), top + 4, parts)
+    return document(title, (_WIDTH, top + 4), _rules(), parts)
 
 
-def _document(title: str, height: int, parts: Sequence[str]) -> str:
-    size = f'viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" height="{height}"'
-    lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-labelledby="title">',
-        f'<title id="title">{title}</title>',
-        f"<style>\n{_STYLE}\n{_colours()}\n</style>",
-        f'<rect class="paper" width="{_WIDTH}" height="{height}"/>',
-        *parts,
-        "</svg>",
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _colours() -> str:
+def _rules() -> tuple[str, str, str]:
     dashes = " ".join(f".curve.c{number} {{ stroke-dasharray: {dash}; }}" for number, dash in enumerate(_DASHES))
-    return f"{dashes}\n{_LIGHT.rules()}\n@media (prefers-color-scheme: dark) {{ {_DARK.rules()} }}"
+    light, dark = (
+        f".on {{ stroke: {palette.paper}; }} "
+        + " ".join(
+            f".curve.c{number} {{ stroke: {colour}; }} .letter.c{number} {{ fill: {colour}; }}"
+            for number, colour in enumerate(curves)
+        )
+        for palette, curves in ((LIGHT, _LIGHT), (DARK, _DARK))
+    )
+    return f"{_STYLE}\n{dashes}", light, dark
 
 
 def _legend(number: int, curve: Curve, top: int) -> list[str]:
-    text = legend(curve)
-    cut = text if len(text) <= _NAME_COLUMNS else "…" + text[1 - _NAME_COLUMNS :]
+    said = legend(curve)
+    cut = said if len(said) <= _NAME_COLUMNS else "…" + said[1 - _NAME_COLUMNS :]
     return [
         f'<path class="curve c{number}" d="M{_LEFT} {top - 4}h36"/>',
-        _text(_LEFT + 46, top, LETTERS[number], f"letter c{number}"),
-        _text(_LEFT + 64, top, _clean(cut)),
+        text(_LEFT + 46, top, LETTERS[number], f"letter c{number}"),
+        text(_LEFT + 64, top, clean(cut)),
     ]
 
 
@@ -152,13 +104,13 @@ def _plot(curves: Sequence[tuple[int, Curve]], top: int) -> list[str]:
         y = bottom - percent * _PLOT_HEIGHT / 100
         parts.append(f'<path class="grid" d="M{_LEFT} {y:g}h{_PLOT_WIDTH}"/>')
         if percent % 20 == 0:
-            parts.append(_text(_LEFT - 10, y + 4, f"{percent}%", "end faint figure"))
+            parts.append(text(_LEFT - 10, y + 4, f"{percent}%", "end faint figure"))
     for ns in axis.marks_ns(_MOST_MARKS):
         x = _LEFT + axis.place(ns) * _PLOT_WIDTH
         parts.append(f'<path class="grid" d="M{x:.1f} {top}v{_PLOT_HEIGHT}"/>')
-        parts.append(_text(x, bottom + 20, fmt.time(ns, digits=1, gap=" "), "middle faint figure"))
+        parts.append(text(x, bottom + 20, fmt.time(ns, digits=1, gap=" "), "middle faint figure"))
     parts.append(f'<path class="axis" d="M{_LEFT} {top}v{_PLOT_HEIGHT}h{_PLOT_WIDTH}"/>')
-    parts.append(_text(_LEFT + _PLOT_WIDTH / 2, bottom + 42, "duration (logarithmic)", "middle faint"))
+    parts.append(text(_LEFT + _PLOT_WIDTH / 2, bottom + 42, "duration (logarithmic)", "middle faint"))
     parts += [_curve(number, curve, axis, bottom) for number, curve in curves]
     for place, (number, curve) in enumerate(curves, 1):
         parts.append(_letter(number, curve, axis, bottom, 100 * place / (len(curves) + 1)))
@@ -178,7 +130,7 @@ def _letter(number: int, curve: Curve, axis: TimeAxis, bottom: int, percent: flo
     """Return the letter on the curve, at a height of its own, so that two on one line do not hide each other."""
     ns = curve.histogram.percentile(percent) or 0.0
     x = _LEFT + axis.place(ns) * _PLOT_WIDTH
-    return _text(x, bottom - percent * _PLOT_HEIGHT / 100 + 5, LETTERS[number], f"letter on middle c{number}")
+    return text(x, bottom - percent * _PLOT_HEIGHT / 100 + 5, LETTERS[number], f"letter on middle c{number}")
 
 
 def _table(curves: Sequence[tuple[int, Curve]], top: int) -> list[str]:
@@ -189,7 +141,7 @@ def _table(curves: Sequence[tuple[int, Curve]], top: int) -> list[str]:
     for number, curve in curves:
         y += _LINE
         here = [curve.histogram.percentile(q) for q in PERCENTILES]
-        parts.append(_text(_LEFT, y, LETTERS[number], f"letter c{number}"))
+        parts.append(text(_LEFT, y, LETTERS[number], f"letter c{number}"))
         parts += _row(y, "", [fmt.time(ns) for ns in here], "")
         if number != first:
             y += _LINE
@@ -204,19 +156,9 @@ def _table(curves: Sequence[tuple[int, Curve]], top: int) -> list[str]:
 
 
 def _row(y: int, name: str, cells: Sequence[str], look: str) -> list[str]:
-    parts = [_text(_LEFT, y, name, look)] if name else []
+    parts = [text(_LEFT, y, name, look)] if name else []
     figures = [
-        _text(_FIRST_CELL + column * _CELL, y, cell, f"end figure {look}".rstrip())
+        text(_FIRST_CELL + column * _CELL, y, cell, f"end figure {look}".rstrip())
         for column, cell in enumerate(cells, 1)
     ]
     return parts + figures
-
-
-def _text(x: float, y: float, text: str, look: str = "") -> str:
-    style = f' class="{look}"' if look else ""
-    return f'<text x="{x:g}" y="{y:g}"{style}>{text}</text>'
-
-
-def _clean(text: str) -> str:
-    """Return what XML can hold: no control characters, nothing that is markup."""
-    return escape(one_line(text))

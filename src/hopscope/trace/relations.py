@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from hopscope.trace import clock_bounds, names, owners
+from hopscope.trace import clock_bounds, events, names, owners
 from hopscope.trace.causes import arrivals, limits, pending, queues, threads
 from hopscope.trace.causes import table as causes
 from hopscope.trace.messages import calls, exchanges, hosts, segments, table, tcp, udp
@@ -16,5 +16,5 @@ from hopscope.trace.packets import crossings, journeys, skb_lifetimes, translati
 
 MODULES: Final = (
     names, owners, clock_bounds, skb_lifetimes, journeys, crossings, translations, segments, calls, hosts, tcp, udp,
-    table, exchanges, threads, limits, queues, arrivals, causes, pending,
+    table, exchanges, threads, limits, queues, arrivals, causes, pending, events,
 )  # fmt: skip

@@ -11,8 +11,8 @@ import pytest
 
 from hopscope.store.schema import Column, Table
 from hopscope.store.trace import Trace
+from hopscope.trace import events as trace_events
 from hopscope.trace.selection import Selection
-from hopscope.verbs.report import events
 from hopscope.verbs.report.event_lines import CSV_HEADING
 from hopscope.verbs.report.events import event_report, write_events
 from tests.lab.joined import JoinedTrace
@@ -22,6 +22,8 @@ from tests.lab.traces import STARTED_NS, MadeTrace, columns, write
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from hopscope.verbs.report import events
 
 
 def lines(trace: Trace, form: events.Form, *, limit: int | None = None, **chosen: Any) -> list[str]:  # noqa: ANN401 # as of Selection
@@ -190,7 +192,7 @@ def test_a_flow_has_all_events_of_its_packets(tmp_path: Path) -> None:
 @pytest.mark.parametrize("limit", [1, 5, 100])
 def test_slices_make_no_difference(limit: int, trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = lines(trace, "text", limit=limit)
-    monkeypatch.setattr(events, "_SLICE_ROWS", 2)
-    monkeypatch.setattr(events, "_GRAIN_NS", 100)
+    monkeypatch.setattr(trace_events, "_SLICE_ROWS", 2)
+    monkeypatch.setattr(trace_events, "_GRAIN_NS", 100)
     assert lines(trace, "text", limit=limit) == whole
     assert len(whole) == min(limit, 13)

@@ -1,18 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from hopscope.store.trace import Trace
 from hopscope.trace.selection import Selection
-from hopscope.verbs.report.hops import hop_times
+from hopscope.verbs.report.hops import hop_heats, hop_times
 from tests.lab.traces import NETNS, MadeTrace
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from hopscope.model.report import Report
 
 
@@ -117,3 +116,14 @@ def test_point_that_was_not_attached_is_said(tmp_path: Path) -> None:
     made = crossing()
     made.plan = [{"point": "rx.ip", "way": "fentry", "status": "unavailable", "reason": "no fentry here"}]
     assert report_of(made, tmp_path).notes == ["rx.ip not attached: no fentry here"]
+
+
+@pytest.mark.parametrize("chosen", [{}, {"ports": (43423,)}, {"until_s": 0.6}])
+def test_heat_maps_have_every_hop_of_the_table(chosen: dict[str, Any]) -> None:
+    with Trace(Path(__file__).parents[2] / "recordings" / "tcp-rx") as trace:
+        bounds_s, heats = hop_heats(trace, Selection(**chosen), 10)
+        report = hop_times(trace, Selection(**chosen))
+    assert len(bounds_s) == 11
+    assert [(heat.name, heat.counts.sum()) for heat in heats] == list(
+        zip(report.column("hop"), report.column("count"), strict=True)
+    )

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from hopscope.recorded.options import Common
 
 
+# Of a heat map.
+_COLUMNS = 120
 _BY = ("flow", "interface", "cpu", "process", "netns", "host")
 
 
@@ -134,20 +136,31 @@ def calls(*, common: Common, slowest: bool, summary: bool) -> None:
     short_help="Time that packets took from point to point.",
     examples=(
         ("Where do packets spend their time, by interface?", "hopscope report hops --group-by interface trace"),
-        ("The hops of one service between two times", "hopscope report hops --port 443 --from 2 --until 5 trace"),
+        ("When did the hops of one service take long?", "hopscope report hops --port 443 --plot hops.svg trace"),
     ),
 )
 @group_option(_BY, aliases=["--by"])
+@section(
+    OUTPUT,
+    option(
+        "--plot", type=click.File("w", encoding="utf-8", lazy=False), metavar="FILE.svg", help="Also draw heat maps."
+    ),
+)
 @report_options()
-def hops(*, common: Common, group_by: str | None) -> None:
+def hops(*, common: Common, group_by: str | None, plot: TextIO | None) -> None:
     """Show the time between consecutive probe points of each packet: how many packets took each hop, and how long.
 
     Hops that cross CPUs are complete; `moved` is their share. A stage that was not observed is not a hop: the lines
     below the table report what is missing and why.
     """
-    from hopscope.verbs.report.hops import hop_times  # noqa: PLC0415
+    from hopscope.term.heatmap import render_heatmap  # noqa: PLC0415
+    from hopscope.verbs.report.hops import hop_heats, hop_times  # noqa: PLC0415
 
     with common.trace() as trace:
+        if plot:
+            bounds_s, heats = hop_heats(trace, common.selection, _COLUMNS)
+            plot.write(render_heatmap(f"hops of {trace.folder.name} over time", bounds_s, heats))
+            plot.flush()
         show(hop_times(trace, common.selection, by=group_by, limit=common.limit), common.form)
 
 

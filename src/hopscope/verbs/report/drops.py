@@ -111,7 +111,12 @@ def _first_alike(frames: Mapping[int, str]) -> str:
 
 
 def _frames(trace: Trace) -> dict[int, str]:
-    """Return stack → its functions, without those of the recorder."""
+    """Return stack → its functions as text."""
+    return {stack: " < ".join(found) for stack, found in stack_frames(trace).items()}
+
+
+def stack_frames(trace: Trace) -> dict[int, list[str]]:
+    """Return stack → its functions, the innermost first, without those of the recorder."""
     names: dict[int, list[str]] = {}
     for stack, name in trace.rows(
         "SELECT s.stack, coalesce(n.name, lower(hex(s.address))) FROM stacks s"
@@ -119,7 +124,7 @@ def _frames(trace: Trace) -> dict[int, str]:
         " ORDER BY s.stack, s.depth"
     ):
         names.setdefault(stack, []).append(name)
-    return {stack: " < ".join(_outside(found)) for stack, found in names.items()}
+    return {stack: _outside(found) for stack, found in names.items()}
 
 
 def _outside(names: list[str]) -> list[str]:

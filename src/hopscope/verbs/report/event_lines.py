@@ -5,8 +5,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
+import numpy as np
+
 from hopscope.model.report import Column
-from hopscope.store.schema import BY_NAME, EVENT_TABLES, TEXT
+from hopscope.store.schema import BY_NAME, EVENT_TABLES, SQL_TYPES, TEXT
 from hopscope.trace.names import CLEAN
 from hopscope.trace.relation import columns, fixed
 from hopscope.trace.relation_columns import FLOW_NUMBERS
@@ -17,7 +19,8 @@ if TYPE_CHECKING:
     from hopscope.store.schema import Column as SchemaColumn
     from hopscope.store.schema import Table
 
-Form: TypeAlias = Literal["text", "json", "csv"]
+# In the last, a line is a struct of columns.
+Form: TypeAlias = Literal["text", "json", "csv", "parquet"]
 
 _COMMON: Final = ("time_ns", "cpu", "point", "tid")
 _POINT_WIDTH: Final = 14
@@ -40,6 +43,13 @@ _TEXTS: Final = {
 _MEANINGS: Final = {column.name: column.meaning for table in TABLES for column in BY_NAME[table].columns}
 _ALL: Final = ("time_ns", "cpu", "point", "tid", "comm", "interface", "flow_name", *OWN_COLUMNS)
 _FIELDS: Final = "fields"
+_TYPES: Final = {
+    column.name: SQL_TYPES[np.dtype(column.dtype).name]
+    for table in TABLES
+    for column in BY_NAME[table].columns
+    if column.name not in _TEXTS
+}
+_BOUND: Final = "CASE WHEN uncertain THEN CAST({} AS BIGINT) END"
 COLUMNS: Final = (
     *(
         Column(name, "text", "the name, if known", name)
@@ -135,7 +145,7 @@ def line_of(form: Form, table: str, started_ns: int) -> str:
     """Return the expression for the line of an event `e` of a table, with the names added by :func:`joins`."""
     if form == "text":
         return _text(table, started_ns)
-    return _json(_known_of(table)) if form == "json" else _csv(_known_of(table))
+    return _ROWS[form](_known_of(table))
 
 
 def line_of_fields(form: Form, table: Table, started_ns: int) -> str:
@@ -148,11 +158,11 @@ def line_of_fields(form: Form, table: Table, started_ns: int) -> str:
     given = ", ' ', ".join(f"'{column.name}=', {_given(column)}" for column in fields)
     known: dict[str, str | None] = {name: f"e.{name}" for name in _COMMON if name != "point"}
     known |= {"point": f"'{table.name}'", "comm": _TEXTS["comm"], _FIELDS: f"concat({given})" if fields else "''"}
-    return _json(known) if form == "json" else _csv(known)
+    return _ROWS[form](known)
 
 
 def finished(form: Form, bound_ns: int | None) -> str:
-    """Return the expression for a line with what :func:`line_of` leaves open: how certain its place in the order is.
+    """Return what is selected of a line, with what :func:`line_of` leaves open: how certain its place in the order is.
 
     Parameters
     ----------
@@ -162,6 +172,8 @@ def finished(form: Form, bound_ns: int | None) -> str:
         The error bound of the difference of times of two hosts; None in a trace of one host. Otherwise the line has a
         column `uncertain`.
     """
+    if form == "parquet":
+        return f"line.*, {'CAST(NULL AS BIGINT)' if bound_ns is None else _BOUND.format(bound_ns)} AS order_bound_ns"
     if form == "text":
         return "line" if bound_ns is None else "concat(CASE WHEN uncertain THEN '~' ELSE ' ' END, line)"
     known = {"json": ("null", ',"order_bound_ns":', "}"), "csv": ("", ",", "")}[form]
@@ -263,3 +275,13 @@ def _escaped(text: str) -> str:
 def _quoted(text: str) -> str:
     special = f"({text} LIKE '%,%' OR {text} LIKE '%\"%')"
     return f"CASE WHEN {special} THEN concat('\"', replace({text}, '\"', '\"\"'), '\"') ELSE {text} END"
+
+
+def _struct(known: Mapping[str, str | None]) -> str:
+    parts = [
+        f"'{name}': CAST({known.get(name) or 'NULL'} AS {_TYPES.get(name, 'STRING')})" for name in (*_ALL, _FIELDS)
+    ]
+    return f"{{{', '.join(parts)}}}"
+
+
+_ROWS: Final = {"json": _json, "csv": _csv, "parquet": _struct}

@@ -7,15 +7,11 @@ import io
 import json
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
-import numpy as np
-
 from hopscope.model.report import of_rows
-from hopscope.store.schema import BY_NAME
 from hopscope.term import format as fmt
-from hopscope.term.format import plural
+from hopscope.trace.events import notes, own_tables, prepare, rows, slices
 from hopscope.trace.host_numbers import host_of_cpu, hosts
-from hopscope.trace.packets.skb_lifetimes import addresses
-from hopscope.trace.relation import SELECTION, build, columns, relation
+from hopscope.trace.relation import build
 from hopscope.verbs.report.event_lines import (
     COLUMNS,
     CSV_HEADING,
@@ -30,18 +26,12 @@ from hopscope.verbs.report.event_lines import (
 
 if TYPE_CHECKING:
     from hopscope.model.report import Column, Report, Value
-    from hopscope.store.schema import Table
     from hopscope.store.trace import Trace
-    from hopscope.trace.relation import Context
     from hopscope.trace.selection import Selection
     from hopscope.verbs.report.event_lines import Form
 
-# Lines that are sorted in memory at a time, and the granularity of the slices of the run.
-_SLICE_ROWS: Final = 1 << 20
-_GRAIN_NS: Final = 1_000_000
 # Events of the trace's own tables follow those of probe points with the same time.
 _AFTER_POINTS: Final = 10_000
-_PACKET_COLUMNS: Final = [column.name for column in BY_NAME["packets"].columns]
 
 
 def write_events(
@@ -68,20 +58,33 @@ def write_events(
         Sentences about missing events.
     """
     build(trace, *NAMES)
-    if _has_flows(selection):
-        build(trace, "wanted_packets", selection=selection)
+    prepare(trace, selection)
     if form == "csv":
         out.write(f"{CSV_HEADING}\n".encode())
     left = limit
     bound_ns = _order_bound_ns(trace)
-    for first_ns, until_ns in _slices(trace, selection):
-        query = _query(trace, selection, form, (first_ns, until_ns), bound_ns)
+    for slice_ns in slices(trace, selection):
+        query = _query(trace, selection, form, slice_ns, bound_ns)
         written = trace.copy_lines(query if left is None else f"{query} LIMIT {left}", out)
         if left is not None:
             left -= written
             if left <= 0:
                 break
-    return [*_notes(trace, selection), *_order_notes(bound_ns)]
+    return [*notes(trace, selection), *_order_notes(bound_ns)]
+
+
+def write_parquet(trace: Trace, selection: Selection, out: BinaryIO, *, limit: int | None = None) -> list[str]:
+    """Write a Parquet file with the columns of CSV, in their own types.
+
+    Parameters and what it returns are those of :func:`write_events`.
+    """
+    build(trace, *NAMES)
+    prepare(trace, selection)
+    bound_ns = _order_bound_ns(trace)
+    periods = slices(trace, selection) or [(0, 0)]
+    query = _query(trace, selection, "parquet", (periods[0][0], periods[-1][1]), bound_ns)
+    trace.copy_parquet(query if limit is None else f"{query} LIMIT {limit}", out)
+    return notes(trace, selection)
 
 
 def event_report(trace: Trace, selection: Selection, *, limit: int | None = None) -> Report:
@@ -93,75 +96,16 @@ def event_report(trace: Trace, selection: Selection, *, limit: int | None = None
         As for :func:`write_events`.
     """
     lines = io.BytesIO()
-    notes = write_events(trace, selection, "json", lines, limit=limit)
+    missing = write_events(trace, selection, "json", lines, limit=limit)
     events = [json.loads(line) for line in lines.getvalue().splitlines()]
-    rows = [[_value(event, column) for column in COLUMNS] for event in events]
-    return of_rows("events", COLUMNS, rows, notes=notes)
+    values = [[_value(event, column) for column in COLUMNS] for event in events]
+    return of_rows("events", COLUMNS, values, notes=missing)
 
 
 def _value(event: dict[str, Any], column: Column) -> Value:
     """Return an event's value in a column: an identifier is a string in JSON, and a number in a report."""
     value: Value = event.get(column.name)
     return int(value) if column.unit == "id" and value is not None else value
-
-
-def _has_flows(selection: Selection) -> bool:
-    return bool(selection.flows or selection.ports or selection.addresses or selection.processes)
-
-
-@relation(
-    "wanted_packets",
-    "an event of a packet of a selected flow",
-    columns(" ".join(_PACKET_COLUMNS)),
-    needs=("skb_lifetimes",),
-    parameters=(SELECTION,),
-    report="events",
-)
-def _wanted_packets(context: Context) -> str:
-    trace, selection = context.trace, context.selection
-    among = addresses(trace, f"SELECT DISTINCT skb FROM packets WHERE {selection.flow(trace)}")
-    wanted = f"{selection.flow(trace, 'life_flow')} AND {selection.window(trace)}"
-    return f"SELECT {', '.join(_PACKET_COLUMNS)} FROM skb_lifetimes WHERE {among} AND {wanted}"
-
-
-def _described(trace: Trace) -> list[Table]:
-    """Return the trace's own tables of events."""
-    return [
-        table for table in trace.metadata.tables if {"time_ns", "cpu", "tid"} <= {each.name for each in table.columns}
-    ]
-
-
-def _notes(trace: Trace, selection: Selection) -> list[str]:
-    if not (selection.flows or selection.ports or selection.addresses):
-        return []
-    counted = " UNION ALL ".join(
-        f"SELECT count(*) AS events FROM {table} WHERE {selection.window(trace)}{without}"
-        for table, without in [
-            ("sockets", " AND flow = 0"),
-            ("cpu", ""),
-            *((table.name, "") for table in _described(trace)),
-        ]
-    )
-    ((left_out,),) = trace.rows(f"SELECT CAST(sum(events) AS BIGINT) FROM ({counted}) c")
-    if not left_out:
-        return []
-    return [f"left out: {plural(left_out, 'event')} without a flow (calls, CPU activity, tracepoints and functions)"]
-
-
-def _slices(trace: Trace, selection: Selection) -> list[tuple[int, int]]:
-    """Return [from, until) of slices of the run with about `_SLICE_ROWS` events each."""
-    counted = " UNION ALL ".join(
-        f"SELECT time_ns - time_ns % {_GRAIN_NS} AS grain_ns FROM {table} WHERE {selection.window(trace)}"
-        for table in (*TABLES, *(table.name for table in _described(trace)))
-    )
-    found = trace.columns(f"SELECT grain_ns, count(*) AS events FROM ({counted}) t GROUP BY grain_ns ORDER BY grain_ns")
-    grains = found["grain_ns"]
-    if not len(grains):
-        return []
-    parts = np.cumsum(found["events"]) // _SLICE_ROWS
-    firsts = grains[np.flatnonzero(np.diff(parts, prepend=-1))]
-    ends = np.append(firsts[1:], grains[-1] + _GRAIN_NS)
-    return list(zip(firsts.tolist(), ends.tolist(), strict=True))
 
 
 def _order_bound_ns(trace: Trace) -> int | None:
@@ -195,44 +139,23 @@ def _query(trace: Trace, selection: Selection, form: Form, slice_ns: tuple[int, 
         host = host_of_cpu("cpu")
         near = f"OVER (ORDER BY time_ns RANGE BETWEEN {bound_ns} PRECEDING AND {bound_ns} FOLLOWING)"
         lines = f"SELECT *, min({host}) {near} <> max({host}) {near} AS uncertain FROM ({lines}) n"
-    return f"SELECT {finished(form, bound_ns)} AS line FROM ({lines}) l WHERE {inside} ORDER BY time_ns, cpu, point"
+    ordered = f"FROM ({lines}) l WHERE {inside} ORDER BY l.time_ns, l.cpu, l.point"
+    return f"SELECT {finished(form, bound_ns)} {ordered}"
 
 
 def _lines(trace: Trace, selection: Selection, form: Form, window: str) -> str:
     """Return the query for the lines of a period, with the columns by which they are sorted."""
     started_ns = trace.metadata.started_ns
-    chosen = {"packets": "wanted_packets"} if _has_flows(selection) else {}
     lines = [
         f"SELECT e.time_ns, e.cpu, e.point, {line_of(form, table, started_ns)} AS line"
-        f" FROM (SELECT * FROM {chosen.get(table, table)} WHERE {window} AND {_wanted(trace, selection, table)}) e"
+        f" FROM ({rows(trace, selection, table, window)}) e"
         f" {joins(table)}"
         for table in TABLES
     ]
     lines += [
         f"SELECT e.time_ns, e.cpu, {_AFTER_POINTS + place} AS point, {line_of_fields(form, table, started_ns)} AS line"
-        f" FROM (SELECT * FROM {table.name} WHERE {window} AND {_wanted_of_threads(trace, selection)}) e"
+        f" FROM ({rows(trace, selection, table.name, window)}) e"
         f" {joins_of_fields()}"
-        for place, table in enumerate(_described(trace))
+        for place, table in enumerate(own_tables(trace))
     ]
     return " UNION ALL ".join(lines)
-
-
-def _wanted_of_threads(trace: Trace, selection: Selection) -> str:
-    """Return the condition on events that have a thread, but neither flow nor device."""
-    if selection.flows or selection.ports or selection.addresses or selection.interfaces:
-        return "FALSE"
-    return f"tid IN ({selection.threads(trace)})" if selection.processes else "TRUE"
-
-
-def _wanted(trace: Trace, selection: Selection, table: str) -> str:
-    if table == "packets":
-        return selection.device(trace)  # those of selected flows are chosen before
-    if table in {"sockets", "tcp"}:
-        return "FALSE" if selection.interfaces else selection.flow(trace)
-    if selection.flows or selection.ports or selection.addresses:
-        return "FALSE"
-    if not selection.processes:
-        return selection.device(trace)
-    threads = selection.threads(trace)
-    scheduled = "point IN (SELECT point FROM points WHERE name LIKE 'sched.%')"
-    return f"(tid IN ({threads}) OR (subject IN ({threads}) AND {scheduled})) AND {selection.device(trace)}"

@@ -17,6 +17,7 @@ import numpy as np
 from hopscope.model.histogram import SLOTS, Histogram
 from hopscope.model.report import Column, Report, of_rows
 from hopscope.term.format import plural
+from hopscope.term.heatmap import Heat
 from hopscope.trace.gaps import loss_notes, unattached
 from hopscope.trace.histogram_sql import slot
 from hopscope.trace.host_numbers import host_of_cpu, hosts
@@ -30,6 +31,7 @@ from hopscope.trace.relation import SELECTION, build, columns, relation
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from hopscope.model.histogram import I64
     from hopscope.model.report import Value
     from hopscope.store.trace import Trace
     from hopscope.trace.relation import Context
@@ -201,7 +203,37 @@ def hop_times(trace: Trace, selection: Selection, *, by: str | None = None, limi
     return of_rows("hops", shown, rows, notes=_notes(trace), left_out=left_out)
 
 
-def _counted(trace: Trace, selection: Selection, by: str | None, source: str) -> str:
+def hop_heats(trace: Trace, selection: Selection, slices: int) -> tuple[list[float], list[Heat]]:
+    """Return the hops over time: bounds of so many slices of the selected part, in s, and the durations in each.
+
+    A hop counts where it ends. Hops between hosts are not among them.
+    """
+    first, last = trace.rows(f"SELECT min(time_ns), max(time_ns) FROM packets WHERE {selection.window(trace)}")[0]
+    if first is None:
+        return [0.0], []
+    width_ns = -(-(last + 1 - first) // slices)
+    sources = (
+        ("skb_step_lifetimes", "driver_return_lifetimes")
+        if _whose(selection, None)
+        else ("skb_steps", "driver_returns")
+    )
+    build(trace, *sources, selection=selection)
+    group = f"(s.time_ns - {first} - (s.time_ns - {first}) % {width_ns}) / {width_ns}"
+    counted = " UNION ALL ".join(_counted(trace, selection, None, source, group) for source in sources)
+    found: dict[tuple[int, int], I64] = {}
+    for number, before, point, bucket, samples in trace.rows(
+        f"SELECT CAST(grp AS INTEGER), from_point, point, slot, CAST(sum(samples) AS BIGINT) FROM ({counted}) c"
+        " WHERE NOT broken GROUP BY 1, 2, 3, 4"
+    ):
+        found.setdefault((before, point), np.zeros((slices, SLOTS), np.int64))[number, bucket] += samples
+    names = trace.metadata.points
+    order = sorted(found, key=lambda key: _place(names, key))
+    start_ns = first - trace.metadata.started_ns
+    bounds_s = [(start_ns + number * width_ns) / 1e9 for number in range(slices + 1)]
+    return bounds_s, [Heat(f"{names[before]} → {names[point]}", found[before, point]) for before, point in order]
+
+
+def _counted(trace: Trace, selection: Selection, by: str | None, source: str, group: str = "0") -> str:
     number, lossy = points(trace), has_gaps(trace)
     conditions = [
         selection.window(trace, "s.time_ns"),
@@ -215,7 +247,7 @@ def _counted(trace: Trace, selection: Selection, by: str | None, source: str) ->
         )
         owned = _OWNED.format(tx=sending, ends=ends)
     return _COUNTED.format(
-        group=_GROUPS[by].column if by else "0",
+        group=_GROUPS[by].column if by else group,
         broken="s.broken" if lossy else "FALSE",
         seen="(s.continues OR s.broken)" if lossy else "s.continues",
         slot=slot("(s.time_ns - s.from_time_ns)"),

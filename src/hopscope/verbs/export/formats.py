@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The formats: how each is written, and how much its viewers can show.
+
+The output is opened before the recording is: from then on, this process can open no other one.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple, Protocol, cast
+
+from hopscope.verbs.export.output import file_output, folder_output
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from hopscope.recorded.options import Common
+    from hopscope.store.trace import Trace
+    from hopscope.trace.selection import Selection
+
+
+class _Writer(Protocol):
+    def __call__(self, trace: Trace, selection: Selection, out: BinaryIO, *, limit: int | None) -> list[str]:
+        """Write a format, and return sentences on what is missing."""
+
+
+class _Format(NamedTuple):
+    """A format: the function that writes it, how many events its viewers can show, and whether it is not text."""
+
+    module: str
+    function: str
+    most: int | None = None
+    binary: bool = False
+
+
+_CTF: Final = "ctf"
+_FORMATS: Final = {
+    "perfetto": _Format("perfetto", "write_perfetto", 2_000_000, binary=True),
+    "chrome": _Format("chrome", "write_chrome", 200_000),
+    "speedscope": _Format("speedscope", "write_speedscope", 500_000),
+    "folded": _Format("stacks", "write_folded"),
+    "csv": _Format("rows", "write_csv"),
+    "jsonl": _Format("rows", "write_jsonl"),
+    "parquet": _Format("rows", "write_parquet", binary=True),
+}
+
+
+def write(form: str, common: Common, output: Path, most: int | None) -> list[str]:
+    """Write a recording in a format.
+
+    Parameters
+    ----------
+    form
+        Its name.
+    common
+        The recording, and the part of it.
+    output
+        Where to.
+    most
+        Maximum events; 0: all; None: what the format's viewers can show.
+
+    Returns
+    -------
+    list of str
+        Sentences on what is missing.
+
+    Raises
+    ------
+    UsageError
+        There is a file of that name, or none can be made, or the recording has nothing that the format could have.
+    """
+    if form == _CTF:
+        with folder_output(output) as (folder, path), common.trace(writable=[path]) as trace:
+            from hopscope.verbs.export.ctf import write_ctf  # noqa: PLC0415 # NumPy, after the other process is made
+
+            return write_ctf(trace, common.selection, folder, limit=most or None)
+    chosen = _FORMATS[form]
+    limit = chosen.most if most is None else most or None
+    with file_output(output, binary=chosen.binary) as out, common.trace() as trace:
+        module = import_module(f"hopscope.verbs.export.{chosen.module}")
+        return cast("_Writer", getattr(module, chosen.function))(trace, common.selection, out, limit=limit)

@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The timeline of a recording: CPUs, threads, counters and losses; messages are in their own module."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from hopscope.term.format import plural
+from hopscope.trace import events
+from hopscope.trace.gaps import loss_notes
+from hopscope.trace.host_numbers import CPUS
+from hopscope.trace.names import CLEAN, points
+from hopscope.trace.relation import build
+from hopscope.verbs.export.labels import Labels
+from hopscope.verbs.export.messages import add_messages
+from hopscope.verbs.export.timeline import Timeline, Values, lanes, nested, together
+from hopscope.verbs.export.tracks import tracks_of, with_tracks
+
+if TYPE_CHECKING:
+    from hopscope.store.trace import Trace
+    from hopscope.trace.selection import Selection
+    from hopscope.verbs.export.timeline import I64
+    from hopscope.verbs.export.tracks import Place
+
+# include/linux/interrupt.h
+_SOFTIRQS: Final = ("HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU")
+# Points in the thread that called; others may be in any that a softirq interrupted.
+_BY_CALLER: Final = ("call.enter", "tx.send", "tx.sent", "rx.read", "rx.received")
+# What intervals show.
+_AS_SLICES: Final = ("softirq.enter", "softirq.exit", "irq.enter", "irq.exit", "sched.switch", "sched.wake")
+_STATES: Final = ("running", "reading", "runnable", "throttled", "asleep", "stopped")
+_MOST_COUNTERS: Final = 500
+
+
+def timeline(trace: Trace, selection: Selection, *, limit: int | None) -> Timeline:
+    """Return the timeline of the selected part of a recording, of so many events at most."""
+    place = _begun(trace, selection, limit)
+    add_messages(place)
+    _add_activity(place)
+    _add_events(place)
+    _add_drops(place)
+    _add_losses(place)
+    _add_counters(place)
+    return place.timeline
+
+
+def activity(trace: Trace, selection: Selection, *, limit: int | None) -> Timeline:
+    """Return what CPUs and threads did alone, as far as intervals show it."""
+    place = _begun(trace, selection, limit)
+    _add_activity(place)
+    return place.timeline
+
+
+def _begun(trace: Trace, selection: Selection, limit: int | None) -> Place:
+    """Return a timeline with tracks, and sentences on what will be missing."""
+    events.prepare(trace, selection)
+    selection, cut = events.at_most(trace, selection, limit)
+    events.prepare(trace, selection)
+    meta = trace.metadata
+    found = Timeline(trace.folder.name, meta.started_ns, meta.realtime_ns - meta.started_ns)
+    found.notes += [*cut, *events.notes(trace, selection), *loss_notes(trace)]
+    return with_tracks(trace, selection, found)
+
+
+def _add_activity(place: Place) -> None:
+    if not place.by_flow:
+        _add_interrupts(place)
+        _add_states(place)
+
+
+def _add_interrupts(place: Place) -> None:
+    """Add interrupts and softirqs, of which beginning and end are there, and nothing is lost in between."""
+    trace, found, numbers = place.trace, place.timeline, points(place.trace)
+    for kind in ("irq", "softirq"):
+        first, last = (numbers.get(f"{kind}.{end}", -1) for end in ("enter", "exit"))
+        rows = trace.columns(f"""
+            SELECT cpu, subject, time_ns AS begin_ns, end_ns FROM (
+                SELECT cpu, subject, point, time_ns, lead(time_ns) OVER w AS end_ns, lead(point) OVER w AS next_point
+                FROM ({events.rows(trace, place.selection, "cpu", place.selection.window(trace))}) e
+                WHERE point IN ({first}, {last})
+                WINDOW w AS (PARTITION BY cpu, subject ORDER BY time_ns, point)) s
+            WHERE point = {first} AND next_point = {last} AND end_ns > time_ns
+                AND NOT EXISTS (SELECT 1 FROM losses l
+                                WHERE l.cpu = s.cpu AND l.from_ns < s.end_ns AND l.until_ns > s.time_ns)""")
+        subject = np.asarray(rows["subject"])
+        known = {number: _interrupt(kind, number) for number in np.unique(subject).tolist()}
+        name = tracks_of({number: found.names.place(text) for number, text in known.items()}, subject, 0)
+        track = place.of_cpus(rows["cpu"])
+        begin_ns, end_ns = np.asarray(rows["begin_ns"]), np.asarray(rows["end_ns"])
+        found.add_slices(kind, track, begin_ns, end_ns, name=name, depth=int(kind == "irq"))
+    both = together([found.slices.pop(), found.slices.pop()])
+    found.slices.append(nested(both))
+    if left_out := len(both) - len(found.slices[-1]):
+        found.notes.append(
+            f"left out: {plural(left_out, 'interrupt or softirq', 'interrupts and softirqs')} that overlap"
+        )
+
+
+def _interrupt(kind: str, number: int) -> str:
+    if kind == "softirq":
+        return _SOFTIRQS[number] if 0 <= number < len(_SOFTIRQS) else f"softirq {number}"
+    return f"interrupt {number}"
+
+
+def _add_states(place: Place) -> None:
+    """Add what threads did, from one change to the next."""
+    trace, found = place.trace, place.timeline
+    build(trace, "thread_states")
+    whose = f"subject IN ({place.selection.threads(trace)})" if place.selection.processes else "TRUE"
+    rows = trace.columns(f"""
+        SELECT * FROM (
+            SELECT subject, state, time_ns AS begin_ns,
+                   lead(time_ns) OVER (PARTITION BY subject ORDER BY time_ns, place) AS end_ns FROM thread_states) s
+        WHERE end_ns > begin_ns AND state IN ({", ".join(f"'{state}'" for state in _STATES)}) AND {whose}
+            AND {place.selection.window(trace, "begin_ns")}""")
+    track = tracks_of(place.threads, np.asarray(rows["subject"]), 0)
+    known, at = np.unique(np.asarray(rows["state"], dtype=object).astype(str), return_inverse=True)
+    name = found.names.places(known.tolist())[at.reshape(-1)] if len(known) else np.zeros(0, np.int64)
+    begin_ns, end_ns = np.asarray(rows["begin_ns"]), np.asarray(rows["end_ns"])
+    shown = track > 0
+    found.add_slices("thread", track[shown], begin_ns[shown], end_ns[shown], name=name[shown])
+
+
+def _add_events(place: Place) -> None:
+    """Add the events that are no ends of intervals, on the track of their CPU, or of the thread that called."""
+    trace, found = place.trace, place.timeline
+    names = {number: found.names.place(name) for number, name in trace.metadata.points.items()}
+    calls, sliced = _numbers(place, _BY_CALLER), _numbers(place, _AS_SLICES)
+    flows = Labels.of(trace, "flow_name")
+    flow_texts = found.names.places(["", *flows.texts[1:]])
+    columns = {"packets": "flow, len_bytes AS number", "sockets": "flow, len_bytes AS number", "cpu": "value AS number"}
+    for first_ns, until_ns in events.slices(trace, place.selection):
+        window = f"time_ns >= {first_ns} AND time_ns < {until_ns} AND {place.selection.window(trace)}"
+        for table, more in columns.items():
+            unsliced = f" WHERE point NOT IN ({sliced})" if table == "cpu" else ""
+            rows = trace.columns(
+                f"SELECT time_ns, cpu, point, tid, {more}"
+                f" FROM ({events.rows(trace, place.selection, table, window)}) e{unsliced}"
+            )
+            track = place.of_cpus(rows["cpu"])
+            point = np.asarray(rows["point"])
+            if table == "sockets":
+                by_caller = np.isin(point, [int(each) for each in calls.split(", ")])
+                track = np.where(by_caller, tracks_of(place.threads, np.asarray(rows["tid"]), track), track)
+            detail = flow_texts[flows.places(np.asarray(rows["flow"]))] if "flow" in rows else 0
+            found.add_marks(
+                table.removesuffix("s"),
+                track,
+                np.asarray(rows["time_ns"]),
+                name=tracks_of(names, point, found.names.place("?")),
+                detail=detail,
+                number=np.asarray(rows["number"]).astype(np.int64),
+            )
+        for own in events.own_tables(trace):
+            query = events.rows(trace, place.selection, own.name, window)
+            rows = trace.columns(f"SELECT time_ns, cpu FROM ({query}) e")
+            track = tracks_of(place.cpus, np.asarray(rows["cpu"]), place.root)
+            found.add_marks("event", track, np.asarray(rows["time_ns"]), name=found.names.place(own.name))
+
+
+def _numbers(place: Place, names: tuple[str, ...]) -> str:
+    numbers = points(place.trace)
+    return ", ".join(str(numbers.get(name, -1)) for name in names)
+
+
+def _add_drops(place: Place) -> None:
+    """Add why packets were dropped, where the probe point says that they were."""
+    trace, found, chosen = place.trace, place.timeline, place.selection
+    wanted = f"{chosen.window(trace)} AND {chosen.flow(trace)} AND {chosen.device(trace)}"
+    reasons = found.names.places(f"dropped: {name}" for name in trace.metadata.reasons.values())
+    names = dict(zip(trace.metadata.reasons, reasons.tolist(), strict=True))
+    rows = trace.columns(f"SELECT time_ns, cpu, reason FROM drops WHERE {wanted}")
+    track = place.of_cpus(rows["cpu"])
+    name = tracks_of(names, np.asarray(rows["reason"]), found.names.place("dropped"))
+    found.add_marks("drop", track, np.asarray(rows["time_ns"]), name=name, number=np.asarray(rows["reason"]))
+
+
+def _add_losses(place: Place) -> None:
+    """Add when events were lost, and when a host was not recorded."""
+    inside = f"{place.selection.window(place.trace, 'until_ns')} AND {place.selection.window(place.trace, 'from_ns')}"
+    gaps = place.trace.rows(
+        f"SELECT cpu, from_ns, until_ns, lost, 'lost events' FROM losses WHERE {inside} UNION ALL"
+        f" SELECT host * {CPUS}, from_ns, until_ns, 0, concat('not recorded: ', {CLEAN.format('reason')})"
+        f" FROM absences WHERE {inside} ORDER BY 1, 2, 3"
+    )
+    if not gaps:
+        return
+    cpu, from_ns, until_ns, lost = (np.array([row[at] for row in gaps], np.int64) for at in range(4))
+    found = place.timeline
+    name = found.names.places(row[4] for row in gaps)
+    lane = lanes(cpu, from_ns, np.maximum(until_ns, from_ns + 1))
+    track = _tracks_of_lanes(place, cpu, lane)
+    long = until_ns > from_ns
+    found.add_slices("loss", track[long], from_ns[long], until_ns[long], name=name[long], number=lost[long])
+    found.add_marks("loss", track[~long], from_ns[~long], name=name[~long], number=lost[~long])
+
+
+def _tracks_of_lanes(place: Place, cpu: I64, lane: I64) -> I64:
+    """Return tracks for gaps, by CPU: of one name, as viewers show them together."""
+    made = {
+        key: place.timeline.track(f"CPU {key[0] % CPUS} gaps", parent=place.hosts.get(key[0] // CPUS, place.root))
+        for key in sorted(set(zip(cpu.tolist(), lane.tolist(), strict=True)))
+    }
+    return np.array([made[key] for key in zip(cpu.tolist(), lane.tolist(), strict=True)], np.int64)
+
+
+def _add_counters(place: Place) -> None:
+    """Add the counters that changed, those that did most often."""
+    trace, found = place.trace, place.timeline
+    build(trace, "netns_names")
+    key = "c.netns, c.source, c.subject, c.name"
+    window = place.selection.window(trace, "c.time_ns")
+    changed = trace.rows(f"""
+        SELECT {key}, max(n.name), count(*) FROM counters c LEFT JOIN netns_names n ON n.netns = c.netns
+        WHERE c.present = 1 AND {window} GROUP BY {key} HAVING count(*) > 1 ORDER BY count(*) DESC, {key}""")
+    if len(changed) > _MOST_COUNTERS:
+        found.notes.append(f"left out: {plural(len(changed) - _MOST_COUNTERS, 'counter')} that changed less often")
+    if not changed:
+        return
+    above = found.track("counters", parent=place.root)
+    wanted = {}
+    for netns, source, subject, name, namespace, _ in changed[:_MOST_COUNTERS]:
+        text = " ".join(each for each in (source, subject, name, namespace and f"({namespace})") if each)
+        wanted[netns, source, subject, name] = found.track(text, "counter", above)
+    rows = trace.columns(f"SELECT {key}, c.time_ns, c.value FROM counters c WHERE c.present = 1 AND {window}")
+    keys = zip(*(np.ma.getdata(rows[name]).tolist() for name in ("netns", "source", "subject", "name")), strict=True)
+    track = np.array([wanted.get(key, 0) for key in keys], np.int64)
+    shown = track > 0
+    found.values.append(Values(track[shown], np.asarray(rows["time_ns"])[shown], np.asarray(rows["value"])[shown]))
