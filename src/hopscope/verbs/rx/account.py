@@ -139,7 +139,8 @@ class Account:
         # All of the table is looked at for this one field; of the others, only what is open.
         found = np.flatnonzero(self._stamps["life"] == HopRxLife.HOP_LIFE_OPEN)
         stage, way = (self._stamps[name][found].astype(np.int64) for name in ("stage", "way"))
-        early = np.where(stage < HopRxStage.HOP_STAGE_L4, stage - HopRxStage.HOP_STAGE_DRIVER, HopRxPlace.HOP_PLACE_UDP).clip(0)
+        early = (stage - HopRxStage.HOP_STAGE_DRIVER).clip(0)
+        early[stage >= HopRxStage.HOP_STAGE_L4] = HopRxPlace.HOP_PLACE_UDP
         place = np.where(way > 0, way, early)
         place = np.where(stage == HopRxStage.HOP_STAGE_QUEUE, HopRxPlace.HOP_PLACE_QUEUE, place)
         return np.bincount(place, minlength=HopRxPlace.HOP_PLACES).astype(np.int64)
