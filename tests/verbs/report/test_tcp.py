@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
+from xml.etree import ElementTree as ET
 
 import pytest
 
 from hopscope.store.trace import Trace
+from hopscope.term.tcp_svg import render_connection
 from hopscope.trace.selection import Selection
-from hopscope.verbs.report.tcp import connections, history
+from hopscope.verbs.report.tcp import connections, history, picture
 from tests.lab.traces import NETNS, STARTED_NS, MadeTrace, points
 
 if TYPE_CHECKING:
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
 CONGESTION_WINDOW, RECEIVER_WINDOW = 3, 4
 SYN_SENT, ESTABLISHED = 2, 1
 NOT_SET = 0x7FFFFFFF
+SVG = "{http://www.w3.org/2000/svg}"
 
 
 @pytest.fixture
@@ -80,6 +84,25 @@ def test_its_history_is_a_row_a_state(trace: Trace) -> None:
         (9_000, 4_500, 0, 400_000, "receiver-window"),
     ]  # fmt: skip
     assert report.column("state") == ["open", "open", "open", "recovery"]
+
+
+def test_its_picture_has_the_values_that_hold_at_each_time(trace: Trace) -> None:
+    drawn = picture(trace, Selection())
+    assert drawn
+    lines = {line.name: line.values.tolist() for line in (*drawn.sequence, *drawn.packets, *drawn.delays_ns)}
+    assert drawn.times_s.tolist() == [2e-6, 3e-6, 4.5e-6, 9e-6]
+    assert lines["acknowledged"] == [0, 1_500, 1_400, 4_500]
+    assert lines["sent"] == [0, 3_500, 1_400, 4_500]
+    assert lines["end of the peer's window"] == [64_000, 65_500, 65_400, 4_500]
+    assert lines["congestion window"] == [10, 12, 10, 6]
+    assert lines["srtt"][1:] == [200_000, 200_000, 400_000]
+    assert math.isnan(lines["srtt"][0])
+    assert drawn.spans == [("congestion-window", 3.5e-6, 5e-6), ("receiver-window", 5e-6, 9e-6)]
+    assert drawn.resent_s == [4e-6]
+    hints = [each.text for each in ET.fromstring(render_connection(drawn)).iter(f"{SVG}title")]  # noqa: S314 # ours
+    assert "0.000005 s to 0.000009 s: receiver-window" in hints
+    assert "0.000009 s: end of the peer's window 4,500, sent 4,500, acknowledged 4,500" in hints
+    assert picture(trace, Selection(ports=(9,))) is None
 
 
 def test_a_trace_without_states_says_how_to_have_them(tmp_path: Path) -> None:

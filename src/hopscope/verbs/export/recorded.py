@@ -130,7 +130,11 @@ def _add_events(place: Place) -> None:
     calls, sliced = _numbers(place, _BY_CALLER), _numbers(place, _AS_SLICES)
     flows = Labels.of(trace, "flow_name")
     flow_texts = found.names.places(["", *flows.texts[1:]])
-    columns = {"packets": "flow, len_bytes AS number", "sockets": "flow, len_bytes AS number", "cpu": "value AS number"}
+    columns = {
+        **dict.fromkeys(("packets", "sockets"), "flow, len_bytes AS number"),
+        "cpu": "value AS number",
+        "tcp": "flow, snd_cwnd AS number",
+    }
     for first_ns, until_ns in events.slices(trace, place.selection):
         window = f"time_ns >= {first_ns} AND time_ns < {until_ns} AND {place.selection.window(trace)}"
         for table, more in columns.items():

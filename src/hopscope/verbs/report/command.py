@@ -84,9 +84,18 @@ def flows(*, common: Common) -> None:
         ),
     ),
 )
-@section(OUTPUT, option("--history", is_flag=True, help="One row per segment that came, in order of time."))
+@section(
+    OUTPUT,
+    option("--history", is_flag=True, help="One row per segment that came, in order of time."),
+    option(
+        "--plot",
+        type=click.File("w", encoding="utf-8", lazy=False),
+        metavar="FILE.svg",
+        help="Also draw the connection with most bytes over time.",
+    ),
+)
 @report_options()
-def tcp(*, common: Common, history: bool) -> None:
+def tcp(*, common: Common, history: bool, plot: TextIO | None) -> None:
     """Show the windows, round-trip times and retransmissions of TCP connections, and what kept them from sending.
 
     Each end of a connection that was recorded has a row. The trace must be recorded with `-P tcp`, or `--point
@@ -96,6 +105,11 @@ def tcp(*, common: Common, history: bool) -> None:
 
     wanted = analysis.history if history else analysis.connections
     with common.trace() as trace:
+        if plot and (connection := analysis.picture(trace, common.selection)):
+            from hopscope.term.tcp_svg import render_connection  # noqa: PLC0415
+
+            plot.write(render_connection(connection))
+            plot.flush()
         show(wanted(trace, common.selection, limit=common.limit), common.form)
 
 

@@ -7,12 +7,14 @@ recorded when the connection sends, and when it changes its state (``tcp.probe``
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from hopscope.model.report import Column, Report, of_rows
 from hopscope.term.format import plural
+from hopscope.term.tcp_svg import Connection, Line, Span
 from hopscope.trace.causes.limits import NONE
 from hopscope.trace.gaps import loss_notes, unattached_notes
 from hopscope.trace.names import UNNAMED, points
@@ -78,6 +80,7 @@ _STATES: Final = ("open", "disorder", "reduced", "recovery", "loss")
 _ESTABLISHED: Final = 1
 _NOT_SET: Final = 0x7FFFFFFF
 _CIRCLE: Final = 1 << 32
+_NS_PER_S: Final = 1e9
 
 # A connection that is established begins a new row: addresses and ports may be those of one before.
 _CONNECTIONS: Final = f"""
@@ -150,6 +153,47 @@ def history(trace: Trace, selection: Selection, *, limit: int | None = None) -> 
     return of_rows("tcp.history", HISTORY_COLUMNS, table, notes=_notes(trace, rows), left_out=left_out)
 
 
+def picture(trace: Trace, selection: Selection) -> Connection | None:
+    """Return the selected connection with most acknowledged bytes over time; None if there is none."""
+    found = connections(trace, selection, limit=1)
+    if not len(found):
+        return None
+    (row,) = found.rows()
+    one = dict(zip((column.name for column in COLUMNS), row, strict=True))
+    flow, first_ns, last_ns = (int(one[name] or 0) for name in ("flow", "first_ns", "last_ns"))
+    of_flow = replace(selection, flows=(str(flow),))
+    states = history(trace, of_flow)
+    mine = [
+        place
+        for place, (at_ns, netns) in enumerate(zip(states.column("at_ns"), states.column("netns"), strict=True))
+        if netns == one["netns"] and first_ns <= int(at_ns or 0) <= last_ns
+    ]
+
+    def line(name: str, column: str, *more: str) -> Line:
+        values = sum(np.array(states.column(each), np.float64)[mine] for each in (column, *more))
+        return Line(name, np.asarray(values, np.float64))
+
+    started_ns = trace.metadata.started_ns
+    period_ns = started_ns + first_ns, started_ns + last_ns
+    again = _retransmits(trace, of_flow).get((flow, int(one["netns"] or 0)), np.zeros(0, np.int64))
+    return Connection(
+        f"TCP connection {one['flow_name']}",
+        np.array(states.column("at_ns"), np.float64)[mine] / _NS_PER_S,
+        sequence=(
+            line("end of the peer's window", "acked_bytes", "snd_wnd_bytes"),
+            line("sent", "acked_bytes", "unacked_bytes"),
+            line("acknowledged", "acked_bytes"),
+        ),
+        packets=(line("congestion window", "cwnd"), line("ssthresh", "ssthresh"), line("in flight", "in_flight")),
+        delays_ns=(line("srtt", "srtt_ns"),),
+        spans=[
+            Span(cause, *((each - started_ns) / _NS_PER_S for each in span_ns))
+            for cause, *span_ns in _Limits(trace, of_flow).spans(flow, *period_ns)
+        ],
+        resent_s=((again[(again >= period_ns[0]) & (again <= period_ns[1])] - started_ns) / _NS_PER_S).tolist(),
+    )
+
+
 class _Limits:
     """What kept each flow from sending, and from when on."""
 
@@ -173,14 +217,20 @@ class _Limits:
 
     def longest(self, flow: int, first_ns: int, last_ns: int) -> tuple[str | None, int | None]:
         """Return what kept it from sending for longest in a period, and for how long; None if nothing did."""
-        times, states = self._of.get(flow, ([], []))
-        edges = np.clip(np.array([*times, last_ns], np.int64), first_ns, last_ns)
         spent: dict[str, int] = {}
-        for state, taken_ns in zip(states, np.diff(edges).tolist(), strict=True):
-            if state != NONE:
-                spent[state] = spent.get(state, 0) + taken_ns
+        for state, from_ns, until_ns in self.spans(flow, first_ns, last_ns):
+            spent[state] = spent.get(state, 0) + until_ns - from_ns
         longest = max(spent, key=lambda state: spent[state], default=None)
-        return (longest, spent[longest]) if longest is not None and spent[longest] else (None, None)
+        return longest, None if longest is None else spent[longest]
+
+    def spans(self, flow: int, first_ns: int, last_ns: int) -> list[tuple[str, int, int]]:
+        """Return what kept it from sending in a period, from when, and until when."""
+        times, states = self._of.get(flow, ([], []))
+        edges = np.clip(np.array([*times, last_ns], np.int64), first_ns, last_ns).tolist()
+        spans = zip(states, edges, edges[1:], strict=False)
+        return [
+            (state, from_ns, until_ns) for state, from_ns, until_ns in spans if state != NONE and until_ns > from_ns
+        ]
 
 
 def _query(query: str, trace: Trace, selection: Selection) -> str:
