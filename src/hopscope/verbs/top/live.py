@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from hopscope.model.message import Message
     from hopscope.term.terminal import Terminal
     from hopscope.verbs.check.findings import Check
+    from hopscope.verbs.sockets.report import SocketReport
     from hopscope.verbs.top.frame import Area, Question
     from hopscope.verbs.top.source import Event, Request
 
@@ -44,8 +45,11 @@ _VERBS: Final[tuple[Area, ...]] = ("rx", "tx", "cpu", "drops", "sockets")
 _ALSO: Final[Mapping[str, tuple[str, ...]]] = {"sockets": ("--interval=1",)}
 # How often rings are emptied.
 _BETWEEN_S: Final = 0.25
-# Between two readings of all counters: `check` has the same.
-_CHECK_S: Final = 5.0
+# Between two readings of all sockets, and of all counters, which take milliseconds: more often, they would take most of
+# what the screen costs. The first ones of counters are sooner.
+_SOCKETS_S: Final = 5.0
+_CHECK_S: Final = 10.0
+_FIRST_CHECK_S: Final = 3.0
 _SLOWEST: Final = 20
 _ATTACHING: Final = "is being attached"
 
@@ -136,7 +140,8 @@ class LiveSource:
         self._counters = CounterReader(namespaces(self._chosen.get("namespaces") or ()) or None)
         self._before: Readings | None = None
         self._check: Check | None = None
-        self._check_s = 0.0
+        self._sockets: SocketReport | None = None
+        self._check_s = self._sockets_s = 0.0
         self._absent = dict.fromkeys(_VERBS, _ATTACHING)
         for verb in _VERBS:
             self._post(self._frame())
@@ -166,12 +171,14 @@ class LiveSource:
             next_s = max(next_s, time.monotonic()) + self._interval_s
             if not self._wait(next_s - window_s):
                 return
-            every = [*self._running.values(), *([self._extra[1]] if self._extra else [])]
+            every = [each for verb, each in self._running.items() if verb != "sockets"]
+            every += [self._extra[1]] if self._extra else []
             # At the same time: each of them waits.
             list(self._pool.map(lambda each: each.collector.measure_cost(window_s), every))
-            found = {verb: running.collector.interval() for verb, running in self._running.items()}
+            self._look_at_sockets()
             self._look_at_counters()
-            self._post(self._frame(**found))
+            measured = {verb: each.collector.interval() for verb, each in self._running.items() if verb != "sockets"}
+            self._post(self._frame(**measured))
             self._answer()
             self._recording.look()
 
@@ -217,25 +224,32 @@ class LiveSource:
         spent = [
             f"{verb} {fmt.per_cent(percent)}"
             for verb, each in found.items()
-            if verb != "sockets" and (percent := each.overhead.bpf_cpu_percent) is not None
+            if (percent := each.overhead.bpf_cpu_percent) is not None
         ]
-        reader = next((each.overhead.reader_cpu_percent for verb, each in found.items() if verb != "sockets"), None)
+        reader = next((each.overhead.reader_cpu_percent for each in found.values()), None)
         lost = [f"{verb} {each.lost:,}" for verb, each in found.items() if getattr(each, "lost", 0)]
         cost = f"of a CPU: hopscope {fmt.per_cent(reader)}, BPF {', '.join(spent)}" if reader is not None else ""
         return Frame(
             time.time_ns(),
             time.monotonic() - self._started_s,
             **found,
+            sockets=self._sockets,
             check=self._check,
             absent=dict(self._absent),
             cost=cost,
             lost=", ".join(lost),
         )
 
+    def _look_at_sockets(self) -> None:
+        running = self._running.get("sockets")
+        if running and time.monotonic() >= self._sockets_s:
+            self._sockets_s = time.monotonic() + _SOCKETS_S
+            self._sockets = running.collector.interval()
+
     def _look_at_counters(self) -> None:
-        if time.monotonic() - self._check_s < _CHECK_S:
+        if time.monotonic() < self._check_s:
             return
-        self._check_s = time.monotonic()
+        self._check_s = time.monotonic() + (_CHECK_S if self._before else _FIRST_CHECK_S)
         now = self._counters.read()
         if self._before is not None:
             self._check = evaluate(self._before, now)

@@ -148,7 +148,7 @@ class Pages:
             hop = worst_hop(frame.hops(area))
             if hop:
                 return hop_lines(hop, self.terminal, max(room - 3, 1))
-            if area in frame.absent or getattr(frame, area) is None:
+            if area in {"rx", "tx", *frame.absent} or getattr(frame, area) is None:
                 return self.terminal.fold(found[row].sentence)
             return [text for text, _ in self._of_text_area(Page("area", area), frame).rows]
 

@@ -79,7 +79,7 @@ class ReplaySource:
 
     def __init__(self, trace: Trace, chosen: Mapping[str, Any], interval_s: float, terminal: Terminal) -> None:
         self.folder = str(trace.folder)
-        self.title = f"recording {self.folder}"
+        self.title = f"recording {trace.folder.name}"
         self._trace = trace
         self._selection = selection_of(chosen)
         self._interval_s = interval_s
