@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hopscope.errors import UsageError
-from hopscope.live.help import Command
+from hopscope.live.help import MEASURE, Command, section
 from hopscope.live.options import interface_option, interval_option, protocol_option, socket_options
 from hopscope.live.paths import PATH
 from hopscope.recorded.options import limits_option, opened
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         ("Look through a recording, interval by interval", "hopscope top trace"),
     ),
 )
-@interval_option()
+@section(MEASURE, interval_option())
 @socket_options("uses")
 @interface_option()
 @protocol_option()

@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from hopscope.live.words import words_of
+from hopscope.verbs.top.filters import narrowed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,7 +47,8 @@ def command_line(  # noqa: PLR0913, PLR0917 # what it depends on
         return _line("top", top, chosen, [], folder)
     if not folder:
         if page.kind in {"messages", "message"}:
-            return _line("tx", _verb("tx"), chosen, ["--slowest=20"], "")
+            of_group = [word for pair in page.group for word in narrowed(*pair)]
+            return _line("tx", _verb("tx"), chosen, [*of_group, "--slowest=20"], "")
         more = ["--details"] if page.kind == "details" else group
         also = ["--sort", "trouble"] if page.area == "sockets" and not page.sort else []
         return _line(page.area, _verb(page.area), chosen, more or also, "")

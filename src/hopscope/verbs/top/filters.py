@@ -36,3 +36,10 @@ def parsed(command: click.Command, text: str) -> dict[str, Any]:
 def line_of(command: click.Command, chosen: Mapping[str, Any]) -> str:
     """Return the options of a command that select the same, as far as it has them."""
     return shlex.join(words_of(command, chosen))
+
+
+def narrowed(key: str, value: str) -> list[str]:
+    """Return the option that selects a group, of a live verb, if there is one."""
+    if key == "process" and value.endswith(")"):
+        return [f"--pid={value.rpartition('(')[2][:-1]}"]
+    return [f"--{key}={value}"] if key in {"netns", "cgroup"} and value not in {"other", "-"} else []

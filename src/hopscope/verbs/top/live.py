@@ -23,6 +23,7 @@ from hopscope.live.lookup import namespaces
 from hopscope.live.words import words_of
 from hopscope.term import format as fmt
 from hopscope.verbs.check.findings import evaluate
+from hopscope.verbs.top.filters import narrowed
 from hopscope.verbs.top.frame import Answer, Frame, SlowMessage
 from hopscope.verbs.top.messages import layer_lines
 from hopscope.verbs.top.recording import OwnRecording
@@ -115,6 +116,7 @@ class LiveSource:
         require_rights()
         self.title = "live"
         self._chosen = chosen
+        self._counters = _counters(chosen)
         self._interval_s = interval_s
         self._terminal = terminal
         self._running: dict[Area, _Running] = {}
@@ -137,7 +139,6 @@ class LiveSource:
 
     def _attach_all(self) -> bool:
         """Attach what is not; say whether to go on. What the screen shows fills up meanwhile."""
-        self._counters = CounterReader(namespaces(self._chosen.get("namespaces") or ()) or None)
         self._before: Readings | None = None
         self._check: Check | None = None
         self._sockets: SocketReport | None = None
@@ -210,11 +211,12 @@ class LiveSource:
         try:  # a filter that names nothing leaves what is shown
             words = words_for("rx", chosen)
             attach("rx", words).stack.close()
+            counters = _counters(chosen)
         except HopscopeError as error:
             self._post(Said(str(error)))
             return True
         self._detach()
-        self._chosen = chosen
+        self._chosen, self._counters = chosen, counters
         self._post(Frames(()))
         return self._attach_all()
 
@@ -297,6 +299,11 @@ class LiveSource:
         )
 
 
+def _counters(chosen: Mapping[str, Any]) -> CounterReader:
+    names = chosen.get("namespaces")
+    return CounterReader(namespaces(names) if names else None)
+
+
 def _beside(question: Question) -> tuple[str, list[str]]:
     """Return the verb and the words that answer a question.
 
@@ -312,11 +319,4 @@ def _beside(question: Question) -> tuple[str, list[str]]:
             "Received messages are followed one by one in recordings alone",
             "r records what is shown, and `hopscope top TRACE` shows it",
         )
-    return "tx", [f"--slowest={_SLOWEST}", *(word for pair in question.group for word in _narrowed(*pair))]
-
-
-def _narrowed(key: str, value: str) -> list[str]:
-    """Return the option that selects a group, if there is one."""
-    if key == "process" and value.endswith(")"):
-        return [f"--pid={value.rpartition('(')[2][:-1]}"]
-    return [f"--{key}={value}"] if key in {"netns", "cgroup"} and value not in {"other", "-"} else []
+    return "tx", [f"--slowest={_SLOWEST}", *(word for pair in question.group for word in narrowed(*pair))]

@@ -328,7 +328,7 @@ class View:
 
     def _cost(self, frame: Frame | None) -> str:
         lost = f"lost: {frame.lost}" if frame and frame.lost else "lost: nothing"
-        text = "  ".join(filter(None, (frame.cost if frame else "", lost)))
+        text = "  ".join(filter(None, (lost, frame.cost if frame else "")))
         return self._terminal.paint(
             self._terminal.cut(text, self._terminal.width), "warn" if frame and frame.lost else "dim"
         )
