@@ -157,6 +157,9 @@ def test_all_that_passes_is_text(text: str) -> None:
     assert gate.one_line(text).isprintable()
     forged = text + gate.style("x", "red")
     assert gate.passed(forged).endswith("\x1b[31mx\x1b[0m")
+    *rest, last = gate.styled_parts(forged)
+    assert last == ("x", "red")
+    assert [(gate.one_line(text), "")] * bool(text) == rest
 
 
 def test_bytes_pass_in_parts_of_any_size() -> None:

@@ -54,11 +54,11 @@ def command(context: click.Context, /, *, interval: float, trace: Path | None, *
     if trace is None:
         from hopscope.verbs.top.live import LiveSource  # noqa: PLC0415
 
-        return show(LiveSource(chosen, interval, terminal), context.command, chosen, interval)
+        return show(LiveSource(chosen, interval, terminal), context.command, chosen, terminal, interval)
     from hopscope.verbs.top.replay import ReplaySource  # noqa: PLC0415
 
     with opened(trace) as recording:
-        return show(ReplaySource(recording, chosen, interval, terminal), context.command, chosen, interval)
+        return show(ReplaySource(recording, chosen, interval, terminal), context.command, chosen, terminal, interval)
 
 
 def _check_terminal() -> None:

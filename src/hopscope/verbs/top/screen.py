@@ -4,9 +4,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
-import sys
 import threading
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -19,7 +17,6 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
-from hopscope.errors import HopscopeError
 from hopscope.gate import Screen, styled_parts
 from hopscope.term.terminal import Terminal, columns
 from hopscope.verbs.top.guard import guarded_terminal
@@ -189,7 +186,9 @@ class TopApp(App[int]):
         self._draw()
 
 
-def show(source: Source, command: click.Command, chosen: Mapping[str, Any], interval_s: float) -> int:
+def show(
+    source: Source, command: click.Command, chosen: Mapping[str, Any], terminal: Terminal, interval_s: float
+) -> int:
     """Show a source until the user or a signal ends it; return the exit code.
 
     Raises
@@ -198,14 +197,12 @@ def show(source: Source, command: click.Command, chosen: Mapping[str, Any], inte
         The source cannot go on.
     """
     out = Screen()
-    app = TopApp(source, command, chosen, Terminal.of(sys.stdout, os.environ), interval_s, out)
+    app = TopApp(source, command, chosen, terminal, interval_s, out)
     with guarded_terminal(out):
         try:
             code = app.run(mouse=False)
         finally:
             app.end()
-    if isinstance(app.error, HopscopeError):
-        raise app.error
     if app.error:
         raise app.error
     return code or 0

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from hopscope.errors import HopscopeError
+from hopscope.gate import one_line
 from hopscope.verbs.top.commands import command_line
 from hopscope.verbs.top.filters import line_of, parsed
 from hopscope.verbs.top.frame import Answer, Frame
@@ -172,7 +173,7 @@ class View:
             prompt.text = prompt.text[:-1]
         elif name == "ctrl+u":
             prompt.text = ""
-        elif character and character.isprintable():
+        elif character and one_line(character) == character:
             prompt.text += character
 
     def _quit(self) -> None:
