@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from hopscope import __version__
-from hopscope.bpf.layout import HOP_INTERFACE_DTYPE, HOP_PACKET_DTYPE
+from hopscope.bpf.layout import HOP_INTERFACE_DTYPE, HOP_PACKET_DTYPE, HopPoint
 from hopscope.clock.domain import boot_id
 from hopscope.clock.wall_clock import wall_offset_ns
 from hopscope.errors import FormatError, KernelError
@@ -258,6 +258,9 @@ class Recorder(SelfTrafficFilter, Attached):
                 yield table, columns
                 if table == "drops":
                     yield from self._places.rows(columns)
+                elif table == "cpu":
+                    handlers = columns["value"][columns["point"] == HopPoint.HOP_POINT_IRQ_ENTER]
+                    yield from self._places.symbols(handlers)
         for table, columns in taken.others:
             yield table, columns
             if table in self._tracepoints.with_callers:
