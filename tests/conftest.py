@@ -51,6 +51,9 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Skip tests marked `root` where they cannot run, saying why; workers have those that may share the machine."""
+    # What waits for the kernel comes first, and what only computes fills the processes at the end.
+    of_kernel = {item.path for item in items if item.get_closest_marker("root")}
+    items.sort(key=lambda item: item.path not in of_kernel)
     if hasattr(config, "workerinput"):
         items[:] = filter(shared.may_share, items)
     marked = [item for item in items if item.get_closest_marker("root")]

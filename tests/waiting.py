@@ -31,3 +31,8 @@ def state(pid: int) -> str:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except FileNotFoundError:
         return ""
+
+
+def wait_ended(pid: int) -> None:
+    """Wait until a process has ended, waited for or not."""
+    eventually(lambda: state(pid) in {"", "Z"}, f"process {pid} does not end")

@@ -16,11 +16,10 @@ from hopscope.agent.ssh import Ssh
 from hopscope.agent.target import Target
 from hopscope.errors import ConnectionLostError, HostsError
 from hopscope.lab import Namespace
-from tests.agent.test_process import wait_gone
 from tests.agent.test_ssh import SERVING, Host
 from tests.lab.command import complaint, ended, hopscope, start
 from tests.lab.sshd import Sshd, client
-from tests.waiting import eventually
+from tests.waiting import eventually, wait_ended
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -144,6 +143,6 @@ def test_ctrl_c_while_they_are_reached_leaves_nothing(hosts: Hosts, verb: str) -
     code, out, err = ended(child)
     assert (code, out, err.strip()) == (130, "", "")
     for pid in map(int, hosts.log()):
-        wait_gone(pid)
+        wait_ended(pid)
     eventually(lambda: not hosts.servers["b"].sessions(), "an agent is left")
     assert not (hosts.folder / "out").exists()

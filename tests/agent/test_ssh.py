@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import signal
 import sys
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,8 +22,9 @@ from hopscope.agent.target import Target
 from hopscope.errors import ConnectionLostError, RemoteError, UsageError
 from hopscope.lab import Namespace
 from tests.agent import service
-from tests.agent.test_process import PATIENCE_S, pid_of, state_of, wait_gone
+from tests.agent.test_process import PATIENCE_S, pid_of
 from tests.lab.sshd import Sshd, client
+from tests.waiting import eventually, state, wait_ended
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,6 +57,17 @@ class Host:
     def connect(self, remote_command: str | None = SERVING, more: str = "") -> Channel:
         return connect(HOST, Ssh.of(self.ssh + more, remote_command))
 
+    def agents(self) -> list[int]:
+        """Return the processes that serve here; other tests may have some elsewhere."""
+        found = []
+        for process in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                words = (process / "cmdline").read_bytes().split(b"\0")
+                here = (process / "ns/net").stat().st_ino == self.namespace.inode
+                if here and words[1:2] == [str(service.__file__).encode()]:
+                    found.append(int(process.name))
+        return found
+
     def refused(self, remote_command: str | None = None, more: str = "") -> str:
         with pytest.raises(ConnectionLostError) as raised:
             self.connect(remote_command, more)
@@ -73,19 +85,6 @@ def host(tmp_path: Path) -> Iterator[Host]:
 
 def opened(channel: Channel, deed: str, **request: object) -> Stream:
     return channel.open(service.NAME, {"do": deed, **request})
-
-
-def agents() -> list[int]:
-    """Return the processes that serve."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            words = path.read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if words[1:2] == [str(service.__file__).encode()]:
-            found.append(int(path.parent.name))
-    return found
 
 
 def test_a_channel_goes_through_ssh(host: Host) -> None:
@@ -211,15 +210,15 @@ def test_a_host_is_reached_again_without_asking_anybody(host: Host, capfd: pytes
 def test_who_is_killed_is_missed_and_nothing_is_left(host: Host, victim: str) -> None:
     with host.connect() as channel, opened(channel, "hang") as stream:
         stream.receive(PATIENCE_S)
-        (agent,) = agents()
+        (agent,) = host.agents()
         ours = {"ssh": [pid_of(channel)], "sshd": host.sshd.sessions(), "agent": [agent]}
         for pid in ours[victim]:
             os.kill(pid, signal.SIGKILL)
         with pytest.raises(ConnectionLostError, match=r"^The connection to b ended: ") as raised:
             stream.receive(PATIENCE_S)
         assert raised.value.how == "ended"
-        wait_gone(agent)
-    assert state_of(pid_of(channel)) == "gone"
+        wait_ended(agent)
+    assert state(pid_of(channel)) == ""
     assert "ssh was killed by signal 9" in str(raised.value) or victim != "ssh"
 
 
@@ -227,23 +226,22 @@ def test_nothing_is_left_there_when_we_close(host: Host) -> None:
     with host.connect() as channel:
         stream = opened(channel, "hang")
         stream.receive(PATIENCE_S)
-        (agent,) = agents()
-    wait_gone(agent)
-    while host.sshd.sessions():
-        threading.Event().wait(0.05)
+        (agent,) = host.agents()
+    wait_ended(agent)
+    eventually(lambda: not host.sshd.sessions())
 
 
 def test_a_network_that_is_cut_is_noticed_on_both_sides(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(channel_module, "SILENCE_S", 2)
     with host.connect() as channel, opened(channel, "bulk", count=1 << 20, size_bytes=1 << 20) as stream:
         stream.receive(PATIENCE_S)
-        (agent,) = agents()
+        (agent,) = host.agents()
         host.namespace.run(["ip", "link", "set", "lo", "down"], check=True)
         with pytest.raises(ConnectionLostError, match="b was silent for 2 s") as raised:  # noqa: PT012
             while True:
                 stream.receive(PATIENCE_S)
         assert raised.value.how == "silent"
-        wait_gone(agent)  # which waits for 10 s
+        wait_ended(agent)  # which waits for 10 s
 
 
 def test_who_does_not_read_holds_up_nobody_else(host: Host) -> None:

@@ -24,6 +24,8 @@ KEPT: Final[tuple[AnyCase, ...]] = (
     Case("tcp-rx", (Files(1, "gone", 0), Column(193, 0, "least")), "report counters T"),
     Case("tcp-rx", (Column(9, 0, "first"),), "report compare T T2"),
     Case("apart", (Column(250, 0, "least"),), "report messages T --waterfall --limit 2"),
+    Case("apart", (Column(1, 0, "twice"),), "report requests T"),
+    Case("tcp-rx", (Column(210, 189, "null"),), "report packets T"),
     Case("containers", (Files(0, "swap", 0),), "check T"),
     Dump(reader="hooks", bodies=(b"",)),
     Dump(reader="rules", bodies=(bytes(4),)),

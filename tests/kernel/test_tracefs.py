@@ -70,4 +70,7 @@ def test_without_rights_one_sentence_says_so() -> None:
         "os.setuid(65534)\ntry:\n    Tracefs()\nexcept PrivilegeError as error:\n    print(error)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "tracefs, which lists the kernel's tracepoints, cannot be read. Run hopscope as root\n"
+    assert done.stdout == (
+        "tracefs, which lists the kernel's tracepoints, cannot be read (missing: CAP_SYS_ADMIN, CAP_DAC_READ_SEARCH). "
+        "Run hopscope as root (sudo hopscope), or give it CAP_SYS_ADMIN and CAP_DAC_READ_SEARCH (docs/privileges.md)\n"
+    )

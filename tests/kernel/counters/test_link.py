@@ -21,6 +21,7 @@ from hopscope.lab import Lab, Namespace, Workload
 from hopscope.lab.veth import CLIENT_IFNAME, SERVER_IFNAME, SERVER_IPV4
 from tests import headers
 from tests.kernel.counters.tools import cuts, garbled, in_the_same_instant, refuses_or, said, shown
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -134,15 +135,16 @@ def test_settings_are_those_of_ip(namespace: Namespace) -> None:
 
 @pytest.mark.root
 def test_a_changing_link_is_seen_to_change(namespace: Namespace) -> None:
-    def look() -> dict[str, int | str]:
+    def look(operstate: str) -> dict[str, int | str]:
+        # The kernel tells devices above of it in its own time.
+        eventually(lambda: said("link_setting", namespace)["few"]["operstate"] == operstate)
         return said("link_setting", namespace)["few"] | said("link", namespace)["few"]
 
-    before = look()
+    before = look("UP")
     namespace.run(["ip", "link", "set", "port", "down"], check=True)
-    down = look()
+    down = look("LOWERLAYERDOWN")
     namespace.run(["ip", "link", "set", "port", "up"], check=True)
-    after = look()
-    assert [each["operstate"] for each in (before, down, after)] == ["UP", "LOWERLAYERDOWN", "UP"]
+    after = look("UP")
     assert str(down["flags"]).startswith("NO-CARRIER,")
     assert [int(each["carrier_down_count"]) - int(before["carrier_down_count"]) for each in (down, after)] == [1, 1]
     assert [int(each["carrier_changes"]) - int(before["carrier_changes"]) for each in (down, after)] == [1, 2]

@@ -19,7 +19,7 @@ from tests.verbs.cpu.measure import Burner, assert_sane, before_others, of_proce
 from tests.verbs.cpu.test_softirq import part_of
 from tests.verbs.cpu.work import nft, sink
 from tests.verbs.cpu.work_programs import bpf_call
-from tests.verbs.tx.measure import until
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,7 +84,7 @@ def test_retransmissions_are_the_timers(burner: Burner) -> None:
         with burner.on(lab.client, "client0"), run() as cpu:
             burner.each(BURN_NS)
             cpu.interval()
-            until(lambda: burner.packets >= COUNT)
+            eventually(lambda: burner.packets >= COUNT)
             assert_burned_in(cpu.interval(), "timer", burner)
 
 

@@ -20,7 +20,7 @@ from hopscope.model.cpu import NO_PART
 from tests.lab.measure import udp_pair, way
 from tests.verbs.cpu.measure import Burner, assert_sane, of_device, of_process, run
 from tests.verbs.cpu.test_softirq import NAPI, exchange
-from tests.verbs.tx.measure import until
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -156,7 +156,7 @@ def test_ksoftirqd_is_apart(napi: Lab, tmp_path: Path) -> None:
         cpu.interval()
         for _ in range(LOOPED):
             sender.sendto(bytes(100), ("10.99.0.1", 7777))
-        until(lambda: burner.packets >= LOOPED * 128)
+        eventually(lambda: burner.packets >= LOOPED * 128)
         snapshot = cpu.interval()
     rows = {row.group["process"]: row.parts for row in snapshot.rows}
     threads = {name: parts["ksoftirqd"] for name, parts in rows.items() if parts["ksoftirqd"].packets}

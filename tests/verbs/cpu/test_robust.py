@@ -20,7 +20,7 @@ from tests.lab.measure import assert_killed_leaves_nothing, in_thread, udp_pair
 from tests.lab.uring import SEND, Uring
 from tests.verbs.cpu.measure import assert_sane, calls, of_process, run
 from tests.verbs.cpu.test_softirq import exchange
-from tests.verbs.tx.measure import until
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,7 +71,7 @@ def receiving(receiver: socket.socket, times: int) -> Iterator[int]:
             receiver.recv(SIZE)
 
     with in_thread(receive):
-        until(lambda: bool(numbers))
+        eventually(lambda: bool(numbers))
         yield numbers[0]
 
 
@@ -84,7 +84,7 @@ def test_a_thread_that_migrates_in_mid_call(veth: NetworkPath) -> None:
         with receiving(receiver, COUNT) as thread:
             for number in range(COUNT):
                 os.sched_setaffinity(thread, {allowed[number % 2]})
-                until(lambda: waits(os.getpid(), thread))
+                eventually(lambda: waits(os.getpid(), thread))
                 os.sched_setaffinity(thread, {allowed[(number + 1) % 2]})
                 time.sleep(0.01)
                 sender.send(bytes(SIZE))
@@ -102,7 +102,7 @@ def test_a_process_that_is_killed_in_mid_call() -> None:
             with subprocess.Popen([sys.executable, "-c", RECEIVER], stdout=subprocess.PIPE) as child:
                 assert child.stdout is not None
                 child.stdout.readline()
-                until(lambda: waits(child.pid, child.pid))
+                eventually(lambda: waits(child.pid, child.pid))
                 assert child.pid in remembered(cpu)
                 child.kill()
             snapshot = cpu.interval()
@@ -116,7 +116,7 @@ def test_a_process_that_is_killed_while_it_sends(veth: NetworkPath) -> None:
     with udp_pair(veth) as (_, receiver), run() as cpu:
         for _ in range(5):
             with Workload(veth.sender, "udp-send", veth.host, receiver.getsockname()[1]) as flood:
-                until(lambda: of_process(cpu.interval(), flood.pid)["send"].runs > 0)
+                eventually(lambda: of_process(cpu.interval(), flood.pid)["send"].runs > 0)
             snapshot = cpu.interval()
             assert_sane(snapshot)
             assert flood.pid not in remembered(cpu)
@@ -148,7 +148,7 @@ def test_ten_thousand_threads_leave_nothing(veth: NetworkPath) -> None:
         snapshot = cpu.interval()
         assert len(numbers) > threads * 0.9
         gone = {number for number in numbers if not Path(f"/proc/self/task/{number}").exists()}
-        until(lambda: not remembered(cpu) & gone)
+        eventually(lambda: not remembered(cpu) & gone)
         assert not remembered(cpu) & gone
     assert calls(of_process(snapshot), "receive") == [(threads, 0)]
     assert_sane(snapshot)
@@ -172,7 +172,7 @@ def test_workers_of_io_uring_leave_nothing(veth: NetworkPath) -> None:
             new = remembered(cpu) - before
             return {number for number in new if not list(Path("/proc").glob(f"{number}/stat")) and not alive(number)}
 
-        until(lambda: not gone())
+        eventually(lambda: not gone())
 
 
 def alive(thread: int) -> bool:
@@ -196,7 +196,7 @@ def test_starts_and_stops_in_the_midst_of_traffic(veth: NetworkPath) -> None:
             for _ in range(5):
                 with run("cpu") as cpu:
                     before = rounds[0]
-                    until(lambda before=before: rounds[0] > before + 1)
+                    eventually(lambda before=before: rounds[0] > before + 1)
                     snapshot = cpu.interval()
                 assert snapshot.total.parts["send"].runs >= 20
                 assert_sane(snapshot)
@@ -205,12 +205,12 @@ def test_starts_and_stops_in_the_midst_of_traffic(veth: NetworkPath) -> None:
 
 def test_a_call_from_before_the_start_is_not_counted(veth: NetworkPath) -> None:
     with udp_pair(veth) as (sender, receiver), receiving(receiver, 2) as thread:
-        until(lambda: waits(os.getpid(), thread))
+        eventually(lambda: waits(os.getpid(), thread))
         with run() as cpu:
             sender.send(bytes(SIZE))
-            until(lambda: thread in remembered(cpu))
+            eventually(lambda: thread in remembered(cpu))
             sender.send(bytes(SIZE))
-            until(lambda: not Path(f"/proc/self/task/{thread}").exists())
+            eventually(lambda: not Path(f"/proc/self/task/{thread}").exists())
             snapshot = cpu.interval()
     assert calls(of_process(snapshot), "send", "receive") == [(2, 2 * SIZE), (1, SIZE)]
     assert snapshot.notes == []

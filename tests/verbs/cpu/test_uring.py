@@ -20,7 +20,7 @@ from hopscope.verbs.cpu import uring as cpu_uring
 from tests.lab.measure import in_thread, tcp_pair, udp_pair, way
 from tests.lab.uring import NR_ENTER, RECV, SEND, SETUP_SQPOLL, Uring
 from tests.verbs.cpu.measure import assert_sane, calls, of_process, run
-from tests.verbs.tx.measure import until
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -101,7 +101,7 @@ def test_a_receive_that_waits_is_tried_again(ring: Uring, veth: NetworkPath) -> 
 
     def send_when_it_waits() -> None:
         try:
-            until(lambda: waiting.read_text().startswith(f"{NR_ENTER} "))
+            eventually(lambda: waiting.read_text().startswith(f"{NR_ENTER} "))
         finally:
             sender.send(bytes(SIZE))
 

@@ -27,11 +27,11 @@ from tests.lab.measure import (
     run,
     tcp_pair,
     udp_pair,
-    until,
     wait_acknowledged,
     way,
 )
 from tests.lab.router import ROUTER, SERVER, load_rules, routed
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -133,7 +133,7 @@ def test_each_packet_has_a_reason() -> None:
         if refused := load_rules(router, RULES):
             pytest.skip(f"no nftables here: {refused}")
         send(client, SERVER, CLOSED_PORT, 1)  # neighbours are known from here on
-        until(lambda: snmp(server)["Udp.NoPorts"] == 1 and snmp(client)["Icmp.InDestUnreachs"] == 1)
+        eventually(lambda: snmp(server)["Udp.NoPorts"] == 1 and snmp(client)["Icmp.InDestUnreachs"] == 1)
         with (
             tapped(router, server),
             bound(server, OPEN_PORT) as reader,
@@ -179,7 +179,7 @@ def until_refused(server: Namespace, sent: int) -> int:
         # Both are counted where a datagram is taken, or refused.
         return snmp(server)["Ip.InDelivers"] >= 1 + FORWARDED + UNREAD + sent
 
-    until(offered)
+    eventually(offered)
     return snmp(server)["Udp.RcvbufErrors"]
 
 
@@ -217,7 +217,7 @@ def test_copies_fragments_and_purged_datagrams_end_once(lab: Lab) -> None:
             sender.send(b"unread")
         assert account(rx.interval()).queued == UNREAD
         receiver.close()
-        until(lambda: account(rx.interval()).queued == 0)  # the kernel destroys it in its own time
+        eventually(lambda: account(rx.interval()).queued == 0)  # the kernel destroys it in its own time
         total = rx.total()
     assert fragments.keys() <= {"not_transport"}
     assert account(total).entered == 3 * 23 + UNREAD

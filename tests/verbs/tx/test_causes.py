@@ -16,8 +16,9 @@ import pytest
 from hopscope.kernel.sockets.tcp_info import DTYPE
 from hopscope.lab import Tbf, shape
 from tests.lab.measure import MS, NetworkPath, histogram, in_thread, tcp_pair, wait_acknowledged
-from tests.verbs.tx.measure import ip, until
+from tests.verbs.tx.measure import ip
 from tests.verbs.tx.tcp_measure import accounted, done, events, held, read_all, run
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -118,7 +119,7 @@ def test_a_receivers_window_alone(lab: Lab, veth: NetworkPath, mode: str) -> Non
         sender.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, 8 << 20)
         for _ in range(40):
             sender.send(bytes(10_000), socket.MSG_EOR)
-        until(lambda: info(sender, "rwnd_limited") >= 200_000)
+        eventually(lambda: info(sender, "rwnd_limited") >= 200_000)
         read_all(receiver, 400_000)
         snapshot = done(tx, 40)
         told_ns = info(sender, "rwnd_limited") * 1000
@@ -134,7 +135,7 @@ def test_a_receivers_window_and_then_a_congestion_window(lab: Lab, either: Netwo
         sender.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, 8 << 20)
         for _ in range(40):
             sender.send(bytes(10_000), socket.MSG_EOR)
-        until(lambda: info(sender, "busy_time") >= info(sender, "rwnd_limited") + 100_000)
+        eventually(lambda: info(sender, "busy_time") >= info(sender, "rwnd_limited") + 100_000)
         read_all(receiver, 400_000)
         snapshot = done(tx, 40)
         told_ns = info(sender, "rwnd_limited") * 1000

@@ -54,7 +54,9 @@ static __noinline u64 network_socket(u32 number)
 
 static __always_inline u32 task_netns(void)
 {
-	return BPF_CORE_READ(current_task(), nsproxy, net_ns, ns.inum);
+	struct nsproxy *nsproxy = BPF_CORE_READ(current_task(), nsproxy);
+
+	return BPF_CORE_READ(nsproxy, net_ns, ns.inum);
 }
 
 /* A process of 32 bits numbers its system calls otherwise. */

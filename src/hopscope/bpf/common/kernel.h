@@ -359,7 +359,7 @@ struct task_struct {
 	struct sched_info sched_info;
 	void *files;    /* struct files_struct */
 	void *io_uring; /* struct io_uring_task */
-	struct nsproxy *nsproxy;
+	void *nsproxy;  /* struct nsproxy */
 };
 
 /* Before 5.14 (2f064a59a11f, "sched: Change task_struct::state"). */

@@ -79,7 +79,8 @@ def _read(trace: Trace, skbs: set[int], first_ns: int, last_ns: int) -> list[tup
     rows = trace.rows(
         "SELECT l.packet, l.skb, l.head, l.time_ns, l.cpu, l.tid, p.name, coalesce(d.name, ''),"
         " coalesce(t.thread, concat('-', l.tid)),"
-        " l.len_bytes, l.seq, coalesce(f.name, ''), l.flow <> 0 FROM skb_lifetimes l JOIN points p ON p.point = l.point"
+        " coalesce(l.len_bytes, 0), l.seq, coalesce(f.name, ''), l.flow <> 0"
+        " FROM skb_lifetimes l JOIN points p ON p.point = l.point"
         " LEFT JOIN device_names d ON d.netns = l.netns AND d.ifindex = l.ifindex"
         " LEFT JOIN thread_names t ON t.tid = l.tid LEFT JOIN flow_names f ON f.flow = l.life_flow"
         f" WHERE l.time_ns BETWEEN {first_ns} AND {last_ns} AND {_among('l.skb', skbs)} ORDER BY l.time_ns, l.point"

@@ -80,6 +80,10 @@ _QUERY: Final = """
     LEFT JOIN thread_names c ON c.tid = client_tid LEFT JOIN thread_names s ON s.tid = server_tid
     ORDER BY coalesce(total_ns, answers_ns - asked_ns) DESC, number"""
 _MESSAGE: Final = "m.flow = e.{flow} AND m.connection = e.connection AND m.place = e.{place}"
+# Of a message that a damaged recording has twice, one.
+_ONE_MESSAGE: Final = (
+    "SELECT flow, connection, place, min(message) AS message FROM ordered_messages GROUP BY flow, connection, place"
+)
 _OWN: Final = {"request": ("forth", "asked_byte"), "answer": ("back", "answered_byte")}
 
 
@@ -203,7 +207,7 @@ def _held(trace: Trace, client_ns: NDArray[Any], server_ns: NDArray[Any]) -> NDA
         ways.append(
             held_by(
                 trace.columns(
-                    f"SELECT c.* FROM shown_requests e LEFT JOIN ordered_messages m ON {own}"
+                    f"SELECT c.* FROM shown_requests e LEFT JOIN ({_ONE_MESSAGE}) m ON {own}"
                     " LEFT JOIN message_causes c ON c.message = m.message"
                     f" ORDER BY coalesce(e.total_ns, e.answers_ns - e.asked_ns) DESC, e.number"
                 )
