@@ -15,10 +15,7 @@ from hopscope.live.help import Command
     short_help="Write a mark into running recordings.",
     examples=(
         ("Mark where a test begins", "hopscope mark 'test 7 begins'"),
-        (
-            "What happened around it (report events shows when it was)?",
-            "hopscope report events --from 1.2 --until 1.3 trace",
-        ),
+        ("Mark both ends of a test", "hopscope mark begin && ./test && hopscope mark end"),
     ),
 )
 @click.argument("text", metavar="TEXT")
