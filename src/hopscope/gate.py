@@ -43,8 +43,16 @@ _LOOKS: Final = {
     "magenta": "35",
     "green": "32",
 }
+_LOOK_OF: Final = {f"[{code}m": look for look, code in _LOOKS.items()}
 # A class first, which `re` looks for quickly.
 _STYLE_OR_CONTROL: Final = re.compile(rf"[{_CLASS}](?:(?<=\x1b){_SECRET}(\[\d+m))?")
+
+# What a library that draws a screen sends: control sequences without text in them, and no other kind of sequence.
+_SCREEN: Final = re.compile(rf"\x1b\[[0-9;:?<>=$]*[A-Za-z]|\r|[{_CLASS}]")
+# Leaves what such a library may have switched on: the alternate screen, a hidden cursor, reports of mouse, focus,
+# pasting and keys, lines that are not wrapped.
+_SWITCHED_OFF: Final = "".join(f"\x1b[?{mode}l" for mode in (1000, 1003, 1004, 1006, 2004))
+_LEAVE: Final = f"\x1b[<u{_SWITCHED_OFF}\x1b[?7h\x1b[0m\x1b[?1049l\x1b[?25h"
 
 # Lines that are written at once.
 _BATCH: Final = 1000
@@ -62,6 +70,17 @@ def passed(text: str) -> str:
 
 def _replaced(match: re.Match[str]) -> str:
     return f"\x1b{match[1]}" if match[1] else REPLACEMENT
+
+
+def styled_parts(text: str) -> list[tuple[str, str]]:
+    """Return a line as parts of text without any control character, each with its look; empty: none."""
+    parts, look, end = [], "", 0
+    for match in _STYLE_OR_CONTROL.finditer(text):
+        if match[1]:
+            parts.append((one_line(text[end : match.start()]), look))
+            look, end = _LOOK_OF.get(match[1], ""), match.end()
+    parts.append((one_line(text[end:]), look))
+    return [part for part in parts if part[0]]
 
 
 def one_line(text: str) -> str:
@@ -111,6 +130,37 @@ class Gate:
     def writable(self) -> bool:
         """Tell that it can be written to."""
         return True
+
+
+class Screen:
+    """A stream for a library that draws a screen: its control sequences pass, all others are replaced.
+
+    What the screen shows has to be made of :func:`styled_parts`: here, a sequence in it could not be told from its own.
+    """
+
+    def __init__(self) -> None:
+        self._stream = _behind(sys.stdout)
+
+    def write(self, text: str) -> int:
+        """Write a text, and return its length."""
+        self._stream.write(_SCREEN.sub(_of_screen, text))
+        return len(text)
+
+    def flush(self) -> None:
+        """Write what the stream still has."""
+        self._stream.flush()
+
+    def fileno(self) -> int:
+        """Return the descriptor of the terminal."""
+        return self._stream.fileno()
+
+    def leave(self) -> None:
+        """Show the terminal as it was before, whatever was drawn."""
+        os.write(self._stream.fileno(), _LEAVE.encode())
+
+
+def _of_screen(match: re.Match[str]) -> str:
+    return match[0] if len(match[0]) > 1 or match[0] == "\r" else REPLACEMENT
 
 
 class _Bytes:

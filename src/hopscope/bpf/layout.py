@@ -232,6 +232,14 @@ class HopRxHop(IntEnum):
     HOP_RX_HOPS = 20
 
 
+class HopRxLife(IntEnum):
+    """``enum hop_rx_life``."""
+
+    HOP_LIFE_NONE = 0
+    HOP_LIFE_OPEN = 1
+    HOP_LIFE_ENDED = 2
+
+
 class HopRxOrder(IntEnum):
     """``enum hop_rx_order``."""
 

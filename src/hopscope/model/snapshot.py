@@ -110,8 +110,8 @@ class PacketAccount:
     under_way
         Neither: still on their way, or gone without a hook having seen it.
     unaccounted
-        What is missing in the sum: packets that moved on while the figures were read. Below 0, some count twice: two
-        CPUs saw the end of the same one at once.
+        What is missing in the sum: packets that moved on while the figures were read. Below 0, some count twice, which
+        is possible where two CPUs count the end of the same one at once: no lock prevents it.
     endings
         All others, by outcome, reason and hop.
     """

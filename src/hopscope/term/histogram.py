@@ -47,13 +47,14 @@ def render_histograms(snapshot: Snapshot, terminal: Terminal, *, max_lines: int 
     lines = heading(snapshot, terminal)
     rows = [row for row in snapshot.hops if row.histogram.count]
     for row in rows:
-        lines += ["", *_hop(row, terminal, max_lines)]
+        lines += ["", *hop_lines(row, terminal, max_lines)]
     if not rows:
         lines += terminal.fold(nothing_seen(snapshot))
     return "\n".join([*lines, "", *footer(snapshot, terminal)])
 
 
-def _hop(row: HopRow, terminal: Terminal, max_lines: int | None) -> list[str]:
+def hop_lines(row: HopRow, terminal: Terminal, max_lines: int | None) -> list[str]:
+    """Return a hop's title, summary and buckets; at most so many buckets, if merging makes them that few."""
     group = "".join(f"  {key}={value}" for key, value in row.group.items())
     title = f"{row.hop}{group}  ({row.from_point} → {row.to_point}, by {row.unit})"
     lines = [terminal.paint(line, "bold") for line in terminal.fold(title)]

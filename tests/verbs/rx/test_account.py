@@ -266,7 +266,7 @@ def test_the_sum_holds_while_packets_move(lab: Lab) -> None:
         rx.interval()
         total = rx.total().packets
     # The flood takes turns with this thread: what moves between two reads of the figures is missing in the sum.
-    assert all(each and each.unaccounted >= -2 - each.entered // 100 for each in accounts)
+    assert all(each and each.unaccounted >= 0 for each in accounts)
     assert total
     assert total.entered == pytest.approx(total.read, rel=0.01)
 

@@ -105,6 +105,13 @@ enum hop_rx_end {
 	HOP_RX_ENDS = 10,
 };
 
+/* Whether a packet is in the account: nothing else decides it. */
+enum hop_rx_life {
+	HOP_LIFE_NONE = 0, /* has not entered */
+	HOP_LIFE_OPEN = 1, /* has entered, what becomes of it is not counted yet */
+	HOP_LIFE_ENDED = 2,
+};
+
 enum hop_group_by {
 	HOP_GROUP_NONE = 0,
 	HOP_GROUP_INTERFACE = 1,

@@ -26,27 +26,41 @@ __noinline int end_many(u32 end, u32 times)
 	return 0;
 }
 
-static __always_inline void account_entered(void)
+/* User space reads the ends, then which stamps are open, then how many packets entered. So that what moves meanwhile is
+ * missing in its sum, and never in it twice, a packet is counted before its stamp is open, and its stamp is no longer open
+ * before its end is counted.
+ *
+ * A segment joins its socket in the reader's context, too, which a softirq that counts another can interrupt.
+ */
+static __always_inline void account_entered(struct stamp *stamp)
 {
 	struct hop_rx_counters *counter;
 
 	if (!cfg_account)
 		return;
 	counter = count();
-	if (counter)
+	if (!counter)
+		return;
+	if (cfg_socket_facts)
+		atomic_add(&counter->entered, 1);
+	else
 		counter->entered++;
+	barrier();
+	stamp->life = HOP_LIFE_OPEN;
 }
 
+/* Not by the stage: a packet that was on its way when the hooks were attached reaches a stage, but has never entered. */
 static __always_inline bool stamp_is_open(const struct stamp *stamp)
 {
-	return cfg_account && !stamp->ended && stamp->stage >= (cfg_socket_facts ? HOP_STAGE_QUEUE : HOP_STAGE_CORE);
+	return cfg_account && stamp->life == HOP_LIFE_OPEN;
 }
 
 static __always_inline void stamp_end(struct stamp *stamp, u32 end)
 {
 	if (!stamp_is_open(stamp))
 		return;
-	stamp->ended = 1;
+	stamp->life = HOP_LIFE_ENDED;
+	barrier();
 	end_many(end, 1);
 }
 
@@ -60,11 +74,13 @@ static __always_inline u32 stamp_place(const struct stamp *stamp)
 }
 
 /* Its memory carries another packet, or its slot is to be taken by one with another address. */
-static __noinline void stamp_count_lost(const struct stamp *stamp, bool slot_taken)
+static __noinline void stamp_count_lost(struct stamp *stamp, bool slot_taken)
 {
 	struct hop_rx_counters *counter = count();
 	u32 place = stamp_place(stamp);
 
+	stamp->life = HOP_LIFE_ENDED;
+	barrier();
 	if (slot_taken)
 		end_many(HOP_END_SLOT_TAKEN, 1);
 	else if (counter && place < HOP_PLACES)
@@ -72,7 +88,7 @@ static __noinline void stamp_count_lost(const struct stamp *stamp, bool slot_tak
 }
 
 /* A stamp is about to be forgotten, for that of a packet at this address. */
-static __always_inline void stamp_forget(const struct stamp *stamp, u64 head)
+static __always_inline void stamp_forget(struct stamp *stamp, u64 head)
 {
 	if (stamp->head && stamp_is_open(stamp))
 		stamp_count_lost(stamp, stamp->head != head);

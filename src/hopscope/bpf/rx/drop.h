@@ -11,7 +11,7 @@ const volatile u32 cfg_drop_arguments = 2; /* that this kernel's kfree_skb has: 
  */
 static __always_inline bool drop_is_of(const struct stamp *stamp, struct sk_buff *skb)
 {
-	if (stamp->ended || (stamp->skb && stamp->skb != skb_identity(skb)))
+	if (stamp->life == HOP_LIFE_ENDED || (stamp->skb && stamp->skb != skb_identity(skb)))
 		return false;
 	if (stamp->stage == HOP_STAGE_DRIVER)
 		return !cfg_socket_facts && this_cpu()->handed_over == (u64)skb;
@@ -28,12 +28,13 @@ static __always_inline int packet_dropped(struct sk_buff *skb, u32 reason)
 	if (stamp->head != head || !counter || !drop_is_of(stamp, skb))
 		return 0;
 	if (stamp->stage == HOP_STAGE_DRIVER)
-		account_entered();
+		account_entered(stamp);
+	stamp->life = HOP_LIFE_ENDED;
+	barrier();
 	index = stamp_place(stamp) * HOP_REASONS + (reason < HOP_REASONS ? reason : HOP_REASONS - 1);
 	barrier_var(index);
 	if (index < HOP_PLACES * HOP_REASONS)
 		atomic_add(&counter->dropped[index], 1);
-	stamp->ended = 1;
 	return 0;
 }
 

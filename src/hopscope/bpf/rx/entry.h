@@ -138,7 +138,7 @@ static __always_inline void enter(struct sk_buff *skb, struct stamp *stamp, u64 
 	stamp->spent = 0;
 	stamp->done = 0;
 	stamp->unread = unread;
-	stamp->ended = 0;
+	stamp->life = HOP_LIFE_NONE;
 	stamp->way = 0;
 	stamp->skb = skb_identity(skb);
 	if (wanted) {
@@ -191,6 +191,6 @@ static __always_inline int core_takes(struct sk_buff *skb)
 		stamp->skb = skb_identity(skb);
 	}
 	if (!cfg_socket_facts && stamp->stage == HOP_STAGE_CORE)
-		account_entered();
+		account_entered(stamp);
 	return 0;
 }

@@ -22,7 +22,7 @@ struct stamp {
 	u8 spent;         /* bit per element of spent_ns that is set */
 	u8 done;          /* the socket has a copy: the slot may be taken */
 	u8 unread;        /* whether it is ours shows in the core only */
-	u8 ended;         /* what became of it is counted */
+	u8 life;          /* enum hop_rx_life */
 	u8 way;           /* enum hop_rx_place, where the stage does not tell it; else 0 */
 	u32 nic_spent_ns; /* as spent_ns, of the hop from the NIC: at most 4.29 s */
 	u32 skb;          /* skb_identity() of the one that the stack has, not of a clone; 0: any */

@@ -56,7 +56,7 @@ static __noinline struct stamp *syn_stamp(struct sock *sk, struct arrival *arriv
 static __always_inline void tcp_joins(struct stamp *stamp)
 {
 	if (cfg_socket_facts)
-		account_entered();
+		account_entered(stamp);
 	stamp_end(stamp, HOP_END_JOINED);
 }
 
@@ -225,7 +225,7 @@ static __always_inline int udp_queue(struct sock *sk, u64 head, u16 network, u16
 		unstamped(sk, head, HOP_RX_UDP_QUEUE);
 	} else if (settle(stamp, sk, head, network, transport, joins, HOP_RX_UDP)) {
 		if (cfg_socket_facts && stamp->stage < HOP_STAGE_QUEUE)
-			account_entered();
+			account_entered(stamp);
 		stamp_pass(stamp, HOP_RX_UDP_QUEUE, HOP_STAGE_QUEUE, bpf_ktime_get_ns());
 	}
 	return 0;

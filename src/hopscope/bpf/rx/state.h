@@ -43,6 +43,7 @@ EXPORT_ENUM(hop_limits);
 EXPORT_ENUM(hop_protocol_group);
 EXPORT_ENUM(hop_rx_place);
 EXPORT_ENUM(hop_rx_end);
+EXPORT_ENUM(hop_rx_life);
 
 /* ---- a CPU ---- */
 
@@ -113,7 +114,8 @@ static __always_inline struct stamp *stamp_slot(u64 head)
 
 static __always_inline bool stamp_is_free(const struct stamp *stamp)
 {
-	return stamp->done || stamp->stage <= HOP_STAGE_UNWANTED;
+	/* A datagram is done once its reader has a copy, and in the account until it is read. */
+	return (stamp->done && !stamp_is_open(stamp)) || stamp->stage <= HOP_STAGE_UNWANTED;
 }
 
 /* The slot for a packet that enters. */
@@ -128,18 +130,20 @@ static __always_inline struct stamp *stamp_take(u64 head)
 		return second;
 	/* Who is turned out must not be taken for one that had the same address before. */
 	other = stamp_choice(first->head, true);
-	if (other->head == first->head) {
+	if (other != first && other->head == first->head) {
 		stamp_forget(other, first->head);
 		other->head = 0;
 	}
 	return first;
 }
 
-/* A packet's data has one more address: what is known of it is known there, too, and what an older packet left there is no
- * more. The stamp where it was before, NULL if there is none.
+/* A packet's data has one more address, or another if it `moves`: what is known of it is known there, too, and what an older
+ * packet left there is no more. Only what moves is in the account as it was. The stamp where it was before, NULL if there is
+ * none.
  */
-static __noinline struct stamp *stamp_copy(u64 from_head, u64 head)
+static __noinline struct stamp *stamp_copy(u64 from_head, u64 head, bool moves)
 {
+	u8 life;
 	struct stamp *from = stamp_slot(from_head), *stamp = stamp_slot(head);
 
 	if (stamp->head == head) {
@@ -154,8 +158,16 @@ static __noinline struct stamp *stamp_copy(u64 from_head, u64 head)
 	barrier();
 	for (u32 i = 1; i < sizeof(*stamp) / sizeof(u64); i++)
 		((volatile u64 *)stamp)[i] = ((u64 *)from)[i];
+	stamp->life = HOP_LIFE_NONE;
 	barrier();
 	stamp->head = head;
+	if (!moves)
+		return from;
+	life = from->life;
+	from->life = HOP_LIFE_NONE;
+	from->head = 0;
+	barrier();
+	stamp->life = life;
 	return from;
 }
 
@@ -165,12 +177,9 @@ static __noinline struct stamp *stamp_copy(u64 from_head, u64 head)
 static __always_inline void stamp_follow(const void *skb, u64 head, bool last)
 {
 	struct cpu_state *cpu = this_cpu();
-	struct stamp *from;
 
 	if (unlikely(cpu->packet == (u64)skb && cpu->head != head)) {
-		from = stamp_copy(cpu->head, head);
-		if (from)
-			from->head = 0;
+		stamp_copy(cpu->head, head, true);
 		cpu->head = head;
 	}
 	if (last)
@@ -192,18 +201,17 @@ static __always_inline void stamp_follow_segment(u64 head)
 	if (packet->head != cpu->head || packet->stage >= HOP_STAGE_QUEUE)
 		return;
 	cpu->segment = head;
-	packet = stamp_copy(cpu->head, head);
+	packet = stamp_copy(cpu->head, head, false);
 	if (!packet)
 		return;
 	copy = stamp_slot(head);
-	if (copy->head == head) {
-		copy->skb = 0;
-		copy->ended = 0;
-	}
 	packet->spent = 0; /* the first one records what was put off */
 	packet->way = HOP_PLACE_UDP;
+	if (copy->head != head)
+		return;
+	copy->skb = 0;
 	if (!cfg_socket_facts && packet->stage >= HOP_STAGE_CORE)
-		account_entered();
+		account_entered(copy);
 }
 
 /* The stamp of a packet that is wanted, or NULL (and counted, if it should have been there; where only the socket knows

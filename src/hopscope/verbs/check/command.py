@@ -134,17 +134,10 @@ def _check(duration_s: float, names: tuple[str, ...]) -> tuple[Check, int]:
 
 def _check_trace(folder: Path) -> tuple[Check, int]:
     """Return what the first and the last reading of a trace say, and when the last was."""
-    from hopscope.trace.each_host import each_host  # noqa: PLC0415 # as above
-    from hopscope.trace.recorded_counters import first_and_last  # noqa: PLC0415
-    from hopscope.verbs.check.findings import evaluate, together  # noqa: PLC0415
+    from hopscope.verbs.check.recorded import check_of  # noqa: PLC0415 # as above
 
     with opened(folder) as trace:
-        checks = {}
-        for host in each_host(trace):
-            before, now = first_and_last(trace)
-            checks[host] = evaluate(before, now)
-        check = together(checks) if len(checks) > 1 else next(iter(checks.values()))
-        return check, trace.metadata.realtime_ns + now.time_ns - trace.metadata.started_ns
+        return check_of(trace)
 
 
 def _progress(text: str) -> None:

@@ -56,10 +56,11 @@ def _paragraphs(explanation: Explanation, terminal: Terminal) -> Iterator[list[s
     yield [f"{count}, the median took {median}; {waits} of a millisecond or longer, the longest {worst}{also}."]
     told = [each for each in explanation.causes if each.share >= LEAST_SHARE]
     for each in told[:_SENTENCES]:
-        yield _sentence(each, unicode=unicode)
+        yield told_of(each, unicode=unicode)
 
 
-def _sentence(held: Held, *, unicode: bool) -> list[str]:
+def told_of(held: Held, *, unicode: bool) -> list[str]:
+    """Return what is said of a cause, as texts that begin a line."""
     told = f"{part(held.share)} of the time ({time(held.time_ns, unicode=unicode)}): {held.sentence}."
     if held.evidence:
         told += f" Evidence: {'; '.join(held.evidence)}."

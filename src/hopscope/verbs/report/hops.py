@@ -31,7 +31,6 @@ from hopscope.trace.relation import SELECTION, build, columns, relation
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hopscope.model.histogram import I64
     from hopscope.model.report import Value
     from hopscope.store.trace import Trace
     from hopscope.trace.relation import Context
@@ -208,6 +207,16 @@ def hop_heats(trace: Trace, selection: Selection, slices: int) -> tuple[list[flo
 
     A hop counts where it ends. Hops between hosts are not among them.
     """
+    bounds_s, found = hops_over_time(trace, selection, slices)
+    return bounds_s, [
+        Heat(f"{before} → {point}", np.array([each.counts for each in parts])) for (before, point), parts in found
+    ]
+
+
+def hops_over_time(
+    trace: Trace, selection: Selection, slices: int
+) -> tuple[list[float], list[tuple[tuple[str, str], list[Histogram]]]]:
+    """Return bounds as :func:`hop_heats` does, and for each hop (from point, to point) the histogram of each slice."""
     first, last = trace.rows(f"SELECT min(time_ns), max(time_ns) FROM packets WHERE {selection.window(trace)}")[0]
     if first is None:
         return [0.0], []
@@ -220,17 +229,46 @@ def hop_heats(trace: Trace, selection: Selection, slices: int) -> tuple[list[flo
     build(trace, *sources, selection=selection)
     group = f"(s.time_ns - {first} - (s.time_ns - {first}) % {width_ns}) / {width_ns}"
     counted = " UNION ALL ".join(_counted(trace, selection, None, source, group) for source in sources)
-    found: dict[tuple[int, int], I64] = {}
-    for number, before, point, bucket, samples in trace.rows(
-        f"SELECT CAST(grp AS INTEGER), from_point, point, slot, CAST(sum(samples) AS BIGINT) FROM ({counted}) c"
-        " WHERE NOT broken GROUP BY 1, 2, 3, 4"
+    found: dict[tuple[int, int], dict[int, list[tuple[int, int, int, int]]]] = {}
+    for number, before, point, *bucket in trace.rows(
+        "SELECT CAST(grp AS INTEGER), from_point, point, slot, CAST(sum(samples) AS BIGINT),"
+        f" CAST(sum(sum_ns) AS BIGINT), max(max_ns) FROM ({counted}) c WHERE NOT broken GROUP BY 1, 2, 3, 4"
     ):
-        found.setdefault((before, point), np.zeros((slices, SLOTS), np.int64))[number, bucket] += samples
+        slot_number, samples, sum_ns, max_ns = bucket
+        parts = found.setdefault((before, point), {})
+        parts.setdefault(number, []).append((slot_number, samples, sum_ns, max_ns))
     names = trace.metadata.points
     order = sorted(found, key=lambda key: _place(names, key))
     start_ns = first - trace.metadata.started_ns
     bounds_s = [(start_ns + number * width_ns) / 1e9 for number in range(slices + 1)]
-    return bounds_s, [Heat(f"{names[before]} → {names[point]}", found[before, point]) for before, point in order]
+    return bounds_s, [
+        ((names[key[0]], names[key[1]]), [_histogram(found[key].get(number, ())) for number in range(slices)])
+        for key in order
+    ]
+
+
+def _histogram(counted: Sequence[tuple[int, ...]]) -> Histogram:
+    """Return the histogram of buckets (slot, samples, sum_ns, max_ns, …)."""
+    slots = np.zeros(SLOTS, np.int64)
+    for slot_number, samples, *_ in counted:
+        slots[slot_number] = samples
+    return Histogram(slots, sum(each[2] for each in counted), max((each[3] for each in counted), default=0))
+
+
+def hops_of_groups(
+    trace: Trace, selection: Selection, hop: tuple[str, str], by: str, limit: int
+) -> list[tuple[str, Histogram]]:
+    """Return the groups of a hop (from point, to point) with the most samples: name, and durations."""
+    build(trace, "hop_counts", *filter(None, [_GROUPS[by].names]), selection=selection, by=by, held=False)
+    names, _ = _groups(trace, by, limit)
+    wanted = {name: number for number, name in trace.metadata.points.items()}
+    counted: dict[int | None, list[tuple[int, ...]]] = {}
+    for group, *bucket in trace.rows(
+        "SELECT grp, slot, samples, sum_ns, max_ns FROM hop_counts WHERE NOT broken AND bound_ns IS NULL"
+        f" AND from_point = {wanted[hop[0]]} AND point = {wanted[hop[1]]} AND ({_among(names)})"
+    ):
+        counted.setdefault(group, []).append(tuple(bucket))
+    return [(name, _histogram(counted[group])) for group, name in names.items() if group in counted]
 
 
 def _counted(trace: Trace, selection: Selection, by: str | None, source: str, group: str = "0") -> str:
@@ -301,10 +339,7 @@ def _place(names: dict[int, str], points: Sequence[int]) -> list[int]:
 
 def _row(before: str, point: str, counted: Sequence[tuple[Any, ...]], *, between: bool) -> list[Value]:
     """Return a hop's row from (slot, samples, sum_ns, max_ns, moved, bound_ns) of each slot, the bound last."""
-    slots = np.zeros(SLOTS, np.int64)
-    for slot_number, samples, *_ in counted:
-        slots[slot_number] = samples
-    histogram = Histogram(slots, sum(each[2] for each in counted), max(each[3] for each in counted))
+    histogram = _histogram(counted)
     return [
         f"{before} → {point}{NETWORK if between else ''}",
         before,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from hopscope.bpf.layout import HopLimits, HopRxEnd, HopRxPlace, HopRxStage
+from hopscope.bpf.layout import HopLimits, HopRxEnd, HopRxLife, HopRxPlace, HopRxStage
 from hopscope.kernel.drop_reasons import drop_reasons
 from hopscope.model.snapshot import Ending, PacketAccount
 
@@ -102,14 +102,11 @@ class Account:
     ----------
     bpf
         The loaded object.
-    socket_facts
-        Whether packets enter at their socket.
     """
 
-    def __init__(self, bpf: BpfObject, *, socket_facts: bool) -> None:
+    def __init__(self, bpf: BpfObject) -> None:
         self._counters = bpf.maps["counters"].array()
         self._stamps = bpf.data(".bss.stamps")["stamps"]
-        self._least = HopRxStage.HOP_STAGE_QUEUE if socket_facts else HopRxStage.HOP_STAGE_CORE
         self._reasons = drop_reasons()
         self._first = self._before = self._last = self._read()
 
@@ -139,11 +136,11 @@ class Account:
 
     def _open(self) -> Array:
         """Return how many stamps are open at each place."""
-        # Copies: programs write meanwhile.
-        fields = {name: self._stamps[name].copy() for name in ("stage", "way", "ended", "head")}
-        wanted = (fields["stage"] >= self._least) & (fields["ended"] == 0) & (fields["head"] != 0)
-        stage, way = (fields[name][wanted].astype(np.int64) for name in ("stage", "way"))
-        early = np.where(stage < HopRxStage.HOP_STAGE_L4, stage - HopRxStage.HOP_STAGE_DRIVER, 0)
+        # All of the table is looked at for this one field; of the others, only what is open.
+        found = np.flatnonzero(self._stamps["life"] == HopRxLife.HOP_LIFE_OPEN)
+        stage, way = (self._stamps[name][found].astype(np.int64) for name in ("stage", "way"))
+        early = (stage - HopRxStage.HOP_STAGE_DRIVER).clip(0)
+        early[stage >= HopRxStage.HOP_STAGE_L4] = HopRxPlace.HOP_PLACE_UDP
         place = np.where(way > 0, way, early)
         place = np.where(stage == HopRxStage.HOP_STAGE_QUEUE, HopRxPlace.HOP_PLACE_QUEUE, place)
         return np.bincount(place, minlength=HopRxPlace.HOP_PLACES).astype(np.int64)

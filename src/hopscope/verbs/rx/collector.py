@@ -164,7 +164,7 @@ class RxCollector(SelfTrafficFilter, Attached):
             cost=self._cost,
         )
         known = _DROP in self._attached()
-        self._account = Account(bpf, socket_facts=self._options.socket_facts) if known else None
+        self._account = Account(bpf) if known else None
 
     # ---- results ----
 

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The screen in a real terminal over real traffic: tmux shows what a user sees."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hopscope.lab import Lab
+from hopscope.lab.veth import SERVER_IPV4
+from tests import leftovers
+from tests.lab.command import HOPSCOPE, environ
+from tests.waiting import eventually, state
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.skipif(not shutil.which("tmux"), reason="tmux shows what a terminal shows"),
+]
+DATAGRAMS = 23
+PORT = 7777
+
+
+class Tmux:
+    """A terminal of 80x24, with a shell in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._tmux = ["tmux", "-S", str(folder / "tmux"), "-f", "/dev/null"]
+        self._run("new-session", "-d", "-x", "80", "-y", "24", "env PS1=ready: sh")
+
+    def _run(self, *words: str) -> str:
+        return subprocess.run(
+            [*self._tmux, *words], env=environ(TERM="xterm"), capture_output=True, text=True, check=True
+        ).stdout
+
+    def text(self) -> str:
+        return self._run("capture-pane", "-p")
+
+    def keys(self, *keys: str) -> None:
+        self._run("send-keys", *keys)
+
+    def until(self, pattern: str) -> re.Match[str]:
+        """Wait until what is shown matches; return the match."""
+        return eventually(lambda: re.search(pattern, self.text()), f"no {pattern}")
+
+    def settings(self) -> str:
+        """Return the settings of the terminal: echo, signals, and so on."""
+        tty = self._run("display-message", "-p", "#{pane_tty}").strip()
+        return subprocess.run(["stty", "-a", "-F", tty], capture_output=True, text=True, check=True).stdout
+
+    def alternate(self) -> bool:
+        """Tell whether the alternate screen is shown."""
+        return self._run("display-message", "-p", "#{alternate_on}").strip() == "1"
+
+    def close(self) -> None:
+        self._run("kill-server")
+
+
+@pytest.fixture
+def terminal(tmp_path: Path) -> Iterator[Tmux]:
+    with contextlib.closing(Tmux(tmp_path)) as made:
+        made.until("ready:")
+        yield made
+
+
+def start(terminal: Tmux, folder: Path, *words: object) -> int:
+    """Start `top` in the terminal; return its process's number when all verbs are attached."""
+    line = " ".join([*HOPSCOPE, "top", *map(str, words)])
+    terminal.keys(f"sh -c 'echo $$ >{folder}/pid; exec {line}'", "Enter")
+    eventually(lambda: re.search(r"findings +\w", terminal.text()) and "attached" not in terminal.text())
+    return int((folder / "pid").read_text())
+
+
+SEND = f"""
+import socket
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+    one.bind(("{SERVER_IPV4}", {PORT}))
+    for _ in range({DATAGRAMS}):
+        one.sendto(b"x", ("{SERVER_IPV4}", {PORT}))
+        one.recv(9)
+"""
+
+
+def test_it_shows_what_was_sent(terminal: Tmux, tmp_path: Path) -> None:
+    with Lab() as lab:
+        start(terminal, tmp_path, "-i", 3, "--port", PORT)
+        terminal.until(r"rx +no packets")
+        # The line of rx may be anywhere: the worst is the first.
+        for _ in range(6):
+            if re.search(r"(?m)^> rx", terminal.text()):
+                break
+            terminal.keys("Down")
+        terminal.keys("Enter")
+        shown_s = terminal.until(r"\+([\d.]+) s")[1]
+        eventually(lambda: terminal.until(r"\+([\d.]+) s")[1] != shown_s)
+        lab.server.run([sys.executable, "-c", SEND], check=True)
+        terminal.until(rf"rx\.udp_total +{DATAGRAMS} ")
+        terminal.keys("Space")
+        terminal.until("paused")
+        terminal.keys("q")
+        eventually(lambda: not terminal.alternate(), "the alternate screen is left")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+def test_a_signal_leaves_terminal_and_kernel_as_before(terminal: Tmux, tmp_path: Path, number: int) -> None:
+    settings = terminal.settings()
+    pid = start(terminal, tmp_path)
+    held = leftovers.held_by([pid])
+    assert terminal.settings() != settings
+    os.kill(pid, number)
+    eventually(lambda: not state(pid), "it goes on")
+    eventually(lambda: not terminal.alternate(), "the alternate screen is left")
+    eventually(lambda: terminal.settings() == settings, "the settings are left")
+    eventually(lambda: not {n for kind, n in held if kind == "prog"} & leftovers.bpf_ids("prog"), "programs are left")
+
+
+def test_ctrl_z_and_ctrl_c(terminal: Tmux, tmp_path: Path) -> None:
+    settings = terminal.settings()
+    pid = start(terminal, tmp_path)
+    terminal.keys("C-z")
+    eventually(lambda: state(pid) == "T", "it is not stopped")
+    eventually(lambda: not terminal.alternate(), "the alternate screen is left")
+    terminal.keys("fg", "Enter")
+    terminal.until("findings")
+    eventually(terminal.alternate, "it does not come back")
+    terminal.keys("C-c")
+    eventually(lambda: not state(pid), "it goes on")
+    eventually(lambda: terminal.settings() == settings, "the settings are left")
+    assert not terminal.alternate()
