@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from types import FrameType
 
 VERBS: Final = (
-    "top", "explain", "rx", "tx", "cpu", "drops", "check", "counters", "sockets", "clock", "record", "recordings",
-    "verify", "join", "report", "sql", "export", "cdf", "script", "probes", "demo", "agent",
+    "top", "explain", "rx", "tx", "cpu", "drops", "check", "counters", "sockets", "clock", "record", "mark",
+    "recordings", "verify", "join", "report", "sql", "export", "cdf", "script", "probes", "demo", "agent",
 )  # fmt: skip
 
 # What writing to a full or broken output says; anything else that goes wrong with a file is a bug here.

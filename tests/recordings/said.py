@@ -61,6 +61,7 @@ _REPORTS: Final = {
     "flows": ["--json", "", "--csv"],
     "tcp": ["--json", "", "--history --json --limit 50"],
     "calls": ["--json", "--summary"],
+    "interrupts": ["--json", ""],
     "hops": [
         *("--json", "", "--csv", "--by flow", "--by host --json", "--by process --json"),
         *(f"--by {by} --json" for by in ("flow", "interface", "cpu", "netns")),

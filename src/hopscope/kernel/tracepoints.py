@@ -324,7 +324,7 @@ def _tracepoints(tracefs: Tracefs, specs: Sequence[Spec]) -> list[_TracepointEve
     for spec in specs:
         found = tracefs.matching(spec.subsystem, spec.event)
         if not found:
-            raise _unknown(tracefs, spec)
+            raise unknown_tracepoint(tracefs, spec)
         for each in found:
             filters.setdefault(each, []).append(spec.filter)
     return [_event(tracefs, subsystem, name, each) for (subsystem, name), each in filters.items()]
@@ -345,10 +345,11 @@ def _event(tracefs: Tracefs, subsystem: str, name: str, filters: Sequence[str]) 
     )
 
 
-def _unknown(tracefs: Tracefs, spec: Spec) -> UsageError:
+def unknown_tracepoint(tracefs: Tracefs, spec: Spec) -> UsageError:
+    """Return the error that says that no tracepoint matches, and which have similar names."""
     known = [f"{subsystem}:{name}" for subsystem, name in tracefs.matching("*", "*")]
     close = difflib.get_close_matches(str(spec), known, 3)
-    step = f"Did you mean {' or '.join(close)}?" if close else "`perf list tracepoint` shows which there are"
+    step = f"Did you mean {' or '.join(close)}?" if close else "`hopscope probes --events '*:*'` lists them all"
     return UsageError(f"This kernel has no tracepoint {spec}", step)
 
 

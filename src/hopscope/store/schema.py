@@ -148,8 +148,9 @@ TABLES: Final = (
             Column(
                 "value",
                 np.int64,
-                "irq.exit: handled; napi.poll: packets; sched.switch: state; nf.rules, sched.turn, softirq.wait, "
-                "gro.hold: how long they took, ns; nf.verdict: negative if dropped",
+                "irq.enter: address of the handler (name: `symbols`); irq.exit: handled; napi.poll: packets; "
+                "sched.switch: state; nf.rules, sched.turn, softirq.wait, gro.hold: how long they took, ns; "
+                "nf.verdict: negative if dropped",
             ),
             Column(
                 "extra",
@@ -263,7 +264,9 @@ TABLES: Final = (
         "symbols",
         "the name of an address in the kernel",
         (
-            Column("address", np.int64, "as in `stacks`, `drops`, and `e_function_*`, `e_return_*`"),
+            Column(
+                "address", np.int64, "as in `stacks`, `drops`, irq.enter in `cpu`, and `e_function_*`, `e_return_*`"
+            ),
             Column("name", TEXT, "function+offset"),
         ),
         once=("address",),

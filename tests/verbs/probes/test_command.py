@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import jsonschema
 import pytest
 
+from hopscope.kernel.tracepoints import Tracepoints
 from hopscope.probes.catalogue import POINTS
 from hopscope.store.meta import Metadata
-from tests.lab.command import hopscope, objects, schema
+from tests.lab.command import complaint, hopscope, objects, schema
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,6 +28,19 @@ def test_text_has_every_point_with_its_ways_and_the_host() -> None:
     host = done.stdout.partition("\nhost\n")[2]
     for name in ("rights", "libbpf", "kernel BTF", "clock source"):
         assert f"  {name} " in host
+
+
+def test_events_are_listed_with_the_fields_that_are_then_recorded() -> None:
+    pattern = ("probes", "--events", "tcp:tcp_pr*")
+    (found,) = objects(hopscope(*pattern, "--json").stdout)
+    jsonschema.validate(found, schema("probes.events-1"))
+    assert found["event"] == "tcp:tcp_probe"
+    with Tracepoints(["tcp:tcp_probe"]) as tracepoints:
+        recorded = {column.meaning for column in tracepoints.tables[0].columns}
+    declared = [field["declaration"] for field in found["fields"]]
+    assert {*declared} <= recorded
+    assert hopscope(*pattern).stdout.splitlines() == ["tcp:tcp_probe", *(f"    {each}" for each in declared)]
+    assert "Did you mean tcp:tcp_probe" in complaint(hopscope("probes", "--events", "tcp:tcp_prob"), 2)
 
 
 @pytest.mark.slow

@@ -18,6 +18,7 @@ from hopscope.verbs.report.drops import drop_reasons
 from hopscope.verbs.report.events import write_events
 from hopscope.verbs.report.flows import flows
 from hopscope.verbs.report.hops import BY, hop_times
+from hopscope.verbs.report.interrupts import interrupts
 from hopscope.verbs.report.messages import messages
 from hopscope.verbs.report.moments import moments
 from hopscope.verbs.report.netdev_times import received, sent
@@ -102,6 +103,7 @@ _REPORTS: Final[dict[str, Callable[[Trace], object]]] = {
     "packets": lambda trace: packet_trees(trace, _ALL, limit=7, slowest=True),
     "packets of some": lambda trace: packet_trees(trace, _SOME, limit=None, slowest=False),
     "calls": lambda trace: (calls(trace, _SOME), calls_summary(trace, _ALL)),
+    "interrupts": lambda trace: (interrupts(trace, _ALL), interrupts(trace, _SOME)),
     "flows": lambda trace: flows(trace, _ALL),
     "tcp": lambda trace: (connections(trace, _SOME), history(trace, _ALL)),
     "drops": lambda trace: drop_reasons(trace, _ALL, stacks=True),

@@ -61,6 +61,10 @@ struct napi_struct {
 	struct task_struct *thread; /* since 5.12 (29863d41bb6e) */
 };
 
+struct irqaction {
+	void *handler;
+};
+
 struct refcount_struct {
 	struct {
 		int counter;

@@ -303,9 +303,9 @@ int BPF_PROG(record_neighbour, struct neighbour *neighbour, s32 waits)
 /* ---- what CPUs do ---- */
 
 SEC("tp_btf/irq_handler_entry")
-int BPF_PROG(record_irq_enter, u32 number)
+int BPF_PROG(record_irq_enter, u32 number, struct irqaction *action)
 {
-	return work(HOP_POINT_IRQ_ENTER, number, 0);
+	return work(HOP_POINT_IRQ_ENTER, number, address(action->handler));
 }
 
 SEC("tp_btf/irq_handler_exit")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from hopscope import __version__
-from hopscope.bpf.layout import HOP_INTERFACE_DTYPE, HOP_PACKET_DTYPE
+from hopscope.bpf.layout import HOP_INTERFACE_DTYPE, HOP_PACKET_DTYPE, HopPoint
 from hopscope.clock.domain import boot_id
 from hopscope.clock.wall_clock import wall_offset_ns
 from hopscope.errors import FormatError, KernelError
@@ -29,6 +29,7 @@ from hopscope.live.attached import Attached
 from hopscope.live.filters import set_list
 from hopscope.live.own_flows import SelfTrafficFilter
 from hopscope.live.recorder.captures import Captures
+from hopscope.live.recorder.marks import MARKS, Marks
 from hopscope.live.recorder.options import PREFIX, RecordOptions
 from hopscope.live.recorder.symbols import STACKS, DropPlaces
 from hopscope.live.recorder.tables import Tables, point_names, since
@@ -143,6 +144,7 @@ class Recorder(SelfTrafficFilter, Attached):
         self._captures = Captures(bpf, options.snap_bytes, options.ring_bytes) if options.snap_bytes else None
         if self._captures:
             stack.callback(self._captures.close)
+        self._marks = stack.enter_context(Marks()) if options.marks else None
         self._reader = RingReader.per_cpu(bpf.maps["rings"], HOP_PACKET_DTYPE, options.ring_bytes)
         stack.callback(self._reader.close)
         if options.tracepoints:
@@ -190,7 +192,7 @@ class Recorder(SelfTrafficFilter, Attached):
                 {name: str(value) for name, value in asdict(row).items()} | {"point": row.point.removeprefix(PREFIX)}
                 for row in self._plan.rows()
             ],
-            tables=list(self._tracepoints.tables),
+            tables=[*self._tracepoints.tables, *([MARKS] if self._marks else [])],
             options={
                 "profiles": list(self._options.profiles),
                 "points": list(self._options.points),
@@ -229,6 +231,8 @@ class Recorder(SelfTrafficFilter, Attached):
             before = self._tracepoints.lost
             others += self._tracepoints.read().items()
             self.lost += self._tracepoints.lost - before
+        if self._marks and len((marks := self._marks.read(self.started_ns))["time_ns"]):
+            others.append((MARKS.name, marks))
         if self._is_first_take:
             late = ((table, _since(columns, self.started_ns)) for table, columns in others)
             others = [(table, columns) for table, columns in late if len(next(iter(columns.values())))]
@@ -258,6 +262,9 @@ class Recorder(SelfTrafficFilter, Attached):
                 yield table, columns
                 if table == "drops":
                     yield from self._places.rows(columns)
+                elif table == "cpu":
+                    handlers = columns["value"][columns["point"] == HopPoint.HOP_POINT_IRQ_ENTER]
+                    yield from self._places.symbols(handlers)
         for table, columns in taken.others:
             yield table, columns
             if table in self._tracepoints.with_callers:

@@ -85,6 +85,8 @@ class RecordOptions(Selection):
         Of each CPU's ring: a power of two.
     ways
         Probe point → the only way to use.
+    marks
+        Take marks (:mod:`hopscope.live.recorder.marks`).
     """
 
     profiles: Sequence[str] = ("messages",)
@@ -97,6 +99,7 @@ class RecordOptions(Selection):
     snap_bytes: int = 0
     ring_bytes: int = RING_BYTES
     ways: Mapping[str, str] = field(default_factory=dict)
+    marks: bool = False
 
     def names(self) -> list[str]:
         """Return the points that are wanted, by their names in the catalogue and in its order.

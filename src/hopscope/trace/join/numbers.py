@@ -39,8 +39,10 @@ _TIMES: Final = frozenset({"time_ns", "from_ns", "until_ns"})
 # A field of a kernel event may have the name of one of these columns, with a different meaning.
 _OF_EVENTS: Final = frozenset({"time_ns", "cpu", "tid"})
 _OF_CALLS: Final = _OF_EVENTS | {"address"}
-# Kind of `subject` by the first part of the point's name; for other points, its numbers are the same on all hosts.
-_SUBJECTS: Final = {"sched": THREADS, "napi": ADDRESSES, "gro": ADDRESSES, "nf": ADDRESSES}
+# Kind of `subject` by how the point's name begins; for other points, its numbers are the same on all hosts.
+_SUBJECTS: Final = {"sched.": THREADS, "napi.": ADDRESSES, "gro.": ADDRESSES, "nf.": ADDRESSES}
+# The same of `value`.
+_VALUES: Final = {"irq.enter": ADDRESSES}
 
 
 @dataclass(slots=True)
@@ -100,17 +102,17 @@ class Numbers:
         """Return numbers that each kernel has of its own."""
         if name in {"cpu", "host"}:
             return values + self.host * (CPUS if name == "cpu" else 1)
-        if name == "subject" and table.name == "cpu":
-            return self._subject(values, columns["point"])
+        if name in {"subject", "value"} and table.name == "cpu":
+            return self._of_points(values, columns["point"], _SUBJECTS if name == "subject" else _VALUES)
         added = self.host * _ADDED.get(name, 0)
         if name == "netns" and table.name in _OF_HOST:
             return values + added
         return np.where(values != 0, values + added, values) if added else values
 
-    def _subject(self, values: Array, points: Array) -> Array:
+    def _of_points(self, values: Array, points: Array, units: Mapping[str, int]) -> Array:
         found = values.copy()
-        for prefix, unit in _SUBJECTS.items():
-            numbers = [number for number, name in self.names.items() if name.startswith(f"{prefix}.")]
+        for prefix, unit in units.items():
+            numbers = [number for number, name in self.names.items() if name.startswith(prefix)]
             found[np.isin(points, numbers) & (values != 0)] += self.host * unit
         return found
 

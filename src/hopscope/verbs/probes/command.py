@@ -18,14 +18,21 @@ from hopscope.live.help import OUTPUT, Command, option, section
     short_help="Show which probe points this kernel supports.",
     examples=(
         ("What can hopscope measure on this kernel?", "hopscope probes"),
-        (
-            "The points that cannot be attached",
-            "hopscope probes --json | jq '.points[] | select(.chosen == null)'",
-        ),
+        ("Which events of TCP can be recorded, and which fields do they have?", "hopscope probes --events 'tcp:*'"),
     ),
 )
-@section(OUTPUT, option("--json", "as_json", is_flag=True, help="One JSON object."))
-def command(*, as_json: bool) -> int:
+@section(
+    OUTPUT,
+    option(
+        "--events",
+        "patterns",
+        metavar="EVENT",
+        multiple=True,
+        help="Instead list tracepoints and their fields: 'tcp:*'.",
+    ),
+)
+@section(OUTPUT, option("--json", "as_json", is_flag=True, help="One JSON object; with --events, one per line."))
+def command(*, as_json: bool, patterns: tuple[str, ...]) -> int:
     """Show which probe points this kernel supports.
 
     Lists each probe point, what it marks, and its attach methods in order of preference. Every method is tried: its
@@ -37,6 +44,9 @@ def command(*, as_json: bool) -> int:
     from hopscope.term.plan import render_probes  # noqa: PLC0415
     from hopscope.term.terminal import Terminal  # noqa: PLC0415
 
+    if patterns:
+        _list_events(patterns, as_json=as_json)
+        return 0
     kernel = f"{platform.release()} {platform.machine()}"
     points, host = try_everything(), host_facts()
     if as_json:
@@ -44,3 +54,12 @@ def command(*, as_json: bool) -> int:
     else:
         click.echo(render_probes(kernel, points, host, Terminal.of(sys.stdout, os.environ)))
     return 0
+
+
+def _list_events(patterns: tuple[str, ...], *, as_json: bool) -> None:
+    from hopscope.term.json_lines import line  # noqa: PLC0415
+    from hopscope.verbs.probes.events import lines, to_json, tracepoints  # noqa: PLC0415
+
+    found = tracepoints(patterns)
+    for each in map(line, map(to_json, found)) if as_json else lines(found):
+        click.echo(each)

@@ -72,7 +72,8 @@ def asked(values: Mapping[str, Any]) -> Asked:
         raise UsageError("--trigger needs --flight", "Specify how many seconds to keep: --flight 10")
     events = given.pop("events")
     given["profiles"] = given["profiles"] or (() if given["points"] or events else _DEFAULT)
-    options = record_options(**given, tracepoints=events, snap_bytes=snap or 0, ring_bytes=int(buffer) * _MIB)
+    given |= {"snap_bytes": snap or 0, "ring_bytes": int(buffer) * _MIB}
+    options = record_options(**given, tracepoints=events, marks=True)
     flight = Flight(last_s, memory * _MIB, [_trigger(text, options) for text in triggers]) if last_s else None
     return Asked(options, flight, counters or None)
 

@@ -145,6 +145,31 @@ def calls(*, common: Common, slowest: bool, summary: bool) -> None:
 
 
 @command.command(
+    "interrupts",
+    cls=Command,
+    short_help="Interrupts, softirqs and polls: counts, durations, delays.",
+    examples=(
+        (
+            "Which interrupts and softirqs took most time, and did softirqs have to wait?",
+            "hopscope report interrupts trace",
+        ),
+        ("The same of one tenth of a second", "hopscope report interrupts --from 1.2 --until 1.3 trace"),
+    ),
+)
+@report_options()
+def interrupts(*, common: Common) -> None:
+    """Show how often each interrupt, softirq and poll ran, and how long it took; of softirqs, how long they waited.
+
+    A shared interrupt has a row for each of its handlers. The trace must be recorded with `-P cpu`. Of the options that
+    select, --from and --until apply, and --interface to polls.
+    """
+    from hopscope.verbs.report import interrupts as analysis  # noqa: PLC0415
+
+    with common.trace() as trace:
+        show(analysis.interrupts(trace, common.selection, limit=common.limit), common.form)
+
+
+@command.command(
     "hops",
     cls=Command,
     short_help="Time that packets took from point to point.",

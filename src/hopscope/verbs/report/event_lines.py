@@ -132,6 +132,7 @@ _SAYS: Final = {
     "cpu": """
         CASE WHEN p.name LIKE 'napi%' THEN concat('  work ', e.value, '/', e.extra, ' napi ', lower(hex(e.subject)))
              WHEN p.name LIKE 'sched%' THEN concat('  tid ', e.subject, ' value ', e.value)
+             WHEN p.name = 'irq.enter' AND e.value <> 0 THEN concat('  ', e.subject, ' handler ', lower(hex(e.value)))
              WHEN e.value <> 0 THEN concat('  ', e.subject, ' value ', e.value)
              ELSE concat('  ', e.subject) END""",
     "tcp": """
