@@ -87,7 +87,7 @@ class Marks:
         }
 
     def _accept(self) -> None:
-        with contextlib.suppress(BlockingIOError):
+        with contextlib.suppress(OSError):  # nobody is there, or no descriptor is left: those who wait keep waiting
             while len(self._open) < _WAITING:
                 connection, _ = self._listener.accept()
                 connection.setblocking(False)  # noqa: FBT003 # its only argument
