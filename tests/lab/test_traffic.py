@@ -92,6 +92,7 @@ def test_23_messages_sent_one_by_one_are_23_reads(host: str, reader: str) -> Non
 
 
 @pytest.mark.root
+@pytest.mark.alone
 def test_paced_messages_whose_turns_are_late_are_packets_of_their_own() -> None:
     with Lab() as lab:
         # One packet may be under way at first, and all turns have come long before it is acknowledged.
