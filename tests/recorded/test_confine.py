@@ -5,12 +5,15 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Final
 
 import pytest
+
+from hopscope.store.hosts import JOINED
 
 _RECORDING: Final = Path(__file__).parents[1] / "recordings" / "tcp-rx"
 # At its end, the process tries what a recording that has taken it over might.
@@ -29,6 +32,10 @@ def layers_left():
     fd = libc.syscall(444, ruleset, 8, 0)
     return next(done for done in range(99) if libc.syscall(446, fd, 0))
 
+def threads_left():
+    states = [path.read_text() for path in pathlib.Path("/proc/self/task").glob("*/status")]
+    return sum("NoNewPrivs:\t0" in state for state in states)
+
 def try_all():
     folder = pathlib.Path(OUTSIDE)
     with tempfile.TemporaryFile() as own:
@@ -40,6 +47,7 @@ def try_all():
         "run": tried(lambda: subprocess.run(["/bin/true"])),
         "connect": tried(lambda: socket.create_connection(("127.0.0.1", 9), 1)),
         "layers": layers_left(),
+        "threads": threads_left(),
         "landlock": ctypes.CDLL(None).syscall(444, None, 0, 1),
     }), file=sys.stderr)
 
@@ -73,6 +81,7 @@ def test_a_report_can_change_nothing_and_run_nothing(outside: Path) -> None:
         pytest.skip("this kernel has no Landlock that restricts TCP (Linux 6.7)")
     refused = {name for name, outcome in found.items() if outcome == "PermissionError"}
     assert refused == {"write", "change", "remove", "run", "connect"}
+    assert found["threads"] == 0
     assert (outside / "old").read_text() == "old"
 
 
@@ -84,6 +93,15 @@ def test_an_export_can_change_nothing_besides_its_output(form: str, outside: Pat
     refused = {name for name, outcome in found.items() if outcome == "PermissionError"}
     assert refused == {"write", "change", "remove", "run", "connect"}
     assert {each.name for each in outside.iterdir()} == {"old", "out"}
+
+
+def test_the_hosts_of_a_recording_are_joined_in_it(outside: Path) -> None:
+    recording = outside.parent / "recording"
+    shutil.copytree(_RECORDING.with_name("two-hosts"), recording, ignore=shutil.ignore_patterns(JOINED))
+    found = after(outside, "report", "summary", str(recording))
+    assert (recording / JOINED).exists()
+    if int(str(found["landlock"])) >= 1:
+        assert found["write"] == "PermissionError"
 
 
 def test_a_query_that_is_unrestricted_is_not_confined(outside: Path) -> None:

@@ -90,16 +90,19 @@ def opened(folder: Path | None, *, unrestricted: bool = False, writable: Sequenc
     """Open a trace, or those of several hosts as one, and say on stderr what is missing from it.
 
     `folder` is as of :func:`~hopscope.recorded.which.which_recording`, `unrestricted` of the engine. The command line's
-    own process is confined to what reading needs, and to writing in these folders, unless it is unrestricted.
+    own process is confined to what reading needs, and to writing in these folders and in a recording of several hosts,
+    where they are joined, unless it is unrestricted.
     """
-    from hopscope.store.trace import Trace  # noqa: PLC0415 # as above
+    from hopscope.store.hosts import is_of_hosts  # noqa: PLC0415 # as above
+    from hopscope.store.trace import Trace  # noqa: PLC0415
 
     if (taken := handover()) and folder and folder in taken.traces:
         yield taken.traces[folder]
         return
+    which = which_recording(folder)
     if not unrestricted and is_own_process():
-        confine(tuple(writable))
-    with one_trace(which_recording(folder)) as one, Trace(one, unrestricted=unrestricted) as trace:
+        confine((*writable, str(which)) if is_of_hosts(which) else tuple(writable))
+    with one_trace(which) as one, Trace(one, unrestricted=unrestricted) as trace:
         for warning in trace.warnings:
             tell(f"hopscope: {warning}")
         yield trace
