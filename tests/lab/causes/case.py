@@ -149,6 +149,8 @@ class Plan:
         Options of the recording.
     lacking
         Whether that recording cannot tell the cause.
+    shows
+        What is the cause as far as that recording shows it; empty: it shows none.
     """
 
     truth: Shares
@@ -167,6 +169,7 @@ class Plan:
     proof: Callable[[Ran], Mapping[str, float]] = by_clock
     record: tuple[str, ...] = ("-P", "all")
     lacking: bool = False
+    shows: str = ""
 
     @property
     def main(self) -> str | None:

@@ -38,6 +38,7 @@ SINGLE: Final[Mapping[str, Scenario]] = {
     "own ahead": queue.own,
     "others ahead": queue.others,
     "lost": loss.again,
+    "lost, queue": loss.queue,
     "hole": loss.hole,
     "neighbour": path.neighbour,
     "netfilter": path.netfilter,
@@ -65,11 +66,14 @@ _UNTOLD: Final = {
     "tx": ("asleep", "no CPU for a while", "computing", "hole"),
     "rx": ("window, far", "slow start", "pacing", "cork", "neighbour"),
 }
+# A sender does not see that the others have arrived: until it knows of the loss, its window is full of them.
+_SHOWN: Final = {("hole", "tx"): "retransmission"}
 
 
 def _without(name: str, profile: str) -> Scenario:
     def scenario(chance: Random) -> Plan:
-        return SINGLE[name](chance).but(record=("-P", profile), lacking=True)
+        shows = _SHOWN.get((name, profile), "")
+        return SINGLE[name](chance).but(record=("-P", profile), lacking=True, shows=shows)
 
     return scenario
 

@@ -6,15 +6,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from tests.lab.causes.case import Plan, by_clock, ends
-from tests.lab.causes.world import firewall, route, settings
+from tests.lab.causes.world import dropping_first, firewall, route, settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from random import Random
 
+    from tests.lab.causes.actors.common import Options
     from tests.lab.causes.case import Ran
 
-_LEAST_LATE: Final = 0.6
+# Of a queue that is filled: packets of its bucket and of itself, their size, and its rate.
+_BUCKET: Final = 2
+_QUEUED: Final = 12
+_OTHERS_BYTES: Final = 1400
+_RATE_BIT_S: Final = 20_000_000
 # Nothing but its timer tells the sender of a loss.
 _TIMER_ONLY: Final = settings(tcp_sack=0, tcp_recovery=0, tcp_reordering=250, tcp_max_reordering=300)
 
@@ -38,6 +43,17 @@ def losing(chance: Random, ms: float, where: str = "network", **reader: Any) -> 
         prepare.append(firewall("input", f"tcp dport != 22 meta length > {size} numgen inc mod 4 == 2 drop"))
     wire = {"wire": {"delay": [0, 0], "lose": (3, 3)}} if where == "network" else {}
     return more | {"prepare": prepare, "proof": lambda ran: _late(ran, ms)} | wire
+
+
+def queue(chance: Random) -> Plan:
+    """A queue that is full drops what is at its head: every third message, as others' datagrams follow it."""
+    ms, size = chance.randint(40, 80), chance.randint(700, 1200)
+    burst = (_QUEUED + chance.randint(4, 12), _OTHERS_BYTES)
+    pattern: list[Options] = [{"size": size, "gap": ms}, {"size": size, "gap": ms}]
+    pattern.append({"size": size, "others": (_BUCKET + 4, _OTHERS_BYTES), "behind": burst, "gap": ms * 2})
+    more = ends(pattern, 15)
+    prepare = [route("rto_min", f"{ms}ms"), dropping_first(_RATE_BIT_S, _BUCKET * (_OTHERS_BYTES + 42), _QUEUED)]
+    return Plan({"retransmission": 1}, "QDISC_DROP", prepare=prepare, proof=lambda ran: _late(ran, ms), **more)
 
 
 def _late(ran: Ran, ms: float) -> Mapping[str, float]:

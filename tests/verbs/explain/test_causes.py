@@ -28,8 +28,8 @@ SEED: Final = 11
 NAMED: Final = (
     *("asleep", "stopped", "no CPU", "throttled", "computing", "computing, interrupted"),
     *("window, far", "window, slow reader", "slow start", "pacing", "Nagle", "cork"),
-    *("send buffer", "send lock", "rate", "others ahead", "lost", "hole", "neighbour", "application"),
-    *("netfilter", "netfilter, sending", "softirq", "poller", "GRO"),
+    *("send buffer", "send lock", "rate", "others ahead", "lost", "lost, queue", "hole", "neighbour"),
+    *("application", "netfilter", "netfilter, sending", "softirq", "poller", "GRO"),
 )
 HEALTHY: Final = ("healthy, asking", "healthy, streaming")
 # A share is what some clock says, which begins and ends elsewhere.
