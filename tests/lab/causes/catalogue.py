@@ -66,8 +66,12 @@ _UNTOLD: Final = {
     "tx": ("asleep", "no CPU for a while", "computing", "hole"),
     "rx": ("window, far", "slow start", "pacing", "cork", "neighbour"),
 }
-# A sender does not see that the others have arrived: until it knows of the loss, its window is full of them.
-_SHOWN: Final = {("hole", "tx"): "retransmission"}
+# What is the cause as far as a sender sees: a reader that does not read lets its window fill up; of those behind one
+# that was lost, the sender does not see that they have arrived.
+_SHOWN: Final = {
+    **dict.fromkeys((("asleep", "tx"), ("no CPU for a while", "tx"), ("computing", "tx")), "receiver-window"),
+    ("hole", "tx"): "retransmission",
+}
 
 
 def _without(name: str, profile: str) -> Scenario:
