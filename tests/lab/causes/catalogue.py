@@ -51,6 +51,7 @@ SINGLE: Final[Mapping[str, Scenario]] = {
     "redis, asleep": servers.redis_asleep,
     "redis, computing": servers.redis_computing,
     "PostgreSQL, locked": servers.postgres_locked,
+    "receive buffer full": loss.full,
 }
 HEALTHY: Final[Mapping[str, Scenario]] = {
     "healthy, asking": healthy.asking,

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from tests.lab.causes.case import Plan, by_clock, ends, overlap
+from tests.lab.causes.reader import READER
 from tests.lab.causes.world import dropping_first, firewall, route, settings
 
 if TYPE_CHECKING:
@@ -62,6 +63,17 @@ def _late(ran: Ran) -> Mapping[str, float]:
     others = [interval for intervals in ran.intervals.values() for interval in intervals]
     held_ns = sum(read - sent - overlap((sent, read), others) for sent, read, _ in slowest)
     return by_clock(ran) | {"retransmission": held_ns / ran.total_ns}
+
+
+def full(chance: Random) -> Plan:
+    """The receive buffer of a UDP socket is full, as its reader sleeps: most datagrams are dropped."""
+    ms = chance.uniform(10, 30)
+    # Bytes of the kernel's own count: some 20 datagrams of the smallest size.
+    reader = {"udp": True, "rcvbuf": 16 << 10, "steps": [("sleep", ms)]}
+    more = ends(
+        [{"size": chance.randint(64, 200), "gap": chance.uniform(1, 2)}], 200, reader=reader, sender={"udp": True}
+    )
+    return Plan({"reader-asleep": 1}, READER, **more)
 
 
 def hole(chance: Random) -> Plan:

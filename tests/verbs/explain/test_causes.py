@@ -29,14 +29,24 @@ SEED: Final = 11
 NAMED: Final = (
     *("asleep", "stopped", "no CPU", "throttled", "computing", "computing, interrupted"),
     *("window, far", "window, slow reader", "slow start", "pacing", "Nagle", "cork"),
-    *("send buffer", "send lock", "rate", "others ahead", "lost", "lost, queue", "hole", "neighbour"),
+    *(
+        "send buffer",
+        "send lock",
+        "rate",
+        "others ahead",
+        "lost",
+        "lost, queue",
+        "hole",
+        "neighbour",
+        "receive buffer full",
+    ),
     *("application", "netfilter", "netfilter, sending", "softirq", "poller", "GRO"),
 )
 HEALTHY: Final = ("healthy, asking", "healthy, streaming")
 # Whose time goes by without a CPU: others beside them make no difference.
 BESIDE: Final = (
     *("asleep", "stopped", "window, far", "window, slow reader", "slow start", "pacing", "Nagle", "cork"),
-    *("send buffer", "rate", "others ahead", "lost", "lost, queue", "hole", "neighbour"),
+    *("send buffer", "rate", "others ahead", "lost", "lost, queue", "hole", "neighbour", "receive buffer full"),
 )
 AT_ONCE: Final = 4
 # A share is what some clock says, which begins and ends elsewhere.
@@ -110,6 +120,16 @@ def misnamed(told: Told) -> str:
 @pytest.mark.parametrize("name", NAMED)
 def test_the_cause_is_named(told: dict[str, Told], tmp_path: Path, name: str) -> None:
     assert settled(told[name], tmp_path, misnamed) == ""
+
+
+def test_datagrams_that_a_full_buffer_refused_are_counted_with_the_reason(told: dict[str, Told]) -> None:
+    """The applications' own count: of those that were sent, the reader had all but these."""
+    made, explanation = told["receive buffer full"]
+    sent, read = int(made.case.plan.sender["count"]), len(made.ran.messages)
+    assert read < sent
+    (sentence,) = explanation.dropped
+    assert sentence.startswith(f"{sent - read} of {sent} messages were dropped on this host (SOCKET_RCVBUFF")
+    assert "SO_RCVBUF" in sentence
 
 
 @pytest.mark.parametrize("name", HEALTHY)
