@@ -72,13 +72,14 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Told]:
     """
     folder = tmp_path_factory.mktemp("causes")
     wanted = [case(name, number, SEED) for number, name in enumerate((*NAMED, *HEALTHY))]
-    with ThreadPoolExecutor(1) as explaining:
+    with ThreadPoolExecutor(2) as explaining:
         with recorded(folder / "alone", ("-P", "all")) as recorder:
             made = [make(each, recorder) for each in wanted if each.name not in BESIDE]
-        alone = explaining.submit(all_told, folder / "alone", made)
+        asked = [explaining.submit(all_told, folder / "alone", made)]
         with recorded(folder / "beside", ("-P", "all")), ThreadPoolExecutor(AT_ONCE) as pool:
             beside = list(pool.map(make, [each for each in wanted if each.name in BESIDE]))
-        return {each.made.case.name: each for each in (*alone.result(), *all_told(folder / "beside", beside))}
+        asked += [explaining.submit(all_told, folder / "beside", part) for part in (beside[::2], beside[1::2])]
+        return {each.made.case.name: each for some in asked for each in some.result()}
 
 
 def all_told(folder: Path, made: Iterable[Made]) -> list[Told]:
