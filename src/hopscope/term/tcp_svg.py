@@ -171,7 +171,7 @@ def _path(connection: Connection, values: Values, scale: tuple[int, float]) -> s
 def _hints(
     connection: Connection, lines: Sequence[Line], place: tuple[int, int], unit: Callable[[float], str]
 ) -> list[str]:
-    """Return what a pointer is told: the values that hold there."""
+    """Return the text of a tooltip: the values that hold there."""
     top, height = place
     first_s, last_s = connection.times_s[0], connection.times_s[-1]
     ends_s = first_s + (last_s - first_s) * np.arange(1, _HINTS + 1) / _HINTS
