@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from hopscope.model.cause import UNKNOWN
 from hopscope.model.histogram import SLOTS, Histogram
 from hopscope.model.report import Column, Report, of_rows
 from hopscope.term.format import plural
@@ -239,7 +240,8 @@ def _long_stages(trace: Trace, usual: dict[str, _Usual], count: int) -> Iterator
 
 def _blame(trace: Trace, members: str) -> str:
     """Return the cause that held these messages longest."""
-    return next(iter(cause_totals(trace, f"(SELECT * FROM message_causes WHERE message IN ({members}))")))
+    totals = cause_totals(trace, f"(SELECT * FROM message_causes WHERE message IN ({members}))")
+    return next(iter(totals), UNKNOWN)
 
 
 def _other_ways(trace: Trace, count: int) -> Iterator[list[Any]]:
