@@ -71,7 +71,7 @@ COLUMNS: Final = (
     report=_REPORT,
 )
 def _chosen_messages(context: Context) -> str:
-    numbers, limit = context[_CHOSEN]
+    numbers, limit = context[_CHOSEN] or ((), None)
     wanted = f"message IN ({', '.join(map(str, numbers))})" if numbers else "total_ns > 0"
     return (
         "SELECT message, protocol, flow, connection, start_byte, end_byte, len_bytes, sender_tid, sender_host,"
@@ -155,6 +155,7 @@ def _of_datagrams(trace: Trace) -> str:
 def _chosen_packets(context: Context) -> str:
     numbers = points(context.trace)
     among = addresses(context.trace, "SELECT DISTINCT skb FROM chosen_payloads")
+    lives = f"(SELECT * FROM skb_step_lifetimes WHERE {among}) l"
 
     def at(point: str) -> str:
         return f"CASE WHEN l.point = {number(numbers, point)} THEN l.time_ns END"
@@ -167,10 +168,10 @@ def _chosen_packets(context: Context) -> str:
                min(l.time_ns) AS seen_ns, min_by(l.len_bytes - l.header_bytes, {parsed}) AS len_bytes,
                min({at("skb.drop")}) AS dropped_ns, {times}
         FROM (SELECT y.message, l.packet, min(y.start_byte) AS start_byte, max(y.end_byte) AS end_byte
-              FROM chosen_payloads y JOIN skb_step_lifetimes l ON l.skb = y.skb AND l.time_ns = y.time_ns
-              WHERE l.{among} GROUP BY y.message, l.packet) v
-        JOIN skb_step_lifetimes l ON l.packet = v.packet
-        WHERE l.{among} GROUP BY v.message, v.packet, v.start_byte, v.end_byte"""
+              FROM chosen_payloads y JOIN {lives} ON l.skb = y.skb AND l.time_ns = y.time_ns
+              GROUP BY y.message, l.packet) v
+        JOIN {lives} ON l.packet = v.packet
+        GROUP BY v.message, v.packet, v.start_byte, v.end_byte"""
 
 
 # The kernel tells of a retransmission when it has handed the packet over.
