@@ -142,6 +142,8 @@ def test_people_see_a_waterfall_of_the_message_that_they_name(tmp_path: Path) ->
         with pytest.raises(UsageError, match=f"There is no message 99 among the {len(SIZES)} messages"):
             message_packets(trace, Selection(), numbers=(99,))
         assert len(messages(trace, Selection())) == len(SIZES)
+    plot = complaint(hopscope("report", "messages", "--packets", "--plot", tmp_path / "p.svg", tmp_path / "trace"), 2)
+    assert "--plot and --packets cannot be combined" in plot
     assert "--message needs --packets" in complaint(
         hopscope("report", "messages", "--message", 1, tmp_path / "trace"), 2
     )
