@@ -60,6 +60,10 @@ CASES: Final = {
         ("record", "-o", "t", "-e", "net:net_dev_queue", *_SECONDS),
         r"[1-9][\d,]* events in",
     ),
+    "count": Case(("count", "net:net_dev_queue", *_SECONDS), r"[1-9][\d,]* events\n"),
+    "count --by pid": Case(
+        ("count", "net:net_dev_queue", "--by", "pid", *_SECONDS), r"[1-9][\d,]* events\n", {"CAP_SYS_ADMIN": _COST}
+    ),
     "explain": Case(("explain", *_SECONDS), r"[1-9]\d* messages", _HOOKS),
     "demo": Case(("demo", "-d", "1"), r"UDP: [1-9]\d* datagrams were read", {"CAP_SYS_PTRACE": _PROCESSES}),
     "probes": Case(("probes",), r"", dict.fromkeys(("CAP_BPF", "CAP_PERFMON", "CAP_NET_ADMIN"), "CAP_")),

@@ -44,6 +44,7 @@ VERBS: Final[dict[str, tuple[str, ...]]] = {
     "tx": ("tx", "--events", "--json"),
     "cpu": ("cpu", "--breakdown", "-i", "0.2"),
     "drops": ("drops", "-i", "0.2"),
+    "count": ("count", "net:*", "--by", "pid", "-i", "0.2"),
     "sockets": ("sockets", "-i", "0.2"),
     "counters": ("counters", "-i", "0.2"),
     "check": ("check", "-d", "2"),

@@ -49,6 +49,8 @@ class HopGroupBy(IntEnum):
     HOP_GROUP_CGROUP = 3
     HOP_GROUP_PROCESS = 4
     HOP_GROUP_PROTOCOL = 5
+    HOP_GROUP_COMM = 6
+    HOP_GROUP_THREAD = 7
 
 
 class HopHist(IntEnum):
@@ -404,6 +406,25 @@ HOP_COMM_DTYPE: Final = np.dtype(
             0,
         ],
         "itemsize": 16,
+    }
+)
+
+# struct hop_count_counters
+HOP_COUNT_COUNTERS_DTYPE: Final = np.dtype(
+    {
+        "names": [
+            "group_overflow",
+            "pad",
+        ],
+        "formats": [
+            "<u8",
+            ("<u8", (7,)),
+        ],
+        "offsets": [
+            0,
+            8,
+        ],
+        "itemsize": 64,
     }
 )
 

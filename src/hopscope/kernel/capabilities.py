@@ -64,7 +64,7 @@ def require_held(names: Sequence[str], what: str) -> None:
 
 
 def _listed(names: Sequence[str]) -> str:
-    return f"{', '.join(names[:-1])} and {names[-1]}"
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def _other_clock(offsets: Path = Path("/proc/self/timens_offsets")) -> bool:

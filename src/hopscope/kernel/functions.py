@@ -16,7 +16,7 @@ import errno
 import re
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from hopscope.errors import KernelError, LoadError, UsageError
 from hopscope.kernel.kallsyms import KALLSYMS
@@ -50,14 +50,26 @@ _CLOSE: Final = 3
 class FunctionEvent:
     """The calls or the returns of a function, which are wanted."""
 
+    kind: str
     name: str
     pmu: int
     config: int
     depth: int
     columns: EventColumns
+    filter: Literal[""] = ""
 
-    def open(self, cpu: int) -> FunctionProbe:
-        """Make the probe, disabled.
+    @property
+    def is_function(self) -> bool:
+        """It is one."""
+        return True
+
+    @property
+    def label(self) -> str:
+        """As ``-e`` names it."""
+        return f"{self.kind}:{self.name}"
+
+    def open(self, cpu: int, *, recorded: bool = True) -> FunctionProbe:
+        """Make the probe, disabled; of one that is not `recorded`, calls or returns are counted alone.
 
         Raises
         ------
@@ -65,7 +77,7 @@ class FunctionEvent:
             The kernel refuses, this function or any.
         """
         try:
-            return FunctionProbe(self.name, self.pmu, self.config, self.depth, cpu)
+            return FunctionProbe(self.name, self.pmu, self.config, self.depth, cpu, recorded=recorded)
         except LoadError as error:
             if error.errno not in _NOT_THIS_ONE:
                 raise
@@ -115,8 +127,9 @@ def function_events(wanted: Iterable[tuple[str, str]]) -> list[FunctionEvent]:
         returns = 1 << int((KPROBE_PMU / "format" / "retprobe").read_text().partition(":")[2])
     except OSError as error:
         raise KernelError(
-            "This kernel has no kprobes, which recording functions needs",
-            "Record tracepoints, which `perf list tracepoint` shows, or boot a kernel with CONFIG_KPROBE_EVENTS=y",
+            "This kernel has no kprobes, which probes on functions need",
+            "Use tracepoints, which `hopscope probes --events '*:*'` lists, or boot a kernel with "
+            "CONFIG_KPROBE_EVENTS=y",
         ) from error
     known = Counter(re.findall(r"^\S+ [tTwW] ([^\s]+)", KALLSYMS.read_text(), re.MULTILINE))
     for _, name in distinct:
@@ -129,7 +142,7 @@ def _event(kind: str, name: str, pmu: int, config: int, *, old: bool) -> Functio
     meaning = f"the kernel's function {name} {'is called' if kind == CALLS else 'returns'}"
     depth = 0 if kind == RETURNS and old else _DEPTHS[kind]
     columns = EventColumns(kind, name, () if depth else _RETURN_FIELDS, meaning, depth=depth)
-    return FunctionEvent(name, pmu, config, depth, columns)
+    return FunctionEvent(kind, name, pmu, config, depth, columns)
 
 
 def _require_function(name: str, known: Counter[str]) -> None:

@@ -14,7 +14,7 @@ import errno
 import re
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, Self
 
 import numpy as np
 
@@ -99,28 +99,42 @@ class Spec:
         return f"{self.subsystem}:{self.event}"
 
 
-class _Event(Protocol):
+class WantedEvent(Protocol):
     """What is wanted, of whatever kind."""
 
     @property
-    def columns(self) -> EventColumns: ...
+    def label(self) -> str:
+        """As ``-e`` names it, without its filter."""
 
-    def open(self, cpu: int) -> RecordedEvent:
-        """Have it on a CPU, disabled."""
+    @property
+    def is_function(self) -> bool:
+        """Whether it is one of a function, and no tracepoint."""
+
+    @property
+    def filter(self) -> str:
+        """What the kernel is to leave out otherwise; empty: nothing."""
+
+    @property
+    def columns(self) -> EventColumns:
+        """Of its table."""
+
+    def open(self, cpu: int, *, recorded: bool = True) -> RecordedEvent:
+        """Have it on a CPU, disabled; one that is not `recorded` is counted alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class _TracepointEvent:
     """A tracepoint that is wanted."""
 
-    name: str
+    label: str
     number: int
     fields: list[Field]
     columns: EventColumns
     filter: str
+    is_function: Literal[False] = False
 
-    def open(self, cpu: int) -> Tracepoint:
-        opened = Tracepoint(self.name, self.number, cpu)
+    def open(self, cpu: int, *, recorded: bool = True) -> Tracepoint:
+        opened = Tracepoint(self.label, self.number, cpu, recorded=recorded)
         try:
             if self.filter:
                 opened.set_filter(self.filter)
@@ -180,7 +194,7 @@ class Tracepoints:
             The kernel refuses, or has no probes for functions.
         """
         require_rights()
-        events = _wanted(self._specs)
+        events = wanted_events(self._specs)
         self.tables = (*(each.columns.table for each in events), LOSSES)
         self.with_callers = frozenset(table.name for table in self.tables if CALLER in table.columns)
         with contextlib.ExitStack() as stack:
@@ -222,7 +236,7 @@ class Tracepoints:
         for cpu in self._cpus:
             cpu.stop()
 
-    def _open(self, events: Sequence[_Event], stack: contextlib.ExitStack) -> None:
+    def _open(self, events: Sequence[WantedEvent], stack: contextlib.ExitStack) -> None:
         self._cpus: list[_Cpu] = []
         self._by_id: dict[int, EventColumns] = {}
         by_cpu: dict[int, list[RecordedEvent]] = {cpu: [] for cpu in online_cpus()}
@@ -308,8 +322,16 @@ def _joined(parts: Sequence[Columns]) -> Columns:
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
-def _wanted(specs: Sequence[Spec]) -> list[_Event]:
-    """Return what the specs name, each once."""
+def wanted_events(specs: Sequence[Spec]) -> list[WantedEvent]:
+    """Return what the specs name, each once.
+
+    Raises
+    ------
+    UsageError
+        There is no such event or function, or it has no field that a filter names.
+    PrivilegeError, KernelError
+        tracefs cannot be read, or the kernel has no probes for functions.
+    """
     functions = function_events((each.subsystem, each.event) for each in specs if each.is_function)
     tracepoints = [each for each in specs if not each.is_function]
     if not tracepoints:
@@ -370,4 +392,4 @@ def _bad_filter(event: _TracepointEvent) -> UsageError:
     declared = {field.name: field.declaration for field in event.fields}
     named = [declared[name] for name in _compared(event.filter) if name in declared]
     about = f" (declared there: {'; '.join(named)})" if named else ""
-    return UsageError(f"The kernel rejects '{event.filter}' as a filter of {event.name}{about}", _FILTERS)
+    return UsageError(f"The kernel rejects '{event.filter}' as a filter of {event.label}{about}", _FILTERS)

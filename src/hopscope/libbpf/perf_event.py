@@ -152,7 +152,7 @@ class RecordCount(NamedTuple):
 
 
 class RecordedEvent:
-    """Something on one CPU that is recorded into a ring each time; disabled until :meth:`enable`.
+    """Something on one CPU that is recorded into a ring, or counted alone, each time; disabled until :meth:`enable`.
 
     Records have CLOCK_MONOTONIC and the fields that :mod:`hopscope.libbpf.perf_ring` reads.
 
@@ -164,6 +164,8 @@ class RecordedEvent:
         What it is; what its records have comes to that here.
     cpu
         Where it is to be seen; whatever runs there.
+    recorded
+        Whether it has records; else it is counted alone.
 
     Attributes
     ----------
@@ -178,18 +180,20 @@ class RecordedEvent:
         The kernel refuses.
     """
 
-    def __init__(self, name: str, attr: _PerfEventAttr, cpu: int) -> None:
-        attr.sample_freq = 1  # here sample_period: each one
-        attr.sample_type |= _RECORDED
-        attr.flags |= _DISABLED | _SAMPLE_ID_ALL | _USE_CLOCKID
-        attr.clockid = time.CLOCK_MONOTONIC
-        attr.read_format = _FORMAT_LOST
+    def __init__(self, name: str, attr: _PerfEventAttr, cpu: int, *, recorded: bool = True) -> None:
+        attr.flags |= _DISABLED
+        if recorded:
+            attr.sample_freq = 1  # here sample_period: each one
+            attr.sample_type |= _RECORDED
+            attr.flags |= _SAMPLE_ID_ALL | _USE_CLOCKID
+            attr.clockid = time.CLOCK_MONOTONIC
+            attr.read_format = _FORMAT_LOST
         self.cpu = cpu
         what = f"{name} on CPU {cpu}"
         try:
             self.fd = _open(attr, cpu, what)
         except LoadError as error:
-            if error.errno != errno.EINVAL:
+            if error.errno != errno.EINVAL or not attr.read_format:
                 raise
             attr.read_format = 0
             self.fd = _open(attr, cpu, what)
@@ -233,6 +237,8 @@ class Tracepoint(RecordedEvent):
         The tracepoint's, from its ``id`` file in tracefs.
     cpu
         Where it is to be seen.
+    recorded
+        Whether it has records; else it is counted alone.
 
     Raises
     ------
@@ -240,8 +246,9 @@ class Tracepoint(RecordedEvent):
         The kernel refuses.
     """
 
-    def __init__(self, name: str, number: int, cpu: int) -> None:
-        super().__init__(f"tracepoint {name}", _PerfEventAttr(type=PERF_TYPE_TRACEPOINT, config=number), cpu)
+    def __init__(self, name: str, number: int, cpu: int, *, recorded: bool = True) -> None:
+        attr = _PerfEventAttr(type=PERF_TYPE_TRACEPOINT, config=number)
+        super().__init__(f"tracepoint {name}", attr, cpu, recorded=recorded)
 
     def set_filter(self, text: str) -> None:
         """Let the kernel leave out what does not match, by its own filter language.
@@ -271,6 +278,8 @@ class FunctionProbe(RecordedEvent):
         How many addresses.
     cpu
         Where it is to be seen.
+    recorded
+        Whether it has records; else it is counted alone.
 
     Raises
     ------
@@ -278,15 +287,17 @@ class FunctionProbe(RecordedEvent):
         The kernel refuses; EINVAL and ENOENT say that there can be no probe on it.
     """
 
-    def __init__(self, name: str, pmu: int, config: int, depth: int, cpu: int) -> None:
+    def __init__(  # noqa: PLR0913 # what perf_event_open(2) has to know
+        self, name: str, pmu: int, config: int, depth: int, cpu: int, *, recorded: bool = True
+    ) -> None:
         attr = _PerfEventAttr(type=pmu, config=config)
         named = ctypes.create_string_buffer(name.encode())
         attr.bp_addr = ctypes.addressof(named)  # here kprobe_func; bp_len, here probe_offset, is 0
-        if depth:
+        if depth and recorded:
             attr.sample_type = _SAMPLE_CALLCHAIN
             attr.sample_max_stack = depth
             attr.flags = _EXCLUDE_CALLCHAIN_USER
-        super().__init__(f"a probe on {name}", attr, cpu)
+        super().__init__(f"a probe on {name}", attr, cpu, recorded=recorded)
 
 
 def open_clock(cpu: int, hz: int) -> int:

@@ -136,9 +136,20 @@ class Program:
         LoadError
             The kernel refuses.
         """
-        event = open_clock(cpu, hz)
+        return self.attach_event(open_clock(cpu, hz))
+
+    def attach_event(self, event: int) -> Link:
+        """Attach to a perf event, by its file descriptor, and enable it; the link owns it from here on.
+
+        A tracepoint's or a function's event on one CPU stands for all CPUs, and has a program of the type
+        ``tracepoint`` or ``kprobe``; a filter of the event does not hold for the program.
+
+        Raises
+        ------
+        LoadError
+            The kernel refuses; the event is closed.
+        """
         try:
-            # The link owns the event from here on.
             return self._attached(lambda: lib().bpf_program__attach_perf_event(self._pointer, event))
         except BaseException:
             os.close(event)

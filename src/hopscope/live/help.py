@@ -160,6 +160,21 @@ class CommandBeside(Command):
         return f"{said}To run a command beside the measurement, write it after --: {ctx.command_path} -- {text}"
 
 
+class CommandBesideArguments(Command):
+    """A verb that has arguments of its own, among its options, and can run the command that comes after ``--``."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the words up to the first ``--``; what comes after it is the parameter ``command``."""
+        end = args.index("--") if "--" in args else len(args)
+        rest = super().parse_args(ctx, args[:end])
+        ctx.params["command"] = tuple(args[end + 1 :])
+        return rest
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        """Return the words of the usage line."""
+        return [*super().collect_usage_pieces(ctx), "[-- COMMAND...]"]
+
+
 def _as_options(words: Sequence[str]) -> list[str]:
     """Return the options that select what words of tcpdump's language do."""
     found = []

@@ -71,6 +71,8 @@ class Labels:
         """
         key = group["key"]
         label = bytes(group["name"]).split(b"\0")[0].decode(errors="replace")
+        if self._group_by == "comm":
+            return label
         if self._group_by == "interface":
             if not key["netns"]:
                 return label  # the backlog, which all namespaces share

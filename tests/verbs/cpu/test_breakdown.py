@@ -4,12 +4,15 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from hopscope.lab.links import set_offloads
+from hopscope.live.labels import NamespaceNames
 from hopscope.verbs.cpu.collector import CpuCollector
 from hopscope.verbs.cpu.options import CpuOptions
 from tests.lab.measure import NetworkPath, in_thread, tcp_pair, udp_pair
@@ -122,3 +125,35 @@ def test_a_bridge_in_the_path_appears(lab: Lab, veth: NetworkPath) -> None:
             found[bridged] = measured(send)
     assert part_of(found[False], "bridge") < 0.005
     assert part_of(found[True], "bridge") > 0.02
+
+
+def test_offloads_that_are_off_are_named_with_what_they_could_save(lab: Lab, veth: NetworkPath) -> None:
+    inodes = [end.call(lambda: Path("/proc/thread-self/ns/net").stat().st_ino) for end in (lab.client, lab.server)]
+    client, server = (
+        f"{name}@{NamespaceNames().name(inode)}" for name, inode in zip(("client0", "server0"), inodes, strict=True)
+    )
+    said = {}
+    for on in (False, True):
+        lab.client.call(set_offloads, "client0", {"tx": on, "gso": on})
+        lab.server.call(set_offloads, "server0", {"rx": on, "gro": on})
+        with tcp_pair(veth) as (sender, receiver):
+
+            def stream() -> None:
+                with in_thread(lambda: read_all(receiver, _STREAM_BYTES)):
+                    sender.sendall(bytes(_STREAM_BYTES))
+
+            found = measured(stream)
+        (said[on],) = [note for note in found.notes if "ffloads that are off" in note or "also off" in note] or [""]
+        if not on:
+            checksum_ns = sum(share.ns for share in found.breakdown() if share.category == "checksum")
+            assert checksum_ns > 0.01 * found.total.ns
+            assert f": checksum {checksum_ns / found.total.ns:.1%} (" in said[on]
+    for feature, interface in (
+        ("rx-checksumming", server),
+        ("tx-checksumming", client),
+        ("generic-receive-offload", server),
+        ("generic-segmentation-offload", client),
+    ):
+        pattern = rf"{feature} on [^()]*{re.escape(interface)}"
+        assert re.search(pattern, said[False]), (feature, said[False])
+        assert not re.search(pattern, said[True]), (feature, said[True])

@@ -119,6 +119,8 @@ enum hop_group_by {
 	HOP_GROUP_CGROUP = 3,
 	HOP_GROUP_PROCESS = 4,
 	HOP_GROUP_PROTOCOL = 5, /* rows are fixed */
+	HOP_GROUP_COMM = 6,
+	HOP_GROUP_THREAD = 7,
 };
 
 enum hop_protocol_group {
@@ -143,8 +145,9 @@ enum hop_limits {
 };
 
 /* Group 0 is "other": packets whose group found no row, or is not known at that hop. */
+/* By the name of a thread, all of it is that name. */
 struct hop_group_key {
-	u64 id;    /* ifindex, cgroup id, or pid; 0 where only the namespace counts */
+	u64 id;    /* ifindex, cgroup id, pid or tid; 0 where only the namespace counts */
 	u32 netns; /* inode, 0 where it does not count */
 	u32 pad;
 };
@@ -627,4 +630,10 @@ struct hop_record_counters {
 	u64 lost; /* for which the ring had no room */
 	u64 captures_lost;
 	u64 pad[6];
+};
+
+/* Counters of one CPU. */
+struct hop_count_counters {
+	u64 group_overflow;
+	u64 pad[7];
 };

@@ -63,22 +63,29 @@ static __always_inline u32 group_create(struct hop_group *group)
 	return 0;
 }
 
-static __noinline u32 group_find(u64 id, u32 netns, const void *name)
+/* `name`: where it is to be read, if the group has none yet. */
+static __always_inline u32 group_row(struct hop_group *group, const void *name)
 {
-	struct hop_group group = {.key = {.id = id, .netns = netns}};
 	struct COUNTERS *counter;
-	u32 *known = bpf_map_lookup_elem(&group_rows, &group.key);
+	u32 *known = bpf_map_lookup_elem(&group_rows, &group->key);
 	u32 row = 0;
 
 	if (known)
 		return *known;
 	if (name)
-		bpf_probe_read_kernel(group.name, sizeof(group.name), name);
-	row = group_create(&group);
+		bpf_probe_read_kernel(group->name, sizeof(group->name), name);
+	row = group_create(group);
 	if (!row) {
 		counter = count();
 		if (counter)
 			atomic_add(&counter->group_overflow, 1);
 	}
 	return row;
+}
+
+static __noinline u32 group_find(u64 id, u32 netns, const void *name)
+{
+	struct hop_group group = {.key = {.id = id, .netns = netns}};
+
+	return group_row(&group, name);
 }

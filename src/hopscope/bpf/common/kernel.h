@@ -353,6 +353,7 @@ struct task_struct {
 	u32 __state;
 	int pid;
 	int tgid;
+	struct task_struct *group_leader;
 	char comm[16];
 	u64 nvcsw;
 	u64 start_time;

@@ -69,7 +69,7 @@ def _tcp_socket_events(context: Context) -> str:
     "tcp_packets",
     "the payload of a packet, with the time at each point",
     columns(
-        "flow connection slice time_ns seq payload neighbour_ns queue_ns enqueue_ns dequeue_ns start_ns driver_ns",
+        "flow connection slice time_ns skb seq payload neighbour_ns queue_ns enqueue_ns dequeue_ns start_ns driver_ns",
         "core_ns",
         "ip_ns l4_ns tcp_ns",
         time_ns="when its headers were inspected",
@@ -140,10 +140,10 @@ def _carried(numbers: dict[str, int], wanted: str) -> str:
     listed = ", ".join(map(str, known.values()))
     times = ", ".join(f"min(CASE WHEN point = {each} THEN time_ns END) AS {name}" for name, each in known.items())
     return f"""
-        SELECT e.flow, coalesce(c.connection, 0) AS connection, {SLICE} AS slice, e.time_ns,
+        SELECT e.flow, coalesce(c.connection, 0) AS connection, {SLICE} AS slice, e.time_ns, e.skb,
                {_FIRST_BYTE} AS seq, e.payload,
                {", ".join(_after(column, known) for column in PACKET_COLUMNS)}
-        FROM (SELECT flow_ns AS time_ns, {_looked_at(known)}, {times}, {host_of_cpu("max(cpu)")} AS host
+        FROM (SELECT flow_ns AS time_ns, skb, {_looked_at(known)}, {times}, {host_of_cpu("max(cpu)")} AS host
               FROM (SELECT *, {_flow_ns(known)} AS flow_ns
                     FROM (SELECT skb, point, flow, seq, len_bytes - header_bytes AS payload, tcp_flags, time_ns, cpu
                           FROM original_packets WHERE point IN ({listed})) passed) named

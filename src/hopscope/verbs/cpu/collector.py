@@ -11,7 +11,7 @@ from __future__ import annotations
 import socket
 import struct
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -33,6 +33,7 @@ from hopscope.term.format import plural
 from hopscope.verbs.cpu import uring as cpu_uring
 from hopscope.verbs.cpu.callbacks import Callbacks
 from hopscope.verbs.cpu.energy import energy_j, read_energy_uj
+from hopscope.verbs.cpu.offloads import Moved, moved, sentences
 from hopscope.verbs.cpu.options import GROUP_BY, CpuOptions, overflow_note
 from hopscope.verbs.cpu.pmu import NAMES, PmuCounters, PmuReading
 from hopscope.verbs.cpu.stacks import StackSampler
@@ -105,6 +106,7 @@ class CpuCollector(Attached):
     _callbacks: Callbacks
     _pmu: PmuCounters | None = None
     _last: _Reading
+    _moved: Moved
 
     def __init__(self, options: CpuOptions) -> None:
         self._options = options
@@ -123,6 +125,7 @@ class CpuCollector(Attached):
         self._look()
         before = self._last
         self._last = self._read()
+        self._moved_before, self._moved = self._moved, moved() if self._sampler else {}
         return self._snapshot("interval", before, self._last)
 
     def total(self) -> CpuSnapshot:
@@ -205,6 +208,7 @@ class CpuCollector(Attached):
             self._sampler = StackSampler(bpf, self._options.hz)
             stack.callback(self._sampler.close)
         self._first = self._last = self._read()
+        self._moved = self._moved_first = self._moved_before = moved() if self._sampler else {}
 
     # ---- results ----
 
@@ -229,7 +233,7 @@ class CpuCollector(Attached):
         if self._sampler:
             stacks = self._sampler.interval(names) if kind == "interval" else self._sampler.total()
         counts = {name: after.counts[name] - before.counts[name] for name in after.counts}
-        return CpuSnapshot(
+        found = CpuSnapshot(
             kind=kind,
             started_ns=before.clock_ns,
             duration_s=after.at_s - before.at_s,
@@ -244,6 +248,11 @@ class CpuCollector(Attached):
             plan=self._plan.rows(),
             notes=self._notes(counts) + self._pmu_notes(before, after),
         )
+        if not self._sampler:
+            return found
+        earlier = self._moved_before if kind == "interval" else self._moved_first
+        could_save = sentences(earlier, self._moved, found.breakdown(), found.total.ns)
+        return replace(found, notes=[*could_save, *found.notes])
 
     def _group_names(self) -> dict[int, str]:
         """Return what each row is called."""

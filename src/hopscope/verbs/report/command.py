@@ -364,16 +364,36 @@ def events(*, common: Common) -> None:
     ),
 )
 @report_options()
-@section(OUTPUT, option("--waterfall", is_flag=True, help="Each stage as a bar, of up to 10 messages."))
+@section(
+    TRAFFIC,
+    option("--message", "numbers", type=int, multiple=True, metavar="N", help="With --packets: only this message."),
+)
+@section(
+    OUTPUT,
+    option("--waterfall", is_flag=True, help="Each stage as a bar, of up to 10 messages."),
+    option("--packets", is_flag=True, help="Each packet that carried bytes of the messages."),
+)
 @plot_option("Also draw the messages that are shown as waterfalls.")
-def messages(*, common: Common, waterfall: bool, plot: Picture | None) -> None:
+def messages(*, common: Common, waterfall: bool, packets: bool, numbers: tuple[int, ...], plot: Picture | None) -> None:
     """Follow the data of each send call to the call that read it, and show what delayed it, slowest first.
 
     A message is the data of one send call on a TCP connection, or one UDP datagram.
     """
     from hopscope.verbs.report import messages as analysis  # noqa: PLC0415
+    from hopscope.verbs.report.message_packets import message_packets  # noqa: PLC0415
+    from hopscope.verbs.report.message_packets_text import render_message_packets  # noqa: PLC0415
     from hopscope.verbs.report.messages_text import FEW, render_messages  # noqa: PLC0415
 
+    if packets:
+        if plot:
+            raise click.UsageError("--plot and --packets cannot be combined", click.get_current_context())
+        most = FEW if common.given_limit is None and common.form == "text" else common.limit
+        with common.trace() as trace:
+            found = message_packets(trace, common.selection, numbers=numbers, limit=None if numbers else most)
+            show(found, common.form, render_message_packets)
+        return
+    if numbers:
+        raise click.UsageError("--message needs --packets", click.get_current_context())
     limit = FEW if waterfall and common.given_limit is None and common.form == "text" else common.limit
     with common.trace() as trace:
         report = analysis.messages(trace, common.selection, limit=limit)

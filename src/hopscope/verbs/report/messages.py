@@ -84,7 +84,7 @@ COLUMNS: Final = (
 )
 NAMES: Final = {column.name: column for column in COLUMNS}
 
-_REASONS: Final = (
+REASONS: Final = (
     "SELECT d.time_ns, max(coalesce(r.name, CAST(d.reason AS STRING))) AS reason"
     " FROM drops d LEFT JOIN reasons r ON r.reason = d.reason GROUP BY d.time_ns"
 )
@@ -99,7 +99,7 @@ _QUERY: Final = f"""
     LEFT JOIN final_translations t ON t.original = m.flow AND m.ends_ns >= t.from_ns AND m.ends_ns < t.until_ns
     LEFT JOIN flow_names a ON a.flow = t.flow
     LEFT JOIN thread_names s ON s.tid = m.sender_tid LEFT JOIN thread_names r ON r.tid = m.reader_tid
-    LEFT JOIN ({_REASONS}) d ON d.time_ns = m.dropped_ns
+    LEFT JOIN ({REASONS}) d ON d.time_ns = m.dropped_ns
     LEFT JOIN hosts sh ON sh.host = m.sender_host LEFT JOIN hosts rh ON rh.host = m.receiver_host
     WHERE total_ns > 0 ORDER BY total_ns DESC, begins_ns, m.flow"""
 
@@ -204,7 +204,7 @@ def _notes(trace: Trace, count: int, single: int, unread: int) -> list[str]:
 def _dropped(trace: Trace) -> list[str]:
     """Return a sentence about datagrams that were dropped, with the reasons."""
     counted = trace.rows(
-        f"SELECT coalesce(d.reason, 'unknown reason'), count(*) FROM messages m LEFT JOIN ({_REASONS}) d"
+        f"SELECT coalesce(d.reason, 'unknown reason'), count(*) FROM messages m LEFT JOIN ({REASONS}) d"
         " ON d.time_ns = m.dropped_ns WHERE m.dropped_ns IS NOT NULL GROUP BY 1 ORDER BY 2 DESC, 1"
     )
     if not counted:
