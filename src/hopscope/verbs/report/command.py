@@ -13,6 +13,7 @@ from hopscope.gate import bytes_out, tell
 from hopscope.live.handover import handover
 from hopscope.live.help import OUTPUT, TRAFFIC, Command, option, section
 from hopscope.live.options import SHOWN, group_option
+from hopscope.live.paths import OUTPUT_FILE
 from hopscope.recorded.options import report_options, show, trace_argument
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def flows(*, common: Common) -> None:
     option("--history", is_flag=True, help="One row per segment that came, in order of time."),
     option(
         "--plot",
-        type=click.File("w", encoding="utf-8", lazy=False),
+        type=OUTPUT_FILE,
         metavar="FILE.svg",
         help="Also draw the connection with most bytes over time.",
     ),
@@ -181,9 +182,7 @@ def interrupts(*, common: Common) -> None:
 @group_option(_BY, aliases=["--by"])
 @section(
     OUTPUT,
-    option(
-        "--plot", type=click.File("w", encoding="utf-8", lazy=False), metavar="FILE.svg", help="Also draw heat maps."
-    ),
+    option("--plot", type=OUTPUT_FILE, metavar="FILE.svg", help="Also draw heat maps."),
 )
 @report_options()
 def hops(*, common: Common, group_by: str | None, plot: TextIO | None) -> None:
@@ -453,7 +452,7 @@ def compare(*, common: Common, other: Path | None) -> None:
     """
     from hopscope.verbs.report import compare as analysis  # noqa: PLC0415
 
-    with common.trace() as before, replace(common, folder=other).trace() as after:
+    with common.trace(beside=[other]) as before, replace(common, folder=other).trace() as after:
         if other is None and before.folder.samefile(after.folder):
             raise UsageError("TRACE is the last recording itself", "Name what to compare it with, as TRACE2")
         show(analysis.compare(before, after, common.selection, limit=common.limit), common.form)
