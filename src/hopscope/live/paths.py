@@ -51,21 +51,26 @@ class FileMode(click.ParamType[int]):
 
 
 class OutputFile(click.File):
-    """A file that is written as text: at once, so that a wrong name is reported before the run; ``-``: standard output.
+    """A file that is written: opened at once, so that a wrong name is reported before the run; ``-``: standard output.
 
     A link is not followed, as whoever made it decides what is overwritten, unless it leads to a pipe or a device, as
     ``/dev/stdout`` may.
+
+    Parameters
+    ----------
+    binary
+        It takes bytes instead of text.
     """
 
-    def __init__(self) -> None:
-        super().__init__("w", encoding="utf-8", lazy=False)
+    def __init__(self, *, binary: bool = False) -> None:
+        super().__init__("wb" if binary else "w", encoding=None if binary else "utf-8", lazy=False)
 
     def convert(self, value: Any, param: Parameter | None, ctx: Context | None) -> Any:  # noqa: ANN401 # as click's
         """Return the open file, or fail with a sentence."""
         if not isinstance(value, str) or value == "-":
             return super().convert(value, param, ctx)
         try:
-            file = open(value, "w", encoding="utf-8", opener=_opened)  # noqa: SIM115 # it is closed with the context
+            file = open(value, self.mode, encoding=self.encoding, opener=_opened)  # noqa: SIM115 # it is closed with the context
         except OSError as error:
             said = _NOT_FOLLOWED if error.errno == errno.ELOOP else error.strerror
             self.fail(f"{value!r} cannot be written: {said}.", param, ctx)

@@ -46,9 +46,8 @@ def render_messages(report: Report, terminal: Terminal, *, waterfall: bool) -> s
         columns = [NAMES[name] for name in _TABLE if name not in left_out]
         return render_report(replace(report, columns=columns), terminal)
     lines = [line for text in report.heading for line in terminal.fold(text)]
-    names = [column.name for column in report.columns]
-    for values in report.rows():
-        lines += [*_message(dict(zip(names, values, strict=True)), terminal), ""]
+    for row in report.named_rows():
+        lines += [*_message(row, terminal), ""]
     if not len(report) and not report.notes:
         lines += terminal.fold(NOTHING)
     return "\n".join([*lines, *footer(report, terminal)]).rstrip("\n")
@@ -56,15 +55,11 @@ def render_messages(report: Report, terminal: Terminal, *, waterfall: bool) -> s
 
 def _message(row: Mapping[str, Value], terminal: Terminal) -> Iterator[str]:
     unicode = terminal.unicode
-    for line in terminal.fold(_title(row, unicode=unicode)):
+    for line in terminal.fold(title(row, unicode=unicode)):
         yield terminal.paint(line, "bold")
-    times = {step.column: _whole(row[step_name(step.column)]) for step in STEPS}
     total_ns = _whole(row["total_ns"]) or 1
-    first = next(column for column, at_ns in times.items() if at_ns is not None)
+    first, parts = stages_of(row)
     yield f"{pad(BY_COLUMN[first].title, _POINT)} {'0'.rjust(_TIME)}"
-    across, network_ns = row["network_bound_ns"] is not None, _whole(row["network_ns"])
-    held = {cause.name: _whole(row[cause.column]) or 0 for cause in CAUSES}
-    parts = list(stages(times, _whole(row["resent_ns"]), held, across=across, network_ns=network_ns))
     longest = max((part.duration_ns for part in parts if part.told), default=0)
     words = max(len(_words(part)) + (_BOUND if part.causes == (NETWORK,) else 0) for part in parts)
     width = max(terminal.width - _POINT - _TIME - words - _GAPS, _LEAST_BAR)
@@ -79,7 +74,17 @@ def _message(row: Mapping[str, Value], terminal: Terminal) -> Iterator[str]:
         yield from (terminal.paint(line, "dim") for line in terminal.fold(f"not seen: {row['missing']}"))
 
 
-def _title(row: Mapping[str, Value], *, unicode: bool) -> str:
+def stages_of(row: Mapping[str, Value]) -> tuple[str, list[Stage]]:
+    """Return the column of the first point at which a row's message was seen, and the stages from there on."""
+    times = {step.column: _whole(row[step_name(step.column)]) for step in STEPS}
+    first = next(column for column, at_ns in times.items() if at_ns is not None)
+    across, network_ns = row["network_bound_ns"] is not None, _whole(row["network_ns"])
+    held = {cause.name: _whole(row[cause.column]) or 0 for cause in CAUSES}
+    return first, list(stages(times, _whole(row["resent_ns"]), held, across=across, network_ns=network_ns))
+
+
+def title(row: Mapping[str, Value], *, unicode: bool) -> str:
+    """Return a sentence on a row's message: how long it took, when, how large it was, and what held it most."""
     total = fmt.time(_whole(row["total_ns"]), unicode=unicode)
     held = fmt.time(_whole(row["blame_ns"]), unicode=unicode)
     who = " to ".join(str(row[name]) for name in ("sender", "reader") if row[name])
