@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 # What differs between kernels: the ways to attach, to follow TCP, and to probe functions. Tests that pace their traffic
-# say nothing under emulation.
+# say nothing under emulation. And what steps the machine's clock, which no test may do where others work.
 TESTS: Final = (
     "tests/verbs/rx/test_ways.py",
+    "tests/verbs/rx/test_clock.py",
     "tests/verbs/tx/test_ways.py",
     "tests/verbs/tx/test_counts.py::test_so_many_sends_are_so_many_messages",
     "tests/verbs/record/test_ways.py",

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from hopscope.lab import Lab
 from tests import leftovers
 from tests.chaos.kernel import be_alone, left_since, seen, tracefs
-from tests.chaos.rounds import SIGNALS, Round
+from tests.chaos.rounds import SIGNALS, STOP, Round
 from tests.lab.command import hopscope, only
 from tests.lab.measure import ping, tcp_pair, udp_pair, way
 
@@ -39,6 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="tests.chaos", description="End long-running verbs at random moments.")
     parser.add_argument("--rounds", type=int, default=20, help="how many")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32), help="of what is chosen")
+    parser.add_argument("--signals-only", action="store_true", help="do nothing to them but send signals")
     given = parser.parse_args(arguments)
     if refusal := leftovers.why_no_bpf():
         parser.error(refusal)
@@ -49,12 +50,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     be_alone()
     leftovers.adopt_orphans()
     _say(f"seed {given.seed}")
-    wrong = run(given.rounds, random.Random(given.seed))  # noqa: S311 # nothing secret
+    source = random.Random(given.seed)  # noqa: S311 # nothing secret
+    wrong = run(given.rounds, source, signals_only=given.signals_only)
     _say(f"{given.rounds} rounds, {wrong} wrong")
     return int(wrong > 0)
 
 
-def run(rounds: int, source: random.Random) -> int:
+def run(rounds: int, source: random.Random, *, signals_only: bool = False) -> int:
     """Run so many rounds, say of each how it was, and return how many were wrong."""
     wrong = 0
     done: Counter[tuple[str, str]] = Counter()
@@ -66,7 +68,7 @@ def run(rounds: int, source: random.Random) -> int:
         tracing = stack.enter_context(tracefs())
         before = seen(lab, tracing)
         for number in range(1, rounds + 1):
-            each = Round.of(source)
+            each = Round.of(source, signals_only=signals_only)
             each.run(lab, counted, scratch)
             each.wrong += [f"left behind: {name}" for name in sorted(left_since(before, lab, tracing, each.made))]
             each.wrong += _next_start(lab, scratch / f"next-{number}")
@@ -81,7 +83,7 @@ def run(rounds: int, source: random.Random) -> int:
 
 def _summarize(done: Counter[tuple[str, str]]) -> None:
     """Say how often each signal was sent, to which verb, and how often anything else was done."""
-    kills = Counter({pair: count for pair, count in done.items() if pair[1] in SIGNALS})
+    kills = Counter({pair: count for pair, count in done.items() if pair[1] in {*SIGNALS, STOP}})
     for title, chosen in (("killed by a signal", kills), ("otherwise", done - kills)):
         for what, at in (("deed", 1), ("verb", 0)):
             sums: Counter[str] = Counter()

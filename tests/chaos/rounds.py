@@ -54,7 +54,8 @@ VERBS: Final[dict[str, tuple[str, ...]]] = {
 }
 SIGNALS: Final = {name: getattr(signal, f"SIG{name}") for name in ("KILL", "TERM", "HUP", "QUIT", "INT")}
 # What happens besides a signal; those of folders happen to `record` alone.
-DEEDS: Final = ("stop and continue", "device deleted", "namespace deleted", "out of memory")
+STOP: Final = "stop and continue"
+DEEDS: Final = (STOP, "device deleted", "namespace deleted", "out of memory")
 OF_FOLDERS: Final = ("folder moved", "folder replaced by a link", "folder deleted", "disk full", "no inodes")
 
 _COUNTED: Final = 211
@@ -96,10 +97,12 @@ class Round:
     found: str = ""
 
     @classmethod
-    def of(cls, source: random.Random) -> Round:
+    def of(cls, source: random.Random, *, signals_only: bool = False) -> Round:
         """Choose one."""
         verb = source.choice(list(VERBS))
         deeds = [*SIGNALS, *SIGNALS, *DEEDS, *(OF_FOLDERS if verb.startswith("record") else ())]
+        if signals_only:
+            deeds = [*SIGNALS, STOP]
         return cls(verb, source.choice(deeds), source.random() < 0.5, source.uniform(0, _LONGEST_S))
 
     def run(self, lab: Lab, counted: tuple[socket, socket], scratch: Path) -> None:
@@ -250,7 +253,7 @@ def _do(deed: str, child: subprocess.Popen[bytes], folder: Path, lab: Lab, extra
             time.sleep(0.1)
     elif deed == "namespace deleted" and extra:
         extra.close()
-    elif deed == "stop and continue":
+    elif deed == STOP:
         os.kill(child.pid, signal.SIGSTOP)
         time.sleep(0.5)
         os.kill(child.pid, signal.SIGCONT)

@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from tests.fuzz.conversations import conversations
 from tests.fuzz.kernel_bytes import dumps
 from tests.fuzz.lines import lines
-from tests.fuzz.recordings import cases
+from tests.fuzz.recordings import cases, columns
 from tests.fuzz.texts import texts_of_languages
 
 if TYPE_CHECKING:
@@ -38,7 +38,8 @@ class Case(Protocol):
 
 # What is drawn, and how many of so many inputs: a text takes microseconds, a recording a good part of a second.
 FAMILIES: Final[dict[str, tuple[Callable[[], st.SearchStrategy[Any]], float]]] = {
-    "recordings": (lambda: cases, 0.1),
+    "recordings": (lambda: cases, 0.07),
+    "columns": (columns, 0.03),
     "lines": (lambda: lines, 0.1),
     "texts": (lambda: texts_of_languages, 0.4),
     "kernel": (dumps, 0.35),

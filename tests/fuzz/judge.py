@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 # Nothing takes so long by itself, also on a busy machine. Who measures until Ctrl-C has it before.
 HANG_S: Final = 60.0
 _CTRL_C_S: Final = 15.0
+# They end by themselves, so that a Ctrl-C would hide where they hang, and find fault with a machine that is busy.
+_READERS: Final = frozenset({"report", "export", "sql", "join", "verify", "recordings", "cdf", "script"})
 _SPACE_BYTES: Final = 12 << 30
 _RESIDENT_BYTES: Final = 3 << 29
 _FILE_BYTES: Final = 1 << 28
@@ -56,7 +58,7 @@ def judge(words: Sequence[str], target: Path) -> list[str]:
         pid = os.fork()
         if not pid:
             _be_child(words, target, out.fileno(), err.fileno())
-        status, used = _wait(pid)
+        status, used = _wait(pid, ends=words[0] in _READERS)
         texts = []
         for file in (out, err):
             file.seek(0)
@@ -103,11 +105,11 @@ def _place(err: str) -> str:
     return f"{kind} at {'; '.join(places[-2:])}: {what[:200]}"
 
 
-def _wait(pid: int) -> tuple[int, resource.struct_rusage]:
-    """Wait for a child's end, with a Ctrl-C if it takes its time."""
+def _wait(pid: int, *, ends: bool) -> tuple[int, resource.struct_rusage]:
+    """Wait for a child's end, with a Ctrl-C if it takes its time and does not end by itself."""
     handle = os.pidfd_open(pid)
     try:
-        for after_s, number in ((_CTRL_C_S, signal.SIGINT), (HANG_S + 5, signal.SIGKILL)):
+        for after_s, number in ([] if ends else [(_CTRL_C_S, signal.SIGINT)]) + [(HANG_S + 5, signal.SIGKILL)]:
             if select.select([handle], [], [], after_s)[0]:
                 break
             os.kill(pid, number)

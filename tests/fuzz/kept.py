@@ -31,6 +31,7 @@ KEPT: Final[tuple[AnyCase, ...]] = (
     Dump(reader="rules", bodies=(bytes(4),)),
     Line(words=("cdf", "total", "/dev/zero")),
     Line(words=("cdf", "total", "deep")),
+    Line(words=("cdf", "--svg", "link", "T", "T")),
     Line(words=("explain", "9" * 400)),
     Line(words=("record", "-d", "0.1", "-o", "9" * 400)),
 )

@@ -43,8 +43,9 @@ COMMANDS: Final = (
     "report flows T", "report packets T", "report packets T --slowest --json", "report requests T", "report network T",
     "report drops T --stacks", "report netdev-times T", "report events T --limit 20",
     "report events T --json --limit 20",
-    "report outliers T", "report counters T", "report moments T", "report compare T T2", "explain T",
-    "explain T --json",
+    "report tcp T", "report tcp T --history", "report tcp T --plot X", "report calls T", "report interrupts T",
+    "report hops T --plot X", "report outliers T", "report counters T", "report moments T", "report compare T T2",
+    "explain T", "explain T --json",
     "export perfetto T -o X", "export ctf T -o X", "export chrome T -o X", "export speedscope T -o X",
     "export folded T -o X", "export parquet T -o X",
     "check T", "verify T", "join T -o J", "join T T2 -o J", "recordings", "recordings --json", "sql T --tables",
@@ -183,6 +184,22 @@ class Column:
 
 
 @dataclass(frozen=True)
+class Named:
+    """A column of a table has other values or another type in each of its files, or is not there."""
+
+    table: str
+    column: str
+    deed: str
+
+    def apply(self, folder: Path) -> None:
+        """Do it."""
+        for number, file in enumerate(_all(folder, "*.parquet")):
+            names = pq.read_schema(file).names if file.parent.name == self.table else []
+            if self.column in names:
+                Column(number, names.index(self.column), self.deed).apply(folder)
+
+
+@dataclass(frozen=True)
 class Checksums:
     """The file of checksums has these lines."""
 
@@ -193,7 +210,7 @@ class Checksums:
         (folder / "checksums").write_bytes(self.text.encode(errors="surrogateescape"))
 
 
-Edit = Json | Bytes | Files | Column | Checksums
+Edit = Json | Bytes | Files | Column | Named | Checksums
 
 
 @dataclass(frozen=True)
@@ -224,8 +241,12 @@ def _words(command: str) -> list[str]:
     return [word for n, part in enumerate(whole) for word in ([part] if n % 2 else part.split())]
 
 
+def _all(folder: Path, pattern: str) -> list[Path]:
+    return sorted(file for file in folder.rglob(pattern) if file.is_file() and not file.is_symlink())
+
+
 def _one(folder: Path, pattern: str, number: int) -> Path | None:
-    files = sorted(file for file in folder.rglob(pattern) if file.is_file() and not file.is_symlink())
+    files = _all(folder, pattern)
     return files[number % len(files)] if files else None
 
 
@@ -287,3 +308,24 @@ cases: st.SearchStrategy[Case] = st.builds(
     | st.lists(_readable | _unreadable, min_size=1, max_size=4).map(tuple),
     st.sampled_from(COMMANDS),
 )
+
+
+def _named() -> list[tuple[str, str, str]]:
+    """Return recording, table and column of all columns that the kept recordings have."""
+    found = {
+        (name, file.parent.name, column)
+        for name in NAMES
+        for file in _all(KEPT / name, "*.parquet")
+        for column in pq.read_schema(file).names
+    }
+    return sorted(found)
+
+
+def columns() -> st.SearchStrategy[Case]:
+    """Draw recordings of which one column, chosen by its name, has values that it cannot have."""
+    return st.builds(
+        lambda place, deed, command: Case(place[0], (Named(*place[1:], deed),), command),
+        st.sampled_from(_named()),
+        st.sampled_from([*COLUMNS, "gone"]),
+        st.sampled_from(COMMANDS),
+    )

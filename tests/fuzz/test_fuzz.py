@@ -11,7 +11,7 @@ from tests.fuzz.__main__ import FAMILIES, Case, main, run
 from tests.fuzz.kept import KEPT
 
 # So many inputs take a few seconds all together.
-SHORT = {"recordings": 5, "lines": 8, "texts": 400, "kernel": 100, "agent": 20}
+SHORT = {"recordings": 4, "columns": 3, "lines": 8, "texts": 400, "kernel": 100, "agent": 20}
 
 
 @pytest.mark.parametrize("family", FAMILIES)

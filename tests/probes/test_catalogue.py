@@ -16,6 +16,7 @@ from hopscope.probes.grants import KINDS
 from hopscope.probes.point import RETURN_KINDS
 from hopscope.verbs.rx import hops as rx_hops
 from hopscope.verbs.rx.nic import POINT as NIC_POINT
+from hopscope.verbs.tx import collector as tx_collector
 from hopscope.verbs.tx import hops as tx_hops
 
 if TYPE_CHECKING:
@@ -80,6 +81,12 @@ def test_ways_of_a_point_can_be_told_apart(point: Point) -> None:
     assert len(set(names)) == len(names) > 0
     assert POINTS[point.name] is point
     assert point.marks
+
+
+@pytest.mark.parametrize("name", tx_collector.STAMPED_ONLY)
+def test_without_stamps_it_is_said_that_there_are_none(name: str) -> None:
+    # What else such a program needs came with them, but is refused with a number instead of a reason.
+    assert all(each.kfuncs for each in POINTS[name].ways)
 
 
 def test_kinds_have_a_feature_program_each() -> None:

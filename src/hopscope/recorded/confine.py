@@ -9,7 +9,6 @@ either. Files can still be read: modules are imported when they are needed. The 
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import struct
 from typing import TYPE_CHECKING, Final
@@ -34,6 +33,8 @@ _RULESET: Final = struct.Struct("=QQ")
 _RULE: Final = struct.Struct("=Qi")
 _PR_SET_NO_NEW_PRIVS: Final = 38
 _DEVICES: Final = "/dev"
+# Of the one time that this process was confined.
+_outcomes: Final[list[bool]] = []
 
 
 class OwnProcess:
@@ -46,20 +47,25 @@ def is_own_process() -> bool:
     return bool(context and context.find_object(OwnProcess))
 
 
-@functools.cache
 def confine(writable: tuple[str, ...] = ()) -> bool:
-    """Confine the calling thread, and those that it starts later, for good; again with them changes nothing.
+    """Confine the calling thread, and those that it starts later, for good; again changes nothing.
 
     Parameters
     ----------
     writable
-        Folders in which files can be changed and made all the same.
+        Of the first call: folders in which files can be changed and made all the same.
 
     Returns
     -------
     bool
         False: this kernel cannot, and nothing has changed.
     """
+    if not _outcomes:
+        _outcomes.append(_confine(writable))
+    return _outcomes[0]
+
+
+def _confine(writable: tuple[str, ...]) -> bool:
     import ctypes  # noqa: PLC0415 # `--help` is quick without
     import tempfile  # noqa: PLC0415
 

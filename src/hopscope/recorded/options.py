@@ -81,18 +81,27 @@ class Common:
 
         return Selection(**self.chosen)
 
-    def trace(self, *, unrestricted: bool = False, writable: Sequence[str] = ()) -> AbstractContextManager[Trace]:
+    def trace(
+        self, *, unrestricted: bool = False, writable: Sequence[str] = (), beside: Sequence[Path | None] = ()
+    ) -> AbstractContextManager[Trace]:
         """Open the trace."""
-        return opened(self.folder, unrestricted=unrestricted, writable=writable)
+        return opened(self.folder, unrestricted=unrestricted, writable=writable, beside=beside)
 
 
 @contextmanager
-def opened(folder: Path | None, *, unrestricted: bool = False, writable: Sequence[str] = ()) -> Iterator[Trace]:
+def opened(
+    folder: Path | None,
+    *,
+    unrestricted: bool = False,
+    writable: Sequence[str] = (),
+    beside: Sequence[Path | None] = (),
+) -> Iterator[Trace]:
     """Open a trace, or those of several hosts as one, and say on stderr what is missing from it.
 
     `folder` is as of :func:`~hopscope.recorded.which.which_recording`, `unrestricted` of the engine. The command line's
     own process is confined to what reading needs, and to writing in these folders and in a recording of several hosts,
-    where they are joined, unless it is unrestricted.
+    where they are joined, unless it is unrestricted. It stays confined: so the first of several recordings is opened
+    with those that come after it `beside` it.
     """
     from hopscope.store.hosts import is_of_hosts  # noqa: PLC0415 # as above
     from hopscope.store.trace import Trace  # noqa: PLC0415
@@ -102,7 +111,8 @@ def opened(folder: Path | None, *, unrestricted: bool = False, writable: Sequenc
         return
     which = which_recording(folder)
     if not unrestricted and is_own_process():
-        confine((*writable, str(which)) if is_of_hosts(which) else tuple(writable))
+        joined = [str(each) for each in (which, *map(which_recording, beside)) if is_of_hosts(each)]
+        confine((*writable, *joined))
     with one_trace(which) as one, Trace(one, unrestricted=unrestricted) as trace:
         for warning in trace.warnings:
             tell(f"hopscope: {warning}")

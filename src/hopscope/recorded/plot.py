@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
 
-import click
-
 from hopscope.errors import UsageError
 from hopscope.live.help import OUTPUT, option, section
+from hopscope.live.paths import OutputFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    import click
 
 _PNG: Final = ".png"
 
@@ -37,7 +38,7 @@ class Picture:
         self._out.flush()
 
 
-class _PictureFile(click.File):
+class _PictureFile(OutputFile):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401 # as click's
         if str(value).lower().endswith(_PNG):
             _require_bitmaps()
@@ -46,7 +47,7 @@ class _PictureFile(click.File):
 
 def plot_option(told: str) -> Callable[[Any], Any]:
     """Add ``--plot``; the function of the command gets a :class:`Picture`, or None."""
-    kind = _PictureFile("wb", lazy=False)
+    kind = _PictureFile(binary=True)
     return section(OUTPUT, option("--plot", type=kind, metavar="FILE.svg|FILE.png", help=told))
 
 

@@ -62,7 +62,7 @@ def _counts(folder: Path) -> Counts:
         events = [file for table in (*EVENT_TABLES, *own) for file in parts_of(folder, table).whole]
         try:
             lost = sum(_lost(engine, table, parts_of(folder, table.name).whole) for table in losses)
-            return Counts(engine.count(events), lost)
+            return Counts(engine.described(events)[0], lost)
         except Exception as error:
             if engine.cause(error) is None:
                 raise

@@ -148,6 +148,9 @@ class DuckDB(Engine):
         self._folder = folder
         self._unrestricted = unrestricted
         self._spill = Spill()
+        # The last ones asked for.
+        self._kinds_of: Sequence[Path] = ()
+        self._kinds: dict[str, str] = {}
         # Paths are given below this descriptor: no character of the folder's own path has a meaning in them.
         self._folder_fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -179,16 +182,49 @@ class DuckDB(Engine):
 
     def source(self, table: Table, files: Sequence[Path]) -> str:
         """Return the query for their rows."""
-        read = f"read_parquet([{self._listed(files)}], union_by_name=true, hive_partitioning=false)"
-        found = set(self.names(f"SELECT * FROM {read}"))
+        found = self.kinds(files)
         # In quotation marks: the kernel calls fields as it likes, `order` for one.
         known = (f'"{column.name}"' if column.name in found else "NULL" for column in table.columns)
-        return f"SELECT {typed(table, known)} FROM {read}"
+        return f"SELECT {typed(table, known)} FROM {self._read(files)}"
 
-    def count(self, files: Sequence[Path]) -> int:
-        """Return how many rows Parquet files say that they have, in the parts that they have them in."""
-        query = f"SELECT sum(row_group_num_rows) FROM parquet_metadata([{self._listed(files)}]) WHERE column_id = 0"
-        return int(self._connection.execute(query).fetchall()[0][0] or 0) if files else 0
+    def kinds(self, files: Sequence[Path]) -> dict[str, str]:
+        """Return the columns that Parquet files have: name → SQL type, the widest where they differ."""
+        if self._kinds_of != files:
+            found = self._connection.execute(f"DESCRIBE SELECT * FROM {self._read(files)}").fetchall()
+            self._kinds_of, self._kinds = files, {name: kind for name, kind, *_ in found}
+        return self._kinds
+
+    def required(self, files: Sequence[Path]) -> set[str]:
+        """Return the columns that cannot be NULL in any of these Parquet files, by how their values are stored."""
+        found = self._connection.execute(
+            f"SELECT name FROM parquet_schema([{self._listed(files)}]) GROUP BY name"
+            f" HAVING count(*) = {len(files)} AND bool_and(repetition_type = 'REQUIRED')"
+        ).fetchall()
+        return {name for (name,) in found}
+
+    def values(self, files: Sequence[Path], expressions: Iterable[str]) -> tuple[Any, ...]:
+        """Return aggregates over all rows of Parquet files."""
+        ((*found,),) = self._connection.execute(f"SELECT {', '.join(expressions)} FROM {self._read(files)}").fetchall()
+        return tuple(found)
+
+    def described(self, files: Sequence[Path]) -> tuple[int, set[tuple[str, str]]]:
+        """Return what Parquet files say of themselves.
+
+        Returns
+        -------
+        tuple
+            How many rows they have, in the parts that they have them in; and which columns have statistics: folder and
+            name of each.
+        """
+        if not files:
+            return 0, set()
+        ((rows, columns),) = self._connection.execute(
+            "SELECT coalesce(sum(row_group_num_rows) FILTER (column_id = 0), 0), list(DISTINCT"
+            " [string_split(file_name, '/')[-2], path_in_schema])"
+            " FILTER (coalesce(stats_min, stats_max, stats_min_value, stats_max_value) IS NOT NULL)"
+            f" FROM parquet_metadata([{self._listed(files)}])"
+        ).fetchall()
+        return int(rows), {(folder, name) for folder, name in columns or ()}
 
     def make_base(self, name: str, query: str) -> None:
         """Make a view that is not temporary."""
@@ -321,6 +357,9 @@ class DuckDB(Engine):
         if any(each.type == duckdb.StatementType.LOAD for each in statements):
             raise duckdb.NotImplementedException("Extensions are never loaded")
 
+    def _read(self, files: Sequence[Path]) -> str:
+        return f"read_parquet([{self._listed(files)}], union_by_name=true, hive_partitioning=false)"
+
     def _below(self) -> str:
         return f"/proc/self/fd/{self._folder_fd}/"
 
@@ -344,6 +383,14 @@ def typed(table: Table, values: Iterable[str]) -> str:
         f'CAST({value} AS {SQL_TYPES[np.dtype(column.dtype).name]}) AS "{column.name}"'
         for column, value in zip(table.columns, values, strict=True)
     )
+
+
+def unbelieving(column: str) -> str:
+    """Return the expression for a column's values that the engine cannot take from statistics instead.
+
+    Whoever wrote a file may have written other statistics than it has.
+    """
+    return f'(["{column}"])[1]'
 
 
 def last_known(expression: str) -> str:

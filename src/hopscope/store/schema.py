@@ -30,11 +30,22 @@ TEXT: Final = "object"
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: a NumPy type (:data:`TEXT` for text) and what it says."""
+    """One column.
+
+    Parameters
+    ----------
+    name, meaning
+        What it is called, and what it says.
+    dtype
+        A NumPy type, :data:`TEXT` for text.
+    nullable
+        It may be NULL: recorders before it was added have not written it. All other columns have a value in each row.
+    """
 
     name: str
     dtype: DTypeLike
     meaning: str
+    nullable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +237,7 @@ TABLES: Final = (
             Column("pid", np.int32, "process of the thread"),
             Column("comm", TEXT, "name of the thread"),
             Column("cgroup", np.int64, "inode of its cgroup"),
-            Column("cgroup_path", TEXT, "path of the cgroup that limits its CPU time; empty: not known"),
+            Column("cgroup_path", TEXT, "path of the cgroup that limits its CPU time; empty: not known", nullable=True),
         ),
         once=("tid", "time_ns"),
     ),

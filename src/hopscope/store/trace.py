@@ -7,7 +7,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, Self
 
 from hopscope.errors import FormatError, HopscopeError, UsageError
-from hopscope.store import checksums
+from hopscope.store import checksums, contents
 from hopscope.store.engine import DuckDB, typed
 from hopscope.store.limits import limits
 from hopscope.store.meta import Metadata
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 
 # What is read at most to find the file that a query failed on.
 _SEARCHED_BYTES: Final = 1 << 30
-# What each event has. No clock has run for longer, nor do two differ by more.
-_OF_EVENTS: Final = frozenset({"time_ns", "from_ns"})
-_LONGEST_NS: Final = 1 << 60
 # A joined trace has rows of these in any case.
 _OF_JOINED: Final = ("hosts", "clocks")
 
@@ -85,10 +82,7 @@ class Trace:
         self._by_user = False
         with contextlib.ExitStack() as stack:
             self._engine = stack.enter_context(contextlib.closing(engine or DuckDB(folder, unrestricted=unrestricted)))
-            self._check_rows()
-            for table in tables:
-                self._make_view(table)
-            self._check_events(tables)
+            self._make_views(tables)
             self._make_names("points", "point", self.metadata.points)
             self._make_names("reasons", "reason", self.metadata.reasons)
             stack.pop_all()
@@ -313,36 +307,22 @@ class Trace:
         if missing:
             self.warnings.append(f"recorded files that are missing: {len(missing):,}, such as {missing[0]}")
 
-    def _check_rows(self) -> None:
-        """Compare the number of rows to what can be in files of their size."""
+    def _make_views(self, tables: Sequence[Table]) -> None:
+        """Make a view of each table whose files can be what was recorded; refuse the others before they are read."""
         with contextlib.ExitStack() as stack:
             local = self._engine
             if not isinstance(local, DuckDB):
                 local = stack.enter_context(contextlib.closing(DuckDB(self.folder)))
             with self._errors():
-                rows = local.count([file for each in self._parts.values() for file in each.whole])
-        limits().rows(self.folder, rows, sum(each.size_bytes for each in self._parts.values()))
-
-    def _check_events(self, tables: Sequence[Table]) -> None:
-        """Refuse events that have no time, and times at which nothing can have happened.
-
-        Whatever calculates with times can rely on it: differences do not overflow.
-        """
-        asked = [
-            f"SELECT '{table.name}/{column.name}' AS name, count(*) - count(\"{column.name}\") AS without,"
-            f' min("{column.name}") AS least, max("{column.name}") AS most FROM "{table.name}"'
-            for table in tables
-            if self._parts[table.name].whole
-            for column in table.columns
-            if column.name in _OF_EVENTS
-        ]
-        for name, without, least, most in self.rows(" UNION ALL ".join(asked)) if asked else ():
-            if without or (least is not None and not -_LONGEST_NS < least <= most < _LONGEST_NS):
-                what = f"{without:,} rows have none" if without else f"{max(least, most, key=abs)} is none"
-                raise FormatError(
-                    f"{self.folder / name} is damaged: {what}",
-                    f"`hopscope verify {self.folder}` looks for damaged files",
-                )
+                rows, statistics = local.described([file for each in self._parts.values() for file in each.whole])
+            limits().rows(self.folder, rows, sum(each.size_bytes for each in self._parts.values()))
+            for table in tables:
+                if files := self._parts[table.name].whole:
+                    with self._errors():
+                        contents.check(
+                            local, table, files, {name for folder, name in statistics if folder == table.name}
+                        )
+                self._make_view(table)
 
     def _make_view(self, table: Table) -> None:
         parts = self._parts[table.name]

@@ -39,7 +39,7 @@ TX: Final = (
     Point(
         "tx.arrival",
         "a segment comes to the sending socket: what has held its bytes until now is seen (tcp_rcv_established)",
-        (AttachMethod("tp_btf", ("tcp_probe",), ("tx_arrives",)),),
+        (AttachMethod("tp_btf", ("tcp_probe",), ("tx_arrives",), kfuncs=_STAMPS),),
     ),
     Point(
         "tx.sched",

@@ -9,7 +9,7 @@ import click
 
 from hopscope.errors import UsageError
 from hopscope.live.help import OUTPUT, Command, option, section
-from hopscope.live.paths import PATH
+from hopscope.live.paths import OUTPUT_FILE, PATH
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 )
 @section(
     OUTPUT,
-    option("--svg", type=click.File("w", encoding="utf-8", lazy=False), metavar="FILE", help="Also write a picture."),
+    option("--svg", type=OUTPUT_FILE, metavar="FILE", help="Also write a picture."),
 )
 @click.argument("hops", metavar="HOP[,HOP...]")
 @click.argument("files", nargs=-1, required=True, type=PATH, metavar="FILE...")

@@ -18,6 +18,7 @@ from hopscope.live.options import (
     rows_shown,
     timing_options,
 )
+from hopscope.live.paths import OUTPUT_FILE
 
 if TYPE_CHECKING:
     from hopscope.live.interval import Drained
@@ -28,8 +29,6 @@ _GROUPS = ("cpu", "process", "cgroup", "interface")
 _DEFAULT_HZ = 999
 _DEFAULT_SAMPLED_HZ = 199
 _MOST_HZ = 20_000
-# Opened at once, so that a wrong name is reported before the run.
-_FILE = click.File("w", encoding="utf-8", lazy=False)
 
 
 # What follows the first word that is no option is not parsed: it is the command, which has options of its own.
@@ -75,9 +74,9 @@ _FILE = click.File("w", encoding="utf-8", lazy=False)
 @section(
     OUTPUT,
     limit_option(),
-    option("--folded", type=_FILE, metavar="FILE", help="Write folded stacks at the end."),
-    option("--flame", type=_FILE, metavar="FILE", help="Write a flame graph (SVG) at the end."),
-    option("--speedscope", type=_FILE, metavar="FILE", help="Write a speedscope profile at the end."),
+    option("--folded", type=OUTPUT_FILE, metavar="FILE", help="Write folded stacks at the end."),
+    option("--flame", type=OUTPUT_FILE, metavar="FILE", help="Write a flame graph (SVG) at the end."),
+    option("--speedscope", type=OUTPUT_FILE, metavar="FILE", help="Write a speedscope profile at the end."),
 )
 @form_options("docs/cpu.md")
 @several_hosts()

@@ -84,7 +84,7 @@ def command(  # noqa: PLR0913 # one parameter an option
         raise UsageError("-d cannot be combined with a TRACE, which covers what was recorded", "Omit it")
     if baseline is not None and common.form == "json":
         raise UsageError("--baseline cannot be combined with --json", "Use `hopscope report compare --json`")
-    with _trace(common, duration) as trace:
+    with _trace(common, baseline, duration) as trace:
         explanation = with_counters(
             trace,
             explain(
@@ -110,15 +110,16 @@ def command(  # noqa: PLR0913 # one parameter an option
 
 
 @contextmanager
-def _trace(common: Common, duration_s: float) -> Iterator[Trace]:
-    """Open the trace, or record one for so long."""
+def _trace(common: Common, baseline: Path | None, duration_s: float) -> Iterator[Trace]:
+    """Open the trace, or record one for so long; `baseline` is opened later."""
+    beside = [] if baseline is None else [baseline]
     if common.folder is not None:
-        with opened(common.folder) as trace:
+        with opened(common.folder, beside=beside) as trace:
             yield trace
         return
     from hopscope.verbs.explain.watch import watched  # noqa: PLC0415 # as above
 
-    with watched(common.chosen, duration_s) as folder, opened(folder) as trace:
+    with watched(common.chosen, duration_s) as folder, opened(folder, beside=beside) as trace:
         yield trace
 
 

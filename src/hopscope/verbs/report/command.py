@@ -469,7 +469,7 @@ def compare(*, common: Common, other: Path | None, plot: Picture | None) -> None
     """
     from hopscope.verbs.report import compare as analysis  # noqa: PLC0415
 
-    with common.trace() as before, replace(common, folder=other).trace() as after:
+    with common.trace(beside=[other]) as before, replace(common, folder=other).trace() as after:
         if other is None and before.folder.samefile(after.folder):
             raise UsageError("TRACE is the last recording itself", "Name what to compare it with, as TRACE2")
         report = analysis.compare(before, after, common.selection, limit=common.limit)

@@ -55,7 +55,7 @@ _TRACED_SOCKETS: Final = 1024
 # At 8 KiB of kernel memory each.
 _STAMPED_SOCKETS: Final = 8192
 # Which of them exist where TCP is stamped by the kernel, and where it is traced.
-_STAMPED_ONLY: Final = ("tx.tcp", "tx.sockets", "tx.arrival", "tx.driver", "tx.nic")
+STAMPED_ONLY: Final = ("tx.tcp", "tx.sockets", "tx.arrival", "tx.driver", "tx.nic")
 _TCP_POINTS: Final = (
     "tx.send", "tx.tcp", "tx.sockets", "tx.arrival", "tx.sched", "tx.qdisc", "tx.driver", "tx.nic", "tx.ack",
 )  # fmt: skip
@@ -130,7 +130,7 @@ class TxCollector(SelfTrafficFilter, Attached):
     def _new_plan(self) -> Plan:
         names = [name for name in _TCP_POINTS if self._wants("tcp")]
         if not self._stamped:
-            names = [name for name in names if name not in _STAMPED_ONLY]
+            names = [name for name in names if name not in STAMPED_ONLY]
         names += [name for name in _UDP_POINTS if self._wants("udp")]
         if self._flow_hooks:
             names = [name for name in names if name not in _HOST_POINTS]

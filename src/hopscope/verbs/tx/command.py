@@ -20,6 +20,7 @@ from hopscope.live.options import (
     socket_options,
     timing_options,
 )
+from hopscope.live.paths import OUTPUT_FILE
 
 if TYPE_CHECKING:
     from hopscope.verbs.tx.collector import TxCollector
@@ -67,9 +68,7 @@ _GROUPS = ("interface", "netns", "cgroup", "process", "cpu")
     option("--events", is_flag=True, help="One line per message; the table at the end."),
     option("--slowest", type=click.IntRange(1, 1000), metavar="N", help="The N slowest messages below each table."),
     option("--cdf", metavar="HOP[,HOP...]", help="Plot the distributions of these hops at the end."),
-    option(
-        "--svg", type=click.File("w", encoding="utf-8", lazy=False), metavar="FILE", help="Write --cdf as a picture."
-    ),
+    option("--svg", type=OUTPUT_FILE, metavar="FILE", help="Write --cdf as a picture."),
 )
 @form_options("docs/tx.md", histogram=True)
 @several_hosts()

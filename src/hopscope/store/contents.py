@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a recording's Parquet files must have, whoever wrote them: the columns that the schema declares.
+
+Whatever reads a table can rely on it: each column is there, is of its kind, and has a value in each row unless it is
+nullable; times are such that differences do not overflow. What a recorder writes is mostly proved by the ends of the
+files, which say that a column has a value in each row.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from hopscope.errors import FormatError
+from hopscope.store.engine import unbelieving
+from hopscope.store.schema import TEXT
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+    from pathlib import Path
+
+    from hopscope.store.engine import DuckDB
+    from hopscope.store.schema import Column, Table
+
+_WHOLE: Final = frozenset({"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"})
+_TEXTS: Final = frozenset({"VARCHAR"})
+_SHOWN_CHARACTERS: Final = 40
+# What each event has. No clock has run for longer, nor do two differ by more.
+_TIMES: Final = frozenset({"time_ns", "from_ns"})
+_LONGEST_NS: Final = 1 << 60
+
+
+def check(engine: DuckDB, table: Table, files: Sequence[Path], with_statistics: Collection[str]) -> None:
+    """Look at a table's files, which can be opened.
+
+    Parameters
+    ----------
+    engine
+        What reads them.
+    table, files
+        What they should have, and which they are.
+    with_statistics
+        Columns whose least and greatest values are written beside them, too. The engine believes that; we do not.
+
+    Raises
+    ------
+    FormatError
+        One of them cannot be what a recorder wrote; it and its column are named.
+    """
+    found = _problem(engine, table, files, with_statistics)
+    if not found:
+        return
+    for file in files if len(files) > 1 else ():
+        check(engine, table, [file], with_statistics)
+    raise FormatError(f"{files[0]} is damaged: {found}", "Restore it from a backup, or remove it")
+
+
+def _problem(engine: DuckDB, table: Table, files: Sequence[Path], with_statistics: Collection[str]) -> str:
+    """Return what is wrong with the files, as a part of a sentence; nothing if it is nothing."""
+    kinds = engine.kinds(files)
+    there = [column for column in table.columns if column.name in kinds]
+    for column in table.columns:
+        if column not in there and not column.nullable:
+            return f"it has no column {column.name}"
+    for column in there:
+        if kinds[column.name] not in (_TEXTS if column.dtype == TEXT else _WHOLE):
+            return f"its column {column.name} has values of the type {kinds[column.name][:_SHOWN_CHARACTERS]}"
+    return _wrong_value(engine, there, files, with_statistics)
+
+
+def _wrong_value(
+    engine: DuckDB, columns: Sequence[Column], files: Sequence[Path], with_statistics: Collection[str]
+) -> str:
+    # A table with texts has few rows, and the engine wrote it, to which each column may be NULL.
+    numbers = all(column.dtype != TEXT for column in columns)
+    required = engine.required(files) if numbers else set()
+    filled = [column.name for column in columns if not column.nullable and column.name not in required]
+    times = [column.name for column in columns if column.name in _TIMES and column.dtype != TEXT]
+    if not filled and not times:
+        return ""
+    asked = [f"count(*) - count({unbelieving(name)})" for name in filled]
+    for name in times:
+        values = f'"{name}"' if name in required and name not in with_statistics else unbelieving(name)
+        asked += [f"coalesce(min({values}), 0)", f"coalesce(max({values}), 0)"]
+    found = iter(engine.values(files, asked))
+    for name, rows in zip(filled, found, strict=False):
+        if rows:
+            return f"its column {name} has no value in {rows:,} rows"
+    for name, least, most in zip(times, found, found, strict=True):
+        if not -_LONGEST_NS < least <= most < _LONGEST_NS:
+            return f"its column {name} has {max(least, most, key=abs)}, which is no time"
+    return ""

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What reads a recording works outside of the temporary folder, to which a confined process may write anyway."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from tests.lab.another_user import UID, AnotherUser, another_user
+from tests.lab.command import HOPSCOPE, environ
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hopscope.lab import Lab
+
+pytestmark = pytest.mark.root
+
+_KEPT: Final = Path(__file__).parents[1] / "recordings"
+# In folder `out`; A and B are of several hosts, which are joined when they are read.
+LINES: Final = {
+    "report compare ../A ../B": ("../A/joined", "../B/joined"),
+    "report compare ../T ../A": ("../A/joined",),
+    "explain ../A --baseline ../B": ("../A/joined", "../B/joined"),
+    "report hops ../T --plot plot.svg": ("plot.svg",),
+    "report tcp ../T --plot plot.svg": ("plot.svg",),
+    "export perfetto ../A -o out": ("out", "../A/joined"),
+    "export ctf ../T -o out": ("out",),
+    "join ../T ../U -o out": ("out/packets",),
+    "verify ../T": (),
+    "sql ../T --csv -- 'SELECT * FROM messages ORDER BY 1'": (),
+    "recordings --delete kept": (),
+}
+
+
+@pytest.fixture(scope="module")
+def user() -> Iterator[AnotherUser]:
+    with another_user() as made:
+        yield made
+
+
+@pytest.mark.parametrize(("line", "uid"), [*((line, UID) for line in LINES), *((line, 0) for line in list(LINES)[::3])])
+def test_outside_of_the_temporary_folder(line: str, uid: int, user: AnotherUser, kept_lab: Lab) -> None:
+    folder = user.folder
+    shutil.rmtree(folder, ignore_errors=True)
+    for name, kept in {"A": "two-hosts", "B": "two-hosts", "T": "tcp-rx", "U": "udp", "state/kept": "udp"}.items():
+        shutil.copytree(_KEPT / kept, folder / name, ignore=shutil.ignore_patterns("joined"))
+    for name in ("out", "temporary"):
+        (folder / name).mkdir()
+    subprocess.run(["chown", "-R", f"{uid}:{uid}", str(folder)], check=True)
+    words = user.words((), kept_lab.client) if uid else ()
+    own = environ(TMPDIR=str(folder / "temporary"), HOPSCOPE_RECORDINGS=str(folder / "state"), HOME=str(folder))
+    script = f'cd "{folder}/out" && exec "$@" {line}'
+    done = subprocess.run(
+        [*words, "sh", "-c", script, "sh", *HOPSCOPE], env=own, capture_output=True, text=True, check=False
+    )
+    assert "Traceback" not in done.stderr
+    assert "temporary folder" not in done.stderr  # where nobody can find again what was joined
+    assert done.returncode == 0, done.stderr
+    assert [name for name in LINES[line] if not (folder / "out" / name).exists()] == []
+    assert list((folder / "temporary").iterdir()) == []
