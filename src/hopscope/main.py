@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
 VERBS: Final = (
-    "top", "explain", "rx", "tx", "cpu", "drops", "check", "counters", "sockets", "clock", "record", "mark",
+    "top", "web", "explain", "rx", "tx", "cpu", "drops", "check", "counters", "sockets", "clock", "record", "mark",
     "recordings", "verify", "join", "report", "sql", "export", "cdf", "script", "probes", "demo", "agent",
 )  # fmt: skip
 

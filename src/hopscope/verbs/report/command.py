@@ -13,7 +13,7 @@ from hopscope.gate import bytes_out, tell
 from hopscope.live.handover import handover
 from hopscope.live.help import OUTPUT, TRAFFIC, Command, option, section
 from hopscope.live.options import SHOWN, group_option
-from hopscope.recorded.options import report_options, show, trace_argument
+from hopscope.recorded.options import SINCE_START, report_options, show, trace_argument
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -440,14 +440,24 @@ def network(*, common: Common) -> None:
     examples=(
         ("What did a change do?", "hopscope report compare before after"),
         ("Only for the traffic of one port", "hopscope report compare --port 443 before after"),
+        (
+            "The first two seconds of a recording with the rest of it",
+            "hopscope report compare --until 2 --second-from 2 trace trace",
+        ),
     ),
+)
+@section(
+    TRAFFIC,
+    option("--second-from", "second_from_s", type=SINCE_START, help="Of TRACE2, only from this time on."),
+    option("--second-until", "second_until_s", type=SINCE_START, help="Of TRACE2, only until this time."),
 )
 @report_options(trace_required=True)
 @trace_argument("other", metavar="TRACE2")
-def compare(*, common: Common, other: Path | None) -> None:
+def compare(*, common: Common, other: Path | None, second_from_s: float | None, second_until_s: float | None) -> None:
     """Compare two recordings hop by hop: what became slower or faster, by how much, and how certain that is.
 
-    Without TRACE2, TRACE is compared with the last recording.
+    Without TRACE2, TRACE is compared with the last recording. With --second-from or --second-until, --from and --until
+    select the period of TRACE alone, so that TRACE2 may be the same recording.
 
     Differences that may be due to chance, or that are too small to matter, are not reported.
     """
@@ -456,7 +466,10 @@ def compare(*, common: Common, other: Path | None) -> None:
     with common.trace() as before, replace(common, folder=other).trace() as after:
         if other is None and before.folder.samefile(after.folder):
             raise UsageError("TRACE is the last recording itself", "Name what to compare it with, as TRACE2")
-        show(analysis.compare(before, after, common.selection, limit=common.limit), common.form)
+        second = None
+        if second_from_s is not None or second_until_s is not None:
+            second = replace(common.selection, from_s=second_from_s, until_s=second_until_s)
+        show(analysis.compare(before, after, common.selection, second=second, limit=common.limit), common.form)
 
 
 @command.command(

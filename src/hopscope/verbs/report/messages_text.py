@@ -58,13 +58,9 @@ def _message(row: Mapping[str, Value], terminal: Terminal) -> Iterator[str]:
     unicode = terminal.unicode
     for line in terminal.fold(_title(row, unicode=unicode)):
         yield terminal.paint(line, "bold")
-    times = {step.column: _whole(row[step_name(step.column)]) for step in STEPS}
     total_ns = _whole(row["total_ns"]) or 1
-    first = next(column for column, at_ns in times.items() if at_ns is not None)
+    first, parts = stages_of(row)
     yield f"{pad(BY_COLUMN[first].title, _POINT)} {'0'.rjust(_TIME)}"
-    across, network_ns = row["network_bound_ns"] is not None, _whole(row["network_ns"])
-    held = {cause.name: _whole(row[cause.column]) or 0 for cause in CAUSES}
-    parts = list(stages(times, _whole(row["resent_ns"]), held, across=across, network_ns=network_ns))
     longest = max((part.duration_ns for part in parts if part.told), default=0)
     words = max(len(_words(part)) + (_BOUND if part.causes == (NETWORK,) else 0) for part in parts)
     width = max(terminal.width - _POINT - _TIME - words - _GAPS, _LEAST_BAR)
@@ -77,6 +73,15 @@ def _message(row: Mapping[str, Value], terminal: Terminal) -> Iterator[str]:
         previous = part.column
     if row["missing"]:
         yield from (terminal.paint(line, "dim") for line in terminal.fold(f"not seen: {row['missing']}"))
+
+
+def stages_of(row: Mapping[str, Value]) -> tuple[str, list[Stage]]:
+    """Return the column of the first point at which a row's message was seen, and the stages from there on."""
+    times = {step.column: _whole(row[step_name(step.column)]) for step in STEPS}
+    first = next(column for column, at_ns in times.items() if at_ns is not None)
+    across, network_ns = row["network_bound_ns"] is not None, _whole(row["network_ns"])
+    held = {cause.name: _whole(row[cause.column]) or 0 for cause in CAUSES}
+    return first, list(stages(times, _whole(row["resent_ns"]), held, across=across, network_ns=network_ns))
 
 
 def _title(row: Mapping[str, Value], *, unicode: bool) -> str:
