@@ -439,7 +439,6 @@ def network(*, common: Common) -> None:
     short_help="Hops whose duration differs in a second recording.",
     examples=(
         ("What did a change do?", "hopscope report compare before after"),
-        ("Only for the traffic of one port", "hopscope report compare --port 443 before after"),
         (
             "The first two seconds of a recording with the rest of it",
             "hopscope report compare --until 2 --second-from 2 trace trace",
