@@ -42,7 +42,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Mark what needs the machine alone, and what takes long, so that ``-m`` can tell."""
-    if shared.is_of(shared.ALONE, item):
+    if shared.is_of(shared.ALONE, item) and item.get_closest_marker("root"):
         item.add_marker(pytest.mark.alone)
     if shared.is_of(shared.SLOW, item):
         item.add_marker(pytest.mark.slow)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from xdist.workermanage import WorkerController
 
 HERE = Path(__file__).parent
-# Folders and modules whose tests count or change what the whole machine does, or tell something by time.
+# Folders and modules whose tests of the kernel count or change what the whole machine does, or tell something by time.
 ALONE = frozenset(
     {"bench", "chaos", "clock", "provoke", "test_leftovers.py", "verbs/cpu", "verbs/clock", "verbs/check"}
 )

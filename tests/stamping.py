@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import contextlib
 import socket
-import time
 from typing import TYPE_CHECKING
 
 from hopscope.timestamping import Sof, enable, receive
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,11 +23,10 @@ def stamping() -> Iterator[None]:
         sock.bind(("127.0.0.1", 0))
         sock.settimeout(PATIENCE_S)
         enable(sock, Sof.RX_SOFTWARE | Sof.SOFTWARE)
-        deadline_s = time.monotonic() + PATIENCE_S
-        while True:
+
+        def is_stamped() -> bool:
             sock.sendto(b"", sock.getsockname())
-            if receive(sock, 1).software_ns is not None:
-                break
-            assert time.monotonic() < deadline_s, "the kernel does not stamp what it receives"
-            time.sleep(0.01)
+            return receive(sock, 1).software_ns is not None
+
+        eventually(is_stamped, "the kernel does not stamp what it receives")
         yield

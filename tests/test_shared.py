@@ -53,7 +53,8 @@ def tree(tmp_path: Path) -> Path:
     """Return a tree whose tests are shared as ours are, but for the patience with what they leave."""
     for folder, name in (("tests/trace", "computing"), ("tests/clock", "alone")):
         (tmp_path / folder).mkdir(parents=True)
-        (tmp_path / folder / f"test_{name}.py").write_text(f"NAME = {name!r}\n{MODULE}")
+        mark = "pytestmark = pytest.mark.root\n" if name == "alone" else ""
+        (tmp_path / folder / f"test_{name}.py").write_text(f"NAME = {name!r}\n{MODULE}{mark}")
     for name in ("conftest.py", "shared.py", "leftovers.py"):
         text = (shared.HERE / name).read_text().replace("patience_s: float = 10.0", "patience_s: float = 0.5")
         text = re.sub(r"pytest_plugins = \[[^]]*\]", "", text)
@@ -73,6 +74,7 @@ def run(tree: Path, *options: str) -> tuple[int, str]:
 
 
 @pytest.mark.slow
+@pytest.mark.root
 def test_both_parts_come_to_one_result(tree: Path) -> None:
     code, output = run(tree, "--reruns", "1")
     assert code == 1
@@ -92,6 +94,7 @@ def test_both_parts_come_to_one_result(tree: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.root
 @pytest.mark.parametrize(("words", "code"), [("tests -k nowhere", 5), ("tests/clock -k passes", 0)])
 def test_a_part_may_have_no_tests(tree: Path, words: str, code: int) -> None:
     for name in ("computing", "alone"):

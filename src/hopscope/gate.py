@@ -16,7 +16,8 @@ import itertools
 import os
 import re
 import sys
-from typing import TYPE_CHECKING, BinaryIO, Final, TextIO, cast
+import threading
+from typing import TYPE_CHECKING, BinaryIO, ClassVar, Final, TextIO, cast
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -106,6 +107,7 @@ class Gate:
 
     def write(self, text: str) -> int:
         """Write a text, and return its length."""
+        Passing.end_any()
         self.stream.write(passed(text))
         return len(text)
 
@@ -139,6 +141,7 @@ class Screen:
     """
 
     def __init__(self) -> None:
+        Passing.end_any()
         self._stream = _behind(sys.stdout)
 
     def write(self, text: str) -> int:
@@ -207,8 +210,42 @@ def rewrite(text: str, lines: int = 0) -> None:
     stream.flush()
 
 
+class Passing:
+    """A line on the standard error, a terminal, that vanishes as soon as anything else is written; one at most."""
+
+    _there: ClassVar[Passing | None] = None
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._shown = False
+        self._over = False
+        Passing._there = self
+
+    def show(self, text: str) -> None:
+        """Rewrite the line, unless it has vanished."""
+        with self._lock:
+            if not self._over:
+                self._shown = True
+                rewrite(text)
+
+    def end(self) -> None:
+        """Remove it for good; again is allowed."""
+        with self._lock:
+            if self._shown and not self._over:
+                rewrite("")
+            self._over = True
+            Passing._there = None
+
+    @classmethod
+    def end_any(cls) -> None:
+        """Remove what is there."""
+        if cls._there:
+            cls._there.end()
+
+
 def write_data(lines: Iterable[str]) -> None:
     """Write lines of data on the standard output, each with a line end: as they are, but to a terminal as text."""
+    Passing.end_any()
     out = sys.stdout if sys.stdout.isatty() else _behind(sys.stdout)
     out.writelines(f"{line}\n" for line in lines)
     out.flush()
@@ -216,6 +253,7 @@ def write_data(lines: Iterable[str]) -> None:
 
 def bytes_out(*, data: bool) -> BinaryIO:
     """Return where lines in UTF-8 go on the standard output, which are text, or data as of :func:`write_data`."""
+    Passing.end_any()
     out = sys.stdout
     out.flush()
     if isinstance(out, Gate) and not (data and not out.isatty()):

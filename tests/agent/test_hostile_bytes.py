@@ -7,7 +7,6 @@ import contextlib
 import functools
 import struct
 import threading
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,6 +20,7 @@ from hopscope.agent.stream import decode_error
 from hopscope.agent.target import Target
 from hopscope.errors import ConnectionLostError, FormatError, HopscopeError, UsageError, VersionError
 from tests.agent.conversation import against, greeted, meddled, recorded, talk
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from hopscope.agent.handshake import Side
@@ -39,10 +39,7 @@ def _threads_end() -> object:
     threading.excepthook = lambda args: died.append(f"{args.exc_type.__name__}: {args.exc_value}")
     yield
     threading.excepthook = before
-    deadline_s = time.monotonic() + PATIENCE_S
-    while left := set(threading.enumerate()) - there_already:
-        assert time.monotonic() < deadline_s, left
-        time.sleep(0.01)
+    eventually(lambda: set(threading.enumerate()) <= there_already, "a thread is left")
     assert died == []
 
 
@@ -61,11 +58,7 @@ def lost_to(said: bytes, side: Side) -> HopscopeError:
     try:
         with against(said, side) as (made, _):
             channel = made if side == "agent" else made.channel
-            deadline_s = time.monotonic() + PATIENCE_S
-            while channel.lost is None:
-                assert time.monotonic() < deadline_s, "it hangs"
-                time.sleep(0.0005)
-            lost: HopscopeError = channel.lost
+            lost: HopscopeError = eventually(lambda: channel.lost, "it hangs")
     except (FormatError, ConnectionLostError, VersionError) as error:
         lost = error
     assert str(lost).isprintable()

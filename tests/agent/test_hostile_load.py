@@ -13,6 +13,7 @@ from hopscope.agent.channel import HELD_BYTES, STREAMS
 from hopscope.agent.frames import BLOCK_BYTES, PART_BYTES, PING, Kind, header
 from hopscope.agent.message import encode
 from tests.agent.pair import both, serving_stranger, with_stranger
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     import socket
@@ -28,11 +29,7 @@ def frame(kind: Kind, stream: int, payload: bytes) -> bytes:
 
 
 def lost(channel: Channel) -> ConnectionLostError:
-    deadline_s = time.monotonic() + PATIENCE_S
-    while channel.lost is None:
-        assert time.monotonic() < deadline_s
-        time.sleep(0.005)
-    return channel.lost
+    return eventually(lambda: channel.lost, "the connection is not lost")
 
 
 def fill(sock: socket.socket, stream: int) -> None:
@@ -70,10 +67,7 @@ def test_what_was_taken_closed_or_ended_is_held_no_more() -> None:
             stream.send_block({}, [bytes(BLOCK_BYTES // 8)])
         with channel.open("test", {"do": "bulk", "count": 3, "size_bytes": BLOCK_BYTES // 8}) as stream:
             assert stream.receive(PATIENCE_S) is not None
-        deadline_s = time.monotonic() + PATIENCE_S
-        while channel._held_bytes or agent.channel._held_bytes:
-            assert time.monotonic() < deadline_s, (channel._held_bytes, agent.channel._held_bytes)
-            time.sleep(0.005)
+        eventually(lambda: not (channel._held_bytes or agent.channel._held_bytes), "bytes are still held")
 
 
 def test_client_that_opens_and_closes_and_never_reads_is_given_up() -> None:

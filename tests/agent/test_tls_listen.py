@@ -53,13 +53,9 @@ def listening(agent: TlsFiles) -> Iterator[Listening]:
 
 def said(listening: Listening, words: str) -> str:
     """Wait for a line of the log, and return it."""
-    deadline_s = time.monotonic() + PATIENCE_S
-    while time.monotonic() < deadline_s:
-        for line in listening.log():
-            if words in line:
-                return line
-        time.sleep(0.005)
-    raise AssertionError(f"{words!r} is not in {listening.log()}")
+    return eventually(
+        lambda: next((line for line in listening.log() if words in line), ""), f"{words!r} is not in the log"
+    )
 
 
 def works(connection: TlsConnection) -> bool:

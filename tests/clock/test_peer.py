@@ -26,6 +26,7 @@ from hopscope.clock.samples import Samples
 from hopscope.errors import FormatError, HopscopeError
 from tests.clock.lines import line, opener
 from tests.stamping import stamping
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -55,11 +56,12 @@ class Stranger:
     def take(self, count: int) -> None:
         """Have the endpoint keep or refuse so many packets more, which the kernel delivers in its own time."""
         count += self._taken()
-        deadline_s = time.monotonic() + PATIENCE_S
-        self.endpoint.pump()
-        while self._taken() < count:
-            assert time.monotonic() < deadline_s, self.endpoint._gate.refused
+
+        def all_taken() -> bool:
             self.endpoint.pump()
+            return self._taken() >= count
+
+        eventually(all_taken, "packets do not arrive")
 
     def _taken(self) -> int:
         refused = self.endpoint._gate.refused
@@ -101,11 +103,15 @@ def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
 
 def test_both_directions_are_stamped_and_say_the_truth(pair: Pair) -> None:
     every = [pair.window(4, 2) for _ in range(2)]
-    deadline_s = time.monotonic() + PATIENCE_S
-    while len((samples := Samples.joined(every)).there) + len(samples.back) < 16:
-        assert time.monotonic() < deadline_s, samples
-        time.sleep(0.01)
+
+    def all_there() -> Samples | None:
+        samples = Samples.joined(every)
+        if len(samples.there) + len(samples.back) == 16:
+            return samples
         every.append(pair.window(0))  # what is late counts in a later one
+        return None
+
+    samples = eventually(all_there, "packets of the windows are missing")
     assert (len(samples.there), len(samples.back)) == (8, 8)
     assert (pair.lost, pair.windows_set, dict(pair.refused)) == (0, 0, {})
     assert (samples.there.received_ns > samples.there.sent_ns - samples.bound_ns).all()

@@ -19,6 +19,7 @@ from hopscope.live.remote.fleet import Fleet
 from tests.agent.pair import pipes
 from tests.lab.snapshots import message
 from tests.lab.strange_live import snapshot
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -117,11 +118,15 @@ def test_host_that_comes_back_goes_on_and_its_total_is_of_both_times() -> None:
         with hosts("leaves", reconnect=lambda: again) as fleet:
             (host,) = fleet.hosts
             host._request = {"verb": "rx", "words": ["well"]}  # what it does when it is asked again
-            until_s = time.monotonic() + SOON_S
             fleet.measure_cost(0.0)
-            while not fleet.interval().found():
-                assert time.monotonic() < until_s
+
+            def is_back() -> bool:
+                if fleet.interval().found():
+                    return True
                 fleet.measure_cost(0.0)
+                return False
+
+            eventually(is_back, "it does not come back")
             fleet.measure_cost(0.0)
             assert fleet.interval().found()["leaves"] == snapshot(23)
             (report,) = fleet.total().hosts

@@ -3,11 +3,9 @@
 
 from __future__ import annotations
 
-import fcntl
 import itertools
 import socket
 import struct
-import termios
 import time
 
 import pytest
@@ -15,6 +13,7 @@ import pytest
 from hopscope.errors import KernelError, UsageError
 from hopscope.timestamping import DEFAULT, Missing, Sof, Stage, Stamp, StampedSocket, enable, enabled, supported
 from hopscope.timestamping._abi import SO_RXQ_OVFL
+from tests.lab.measure import wait_acknowledged
 from tests.timestamping.pairs import LO_4, TIMEOUT_S, Path, assert_each, count_calls, in_order, reset
 
 N = 23
@@ -25,13 +24,6 @@ TCP_CORK = 3
 def drain(receiver: socket.socket, len_bytes: int) -> None:
     while len_bytes:
         len_bytes -= len(receiver.recv(min(len_bytes, 1 << 20)))
-
-
-def wait_acknowledged(sender: socket.socket) -> None:
-    deadline_s = time.monotonic() + TIMEOUT_S
-    while struct.unpack("i", fcntl.ioctl(sender, termios.TIOCOUTQ, bytes(4)))[0]:
-        assert time.monotonic() < deadline_s
-        time.sleep(0.001)
 
 
 @pytest.mark.parametrize("timeout_s", [None, 0.0, TIMEOUT_S], ids=["blocking", "non-blocking", "time-out"])

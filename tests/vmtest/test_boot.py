@@ -3,13 +3,16 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.waiting import wait_ended
 from vmtest import VmtestError, boot, setup
 from vmtest.kernels import Unpacked
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 KERNEL = Unpacked("6.12", "trixie", "6.12.1-amd64", "6.12.1-1", 7, "/some where/tree")
 
@@ -74,15 +77,4 @@ def test_boot_ends_a_guest_whose_time_is_over_with_all_below_it(virtme: Path, tm
     assert outcome.timed_out
     assert outcome.exit_code is None
     pid = int((tmp_path / "pid").read_text())
-    assert _gone(pid), f"process {pid} of the guest still runs"
-
-
-def _gone(pid: int) -> bool:
-    for _ in range(500):
-        try:
-            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
-                return True
-        except FileNotFoundError:
-            return True
-        time.sleep(0.01)
-    return False
+    wait_ended(pid)

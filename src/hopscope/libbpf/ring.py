@@ -181,7 +181,7 @@ class RingReader:
     received, discarded : int
         Records handed out, and records that the program gave up after it had reserved them.
     skipped_bytes, skipped_records : int
-        Bytes that were skipped because they are not records of ours, and how many records would fit into them.
+        Bytes that were skipped because they are not hopscope's records, and how many records would fit into them.
 
     Raises
     ------

@@ -90,6 +90,11 @@ class Report:
         for part in self.parts():
             yield from zip(*(plain_values(part[each.name]) for each in self.columns), strict=True)
 
+    def named_rows(self) -> Iterator[dict[str, Value]]:
+        """Iterate over the rows as column → value; None for what is missing."""
+        names = [column.name for column in self.columns]
+        return (dict(zip(names, values, strict=True)) for values in self.rows())
+
     def parts(self) -> Iterator[dict[str, NDArray[Any]]]:
         """Iterate over the values of some rows after the other: as Python's, they need many times the memory."""
         for first in range(0, len(self), _PART_ROWS):

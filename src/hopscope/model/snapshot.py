@@ -74,7 +74,7 @@ class Ending:
     outcome
         ``dropped``, or ``discarded`` for all other reasons.
     reason
-        Of a drop, the kernel's name (``NO_SOCKET``), or ``unknown``; otherwise a name of ours.
+        Of a drop, the kernel's name (``NO_SOCKET``), or ``unknown``; otherwise hopscope's own name.
     hop
         Where they were seen last.
     count

@@ -13,6 +13,7 @@ from hopscope.probes.attach import attach, prepare
 from hopscope.probes.catalogue import OBJECTS, POINTS, PROGRAM_KINDS, PROGRAM_OBJECTS
 from hopscope.probes.grants import GRANTED, AttachSupport, lacks_socket_storage, refusal
 from hopscope.probes.resolve import Resolver
+from hopscope.progress import doing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,7 +33,11 @@ def try_everything() -> list[PointStatus]:
     for name in OBJECTS:
         object_path(name)  # or each way would say that it is missing
     tried: dict[tuple[str, ...], AttachSupport] = {}
-    return [_try_point(resolver, point, tried) for point in POINTS.values()]
+    found = []
+    for number, point in enumerate(POINTS.values()):
+        doing("trying probe points", number, len(POINTS))
+        found.append(_try_point(resolver, point, tried))
+    return found
 
 
 def _try_point(resolver: Resolver, point: Point, tried: dict[tuple[str, ...], AttachSupport]) -> PointStatus:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from hopscope.gate import tell
+from hopscope.progress import progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -40,14 +41,16 @@ def one_trace(folder: Path, say: Callable[[str], object] = complain) -> Iterator
         yield folder / JOINED
     elif _can_be_written(folder):
         say(f"joining the hosts of {folder} to {folder / JOINED}")
-        make_joined(folder)
+        with progress():
+            make_joined(folder)
         yield folder / JOINED
     else:
         from hopscope.trace.join.traces import join  # noqa: PLC0415
 
         say(f"joining the hosts of {folder} in a temporary folder, because {folder} is not writable")
         with tempfile.TemporaryDirectory(prefix="hopscope-joined-") as temporary:
-            join([folder], Path(temporary) / JOINED)
+            with progress():
+                join([folder], Path(temporary) / JOINED)
             yield Path(temporary) / JOINED
 
 

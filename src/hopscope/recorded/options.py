@@ -25,6 +25,7 @@ from hopscope.live.options import (
 )
 from hopscope.live.paths import PATH
 from hopscope.live.seconds import Factor, Seconds
+from hopscope.progress import progress
 from hopscope.recorded.confine import confine, is_own_process
 from hopscope.recorded.joined import one_trace
 from hopscope.recorded.which import which_recording
@@ -105,7 +106,8 @@ def opened(folder: Path | None, *, unrestricted: bool = False, writable: Sequenc
     with one_trace(which) as one, Trace(one, unrestricted=unrestricted) as trace:
         for warning in trace.warnings:
             tell(f"hopscope: {warning}")
-        yield trace
+        with progress():
+            yield trace
 
 
 def form_options() -> Callable[[Decorated], Decorated]:

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cumulative distributions as a picture: one SVG file that needs nothing else.
 
-Light or dark as the reader's system is. The first three colours are those of Okabe and Ito, which the colour-blind can
-tell apart; each curve has a dash pattern and a letter of its own besides.
+Light or dark as the reader's system is. Besides its colour, each curve has a dash pattern and a letter of its own.
 """
 
 from __future__ import annotations
@@ -13,7 +12,20 @@ from typing import TYPE_CHECKING, Final
 from hopscope.model.cdf import PERCENTILES, points
 from hopscope.term import format as fmt
 from hopscope.term.cdf import LETTERS, legend, ratio, verdicts
-from hopscope.term.svg import DARK, LIGHT, clean, document, text
+from hopscope.term.svg import (
+    COLOURS,
+    DARK,
+    DARK_COLOURS,
+    LEFT,
+    LIGHT,
+    LINE,
+    PLOT_WIDTH,
+    TITLE_TOP,
+    WIDTH,
+    clean,
+    document,
+    text,
+)
 from hopscope.term.time_axis import TimeAxis
 
 if TYPE_CHECKING:
@@ -21,27 +33,19 @@ if TYPE_CHECKING:
 
     from hopscope.model.cdf import Curve
 
-_WIDTH: Final = 880
-_LEFT: Final = 64
-_RIGHT: Final = 24
-_PLOT_WIDTH: Final = _WIDTH - _LEFT - _RIGHT
 _PLOT_HEIGHT: Final = 340
-_LINE: Final = 20
-_TITLE: Final = 34
 _MOST_MARKS: Final = 14
 # Of text at 13 px, so that sentences are folded and names are cut inside the picture.
-_COLUMNS: Final = 118
-_NAME_COLUMNS: Final = 96
-_CELL: Final = 97
-_FIRST_CELL: Final = 72
+_COLUMNS: Final = 124
+_NAME_COLUMNS: Final = 104
+_CELL: Final = 104
+_FIRST_CELL: Final = LEFT + 8
 _DASHES: Final = ("none", "7 4", "2 3", "10 4 2 4", "14 5", "1 5")
 
 _STYLE: Final = """\
 .grid, .axis, .curve { fill: none; }
 .curve { stroke-width: 2.25; stroke-linejoin: round; }
 .letter { font-weight: 700; } .on { paint-order: stroke; stroke-width: 4; }"""
-_LIGHT: Final = ("#0072b2", "#d55e00", "#009e73", "#aa4499", "#7a5c00", "#4a4a4a")
-_DARK: Final = ("#56b4e9", "#ff9d5c", "#2fd6a8", "#e59ac8", "#f0e442", "#c8c8c8")
 
 
 def render_svg(title: str, curves: Sequence[Curve]) -> str:
@@ -56,21 +60,21 @@ def render_svg(title: str, curves: Sequence[Curve]) -> str:
     """
     found = [(number, curve) for number, curve in enumerate(curves[: len(LETTERS)])]
     drawn = [(number, curve) for number, curve in found if curve.histogram.count]
-    parts = [text(_LEFT, _TITLE, clean(title), "title")]
-    top = _TITLE + _LINE
+    parts = [text(LEFT, TITLE_TOP, clean(title), "title")]
+    top = TITLE_TOP + LINE
     for number, curve in found:
         parts += _legend(number, curve, top)
-        top += _LINE
+        top += LINE
     if drawn:
         parts += _plot(drawn, top + 4)
         top += _PLOT_HEIGHT + 84
         parts += _table(drawn, top)
-        top += (2 * len(drawn) + 1) * _LINE
+        top += (2 * len(drawn) + 1) * LINE
     for sentence in verdicts([(LETTERS[number], curve) for number, curve in drawn]):
         for line in textwrap.wrap(sentence, _COLUMNS):
-            parts.append(text(_LEFT, top, clean(line), "faint"))
-            top += _LINE
-    return document(title, (_WIDTH, top + 4), _rules(), parts)
+            parts.append(text(LEFT, top, clean(line), "faint"))
+            top += LINE
+    return document(title, (WIDTH, top + 4), _rules(), parts)
 
 
 def _rules() -> tuple[str, str, str]:
@@ -81,7 +85,7 @@ def _rules() -> tuple[str, str, str]:
             f".curve.c{number} {{ stroke: {colour}; }} .letter.c{number} {{ fill: {colour}; }}"
             for number, colour in enumerate(curves)
         )
-        for palette, curves in ((LIGHT, _LIGHT), (DARK, _DARK))
+        for palette, curves in ((LIGHT, COLOURS), (DARK, DARK_COLOURS))
     )
     return f"{_STYLE}\n{dashes}", light, dark
 
@@ -90,9 +94,9 @@ def _legend(number: int, curve: Curve, top: int) -> list[str]:
     said = legend(curve)
     cut = said if len(said) <= _NAME_COLUMNS else "…" + said[1 - _NAME_COLUMNS :]
     return [
-        f'<path class="curve c{number}" d="M{_LEFT} {top - 4}h36"/>',
-        text(_LEFT + 46, top, LETTERS[number], f"letter c{number}"),
-        text(_LEFT + 64, top, clean(cut)),
+        f'<path class="curve c{number}" d="M{LEFT} {top - 4}h36"/>',
+        text(LEFT + 46, top, LETTERS[number], f"letter c{number}"),
+        text(LEFT + 64, top, clean(cut)),
     ]
 
 
@@ -102,15 +106,15 @@ def _plot(curves: Sequence[tuple[int, Curve]], top: int) -> list[str]:
     parts = []
     for percent in range(0, 101, 10):
         y = bottom - percent * _PLOT_HEIGHT / 100
-        parts.append(f'<path class="grid" d="M{_LEFT} {y:g}h{_PLOT_WIDTH}"/>')
+        parts.append(f'<path class="grid" d="M{LEFT} {y:g}h{PLOT_WIDTH}"/>')
         if percent % 20 == 0:
-            parts.append(text(_LEFT - 10, y + 4, f"{percent}%", "end faint figure"))
+            parts.append(text(LEFT - 10, y + 4, f"{percent}%", "end faint figure"))
     for ns in axis.marks_ns(_MOST_MARKS):
-        x = _LEFT + axis.place(ns) * _PLOT_WIDTH
+        x = LEFT + axis.place(ns) * PLOT_WIDTH
         parts.append(f'<path class="grid" d="M{x:.1f} {top}v{_PLOT_HEIGHT}"/>')
         parts.append(text(x, bottom + 20, fmt.time(ns, digits=1, gap=" "), "middle faint figure"))
-    parts.append(f'<path class="axis" d="M{_LEFT} {top}v{_PLOT_HEIGHT}h{_PLOT_WIDTH}"/>')
-    parts.append(text(_LEFT + _PLOT_WIDTH / 2, bottom + 42, "duration (logarithmic)", "middle faint"))
+    parts.append(f'<path class="axis" d="M{LEFT} {top}v{_PLOT_HEIGHT}h{PLOT_WIDTH}"/>')
+    parts.append(text(LEFT + PLOT_WIDTH / 2, bottom + 42, "duration (logarithmic)", "middle faint"))
     parts += [_curve(number, curve, axis, bottom) for number, curve in curves]
     for place, (number, curve) in enumerate(curves, 1):
         parts.append(_letter(number, curve, axis, bottom, 100 * place / (len(curves) + 1)))
@@ -120,7 +124,7 @@ def _plot(curves: Sequence[tuple[int, Curve]], top: int) -> list[str]:
 def _curve(number: int, curve: Curve, axis: TimeAxis, bottom: int) -> str:
     x_ns, part = points(curve.histogram)
     places = [
-        f"{_LEFT + place * _PLOT_WIDTH:.1f} {bottom - each * _PLOT_HEIGHT:.1f}"
+        f"{LEFT + place * PLOT_WIDTH:.1f} {bottom - each * _PLOT_HEIGHT:.1f}"
         for place, each in zip(axis.places(x_ns), part.tolist(), strict=True)
     ]
     return f'<path class="curve c{number}" d="M{" L".join(places)}"/>'
@@ -129,7 +133,7 @@ def _curve(number: int, curve: Curve, axis: TimeAxis, bottom: int) -> str:
 def _letter(number: int, curve: Curve, axis: TimeAxis, bottom: int, percent: float) -> str:
     """Return the letter on the curve, at a height of its own, so that two on one line do not hide each other."""
     ns = curve.histogram.percentile(percent) or 0.0
-    x = _LEFT + axis.place(ns) * _PLOT_WIDTH
+    x = LEFT + axis.place(ns) * PLOT_WIDTH
     return text(x, bottom - percent * _PLOT_HEIGHT / 100 + 5, LETTERS[number], f"letter on middle c{number}")
 
 
@@ -139,12 +143,12 @@ def _table(curves: Sequence[tuple[int, Curve]], top: int) -> list[str]:
     parts = _row(top, "", [f"p{q:g}" for q in PERCENTILES], "faint")
     y = top
     for number, curve in curves:
-        y += _LINE
+        y += LINE
         here = [curve.histogram.percentile(q) for q in PERCENTILES]
-        parts.append(text(_LEFT, y, LETTERS[number], f"letter c{number}"))
+        parts.append(text(LEFT, y, LETTERS[number], f"letter c{number}"))
         parts += _row(y, "", [fmt.time(ns) for ns in here], "")
         if number != first:
-            y += _LINE
+            y += LINE
             there = [base.histogram.percentile(q) for q in PERCENTILES]
             parts += _row(
                 y,
@@ -156,7 +160,7 @@ def _table(curves: Sequence[tuple[int, Curve]], top: int) -> list[str]:
 
 
 def _row(y: int, name: str, cells: Sequence[str], look: str) -> list[str]:
-    parts = [text(_LEFT, y, name, look)] if name else []
+    parts = [text(LEFT, y, name, look)] if name else []
     figures = [
         text(_FIRST_CELL + column * _CELL, y, cell, f"end figure {look}".rstrip())
         for column, cell in enumerate(cells, 1)

@@ -11,6 +11,13 @@ from hopscope.gate import one_line
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+# Places of all pictures: their width, the margins, where curves and bars are, and the height of a line of text.
+WIDTH: Final = 960
+LEFT: Final = 84
+RIGHT: Final = 24
+PLOT_WIDTH: Final = WIDTH - LEFT - RIGHT
+LINE: Final = 20
+TITLE_TOP: Final = 34
 STYLE: Final = """\
 svg { font: 13px system-ui, "DejaVu Sans", sans-serif; }
 .title { font-size: 17px; font-weight: 600; } .end { text-anchor: end; } .middle { text-anchor: middle; }
@@ -34,6 +41,10 @@ class Palette(NamedTuple):
         )
 
 
+# Of curves and bars, on a light and on a dark ground. The first ones are those of Okabe and Ito, which the colour-blind
+# can tell apart.
+COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#aa4499", "#7a5c00", "#4a4a4a", "#56b4e9", "#e69f00")
+DARK_COLOURS: Final = ("#56b4e9", "#ff9d5c", "#2fd6a8", "#e59ac8", "#f0e442", "#c8c8c8", "#0072b2", "#e69f00")
 LIGHT: Final = Palette("#ffffff", "#1b1f24", "#5b6570", "#dde1e6", "#8a949e")
 DARK: Final = Palette("#15191e", "#e6eaee", "#a3adb8", "#2b323a", "#6c7782")
 

@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from hopscope.term import format as fmt
-from hopscope.term.svg import clean, document, text
+from hopscope.term.svg import (
+    COLOURS,
+    DARK_COLOURS,
+    LEFT,
+    LINE,
+    PLOT_WIDTH,
+    TITLE_TOP,
+    WIDTH,
+    clean,
+    document,
+    text,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -18,18 +29,10 @@ if TYPE_CHECKING:
 
     Values = NDArray[np.float64]
 
-_WIDTH: Final = 960
-_LEFT: Final = 84
-_RIGHT: Final = 24
-_PLOT_WIDTH: Final = _WIDTH - _LEFT - _RIGHT
-_LINE: Final = 20
 _BAND: Final = 18
 _HINTS: Final = 160  # parts of the width that say what holds there
 _NS_PER_S: Final = 1e9
-# Colours of Okabe and Ito, which the colour-blind can tell apart; lines differ in their dashes, too.
-_LINES: Final = ("none", "6 3", "2 3")
-_LIGHT: Final = ("#0072b2", "#d55e00", "#009e73", "#aa4499", "#7a5c00", "#4a4a4a", "#56b4e9", "#e69f00")
-_DARK: Final = ("#56b4e9", "#ff9d5c", "#2fd6a8", "#e59ac8", "#f0e442", "#c8c8c8", "#0072b2", "#e69f00")
+_LINES: Final = ("none", "6 3", "2 3")  # they differ in their dashes, too
 _SHAPES: Final = (
     ".axis, .line { fill: none; } .line { stroke-width: 1.5; } .again { stroke: #c00; stroke-width: 1.5; } "
     ".hint { fill: transparent; } "
@@ -90,7 +93,7 @@ class Connection:
 
 def render_connection(connection: Connection) -> str:
     """Return the picture as an SVG document."""
-    parts = [text(_LEFT, 34, clean(connection.name), "title")]
+    parts = [text(LEFT, TITLE_TOP, clean(connection.name), "title")]
     top = 72
     for title, lines, height, unit in (
         ("sequence numbers", connection.sequence, 260, _count),
@@ -98,10 +101,10 @@ def render_connection(connection: Connection) -> str:
         ("smoothed round-trip time", connection.delays_ns, 100, _time),
     ):
         parts += _panel(connection, title, lines, (top, height), unit)
-        top += height + 3 * _LINE
+        top += height + 3 * LINE
     parts += _bands(connection, top)
-    rules = _SHAPES, _colours(_LIGHT), _colours(_DARK)
-    return document(connection.name, (_WIDTH, top + _BAND + 2 * _LINE), rules, parts)
+    rules = _SHAPES, _colours(COLOURS), _colours(DARK_COLOURS)
+    return document(connection.name, (WIDTH, top + _BAND + 2 * LINE), rules, parts)
 
 
 def _colours(colours: Sequence[str]) -> str:
@@ -117,15 +120,15 @@ def _panel(
     top, height = place
     bottom = top + height
     most = max((float(np.nanmax(line.values)) for line in lines if not np.isnan(line.values).all()), default=0) or 1.0
-    parts = [text(_LEFT, top - 8, title)]
-    x = _LEFT + _PLOT_WIDTH
+    parts = [text(LEFT, top - 8, title)]
+    x = LEFT + PLOT_WIDTH
     for at, line in reversed(list(enumerate(lines))):
         x -= 7 * len(line.name) + 24
         parts.append(f'<rect class="key c{at}" x="{x}" y="{top - 17}" width="10" height="10"/>')
         parts.append(text(x + 14, top - 8, clean(line.name), "faint"))
-    parts.append(f'<path class="axis" d="M{_LEFT} {top}V{bottom}H{_LEFT + _PLOT_WIDTH}"/>')
-    parts.append(text(_LEFT - 8, top + 10, clean(unit(most)), "end faint figure"))
-    parts.append(text(_LEFT - 8, bottom, "0", "end faint figure"))
+    parts.append(f'<path class="axis" d="M{LEFT} {top}V{bottom}H{LEFT + PLOT_WIDTH}"/>')
+    parts.append(text(LEFT - 8, top + 10, clean(unit(most)), "end faint figure"))
+    parts.append(text(LEFT - 8, bottom, "0", "end faint figure"))
     parts += _times(connection, bottom)
     for at, line in enumerate(lines):
         if path := _path(connection, line.values, (bottom, height / most)):
@@ -141,14 +144,14 @@ def _panel(
 def _times(connection: Connection, bottom: int) -> list[str]:
     first_s, last_s = connection.times_s[0], connection.times_s[-1]
     return [
-        text(_LEFT, bottom + 16, f"{first_s:.3f} s", "faint figure"),
-        text(_LEFT + _PLOT_WIDTH, bottom + 16, f"{last_s:.3f} s", "end faint figure"),
+        text(LEFT, bottom + 16, f"{first_s:.3f} s", "faint figure"),
+        text(LEFT + PLOT_WIDTH, bottom + 16, f"{last_s:.3f} s", "end faint figure"),
     ]
 
 
 def _x(connection: Connection, at_s: Any) -> Any:  # noqa: ANN401 # a time or many
     first_s, last_s = connection.times_s[0], connection.times_s[-1]
-    return _LEFT + (at_s - first_s) / ((last_s - first_s) or 1.0) * _PLOT_WIDTH
+    return LEFT + (at_s - first_s) / ((last_s - first_s) or 1.0) * PLOT_WIDTH
 
 
 def _path(connection: Connection, values: Values, scale: tuple[int, float]) -> str:
@@ -165,24 +168,24 @@ def _path(connection: Connection, values: Values, scale: tuple[int, float]) -> s
         f"H{at:.1f}V{top:.1f}V{bottom:.1f}V{end:.1f}"
         for at, top, bottom, end in zip(x[firsts], low, high, last, strict=True)
     ]
-    return f"M{x[0]:.1f} {y[0]:.1f}{''.join(steps)}H{_LEFT + _PLOT_WIDTH}"
+    return f"M{x[0]:.1f} {y[0]:.1f}{''.join(steps)}H{LEFT + PLOT_WIDTH}"
 
 
 def _hints(
     connection: Connection, lines: Sequence[Line], place: tuple[int, int], unit: Callable[[float], str]
 ) -> list[str]:
-    """Return what a pointer is told: the values that hold there."""
+    """Return the text of a tooltip: the values that hold there."""
     top, height = place
     first_s, last_s = connection.times_s[0], connection.times_s[-1]
     ends_s = first_s + (last_s - first_s) * np.arange(1, _HINTS + 1) / _HINTS
     at = np.searchsorted(connection.times_s, ends_s, "right") - 1
-    width = _PLOT_WIDTH / _HINTS
+    width = PLOT_WIDTH / _HINTS
     hints = []
     for number, row in enumerate(at.tolist()):
         values = [f"{line.name} {unit(float(line.values[row]))}" for line in lines if not np.isnan(line.values[row])]
         said = clean(f"{connection.times_s[row]:.6f} s: {', '.join(values)}")
         hints.append(
-            f'<rect class="hint" x="{_LEFT + number * width:.1f}" y="{top}" width="{width:.1f}" height="{height}">'
+            f'<rect class="hint" x="{LEFT + number * width:.1f}" y="{top}" width="{width:.1f}" height="{height}">'
             f"<title>{said}</title></rect>"
         )
     return hints
@@ -192,11 +195,11 @@ def _bands(connection: Connection, top: int) -> list[str]:
     """Return what kept it from sending, and when."""
     causes = sorted({span.cause for span in connection.spans})
     parts = [
-        text(_LEFT, top - 8, "kept from sending by" if causes else "nothing was recorded that kept it from sending")
+        text(LEFT, top - 8, "kept from sending by" if causes else "nothing was recorded that kept it from sending")
     ]
-    x = _LEFT + 150
+    x = LEFT + 150
     for at, cause in enumerate(causes):
-        colour = at % len(_LIGHT)
+        colour = at % len(COLOURS)
         parts.append(f'<rect class="key c{colour}" x="{x}" y="{top - 17}" width="10" height="10"/>')
         parts.append(text(x + 14, top - 8, clean(cause), "faint"))
         x += 7 * len(cause) + 34
@@ -204,7 +207,7 @@ def _bands(connection: Connection, top: int) -> list[str]:
         begin, end = _x(connection, span.from_s), _x(connection, span.until_s)
         said = clean(f"{span.from_s:.6f} s to {span.until_s:.6f} s: {span.cause}")
         parts.append(
-            f'<rect class="band c{causes.index(span.cause) % len(_LIGHT)}" x="{begin:.2f}" y="{top}" '
+            f'<rect class="band c{causes.index(span.cause) % len(COLOURS)}" x="{begin:.2f}" y="{top}" '
             f'width="{max(end - begin, 0.2):.2f}" height="{_BAND}"><title>{said}</title></rect>'
         )
     return parts + _times(connection, top + _BAND)

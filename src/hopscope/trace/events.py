@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from hopscope.progress import doing
 from hopscope.store.schema import BY_NAME, EVENT_TABLES
 from hopscope.term.format import plural
 from hopscope.trace.packets.skb_lifetimes import addresses
 from hopscope.trace.relation import SELECTION, build, columns, relation
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from hopscope.store.schema import Table
     from hopscope.store.trace import Trace
     from hopscope.trace.relation import Context
@@ -125,6 +128,14 @@ def slices(trace: Trace, selection: Selection) -> list[tuple[int, int]]:
     firsts = grains[np.flatnonzero(np.diff(parts, prepend=-1))]
     ends = np.append(firsts[1:], grains[-1] + _GRAIN_NS)
     return list(zip(firsts.tolist(), ends.tolist(), strict=True))
+
+
+def each_slice(trace: Trace, selection: Selection) -> Iterator[tuple[int, int]]:
+    """Iterate over :func:`slices`, whose events are read one slice after the other."""
+    periods = slices(trace, selection)
+    for number, period in enumerate(periods):
+        doing("reading events, part", number, len(periods))
+        yield period
 
 
 def _is_by_flow(selection: Selection) -> bool:

@@ -22,6 +22,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from hopscope.errors import UsageError
+from hopscope.progress import doing
 from hopscope.store.schema import BY_NAME
 from hopscope.trace.relation_columns import MEANINGS
 from hopscope.trace.selection import Selection
@@ -200,6 +201,7 @@ def build(trace: Trace, *names: str, selection: Selection | None = None, **param
     order = _order(trace, wanted, given)
     last = _last_users(order, set(wanted))
     for place, each in enumerate(order):
+        doing(f"making the relation {each.name} ({place + 1} of {len(order)})")
         _make(trace, each, given)
         for name in last.get(place, ()):
             _drop(trace, _RELATIONS[name])

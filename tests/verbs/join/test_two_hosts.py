@@ -7,7 +7,6 @@ import os
 import shlex
 import subprocess
 import sys
-import time
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -23,6 +22,7 @@ from hopscope.trace.host_numbers import host_of_cpu, hosts
 from tests.lab.command import HOPSCOPE, objects
 from tests.lab.sshd import PORT as SSH_PORT
 from tests.lab.sshd import client
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,10 +52,7 @@ class Server(NamedTuple):
 def ssh(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Return the command line of an ssh that knows the other host as b."""
     folder = Path(str(SHARED))
-    deadline_s = time.monotonic() + TIMEOUT_S
-    while not (folder / "ready").exists():
-        assert time.monotonic() < deadline_s, "the other host is not there"
-        time.sleep(0.2)
+    eventually((folder / "ready").exists, "the other host is not there")
     return client(tmp_path_factory.mktemp("ssh"), {"b": Server(folder / "sshd")})
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The state of TCP connections in a recording is that which the socket's owner is told (``TCP_INFO``)."""
+"""The state of TCP connections in a recording equals what ``TCP_INFO`` says of the socket."""
 
 from __future__ import annotations
 

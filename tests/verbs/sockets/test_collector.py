@@ -22,6 +22,7 @@ from hopscope.lab import Lab, Namespace, Tbf, shape
 from hopscope.verbs.sockets.collector import SocketOptions, SocketWatch
 from hopscope.verbs.sockets.groups import groups
 from hopscope.verbs.sockets.report import in_order
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -90,13 +91,14 @@ def row_of(report: SocketReport, local: str, peer: str) -> int:
 
 def at_rest(look: SocketWatch) -> SocketReport:
     """Return the report of the whole once what was sent is acknowledged."""
-    for _ in range(100):
+
+    def acknowledged() -> list[SocketReport]:
         look.interval()
         report = look.total().head(0)
-        if not report.sockets.rows["message"]["wqueue"][report.sockets.rows["message"]["state"] != 10].any():
-            return report
-        time.sleep(0.02)
-    pytest.fail("what was sent is not acknowledged")
+        messages = report.sockets.rows["message"]
+        return [] if messages["wqueue"][messages["state"] != 10].any() else [report]
+
+    return eventually(acknowledged, "what was sent is not acknowledged")[0]
 
 
 def test_bytes_are_counted_exactly(lab: Lab) -> None:
@@ -140,8 +142,7 @@ def test_connection_that_closes_is_not_a_new_one(lab: Lab) -> None:
         at_rest(look)
         _, server = connection.names
         connection.client.close()
-        while not len(report := look.interval().head(0)):
-            time.sleep(0.01)
+        report = eventually(lambda: look.interval().head(0))
         assert ends(report.sockets, "local") == [server]
         assert not report.change.new.any()
         assert report.change.received_bytes[0] <= 1  # its FIN

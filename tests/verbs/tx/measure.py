@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,10 +13,11 @@ from hopscope.probes.catalogue import POINTS
 from hopscope.probes.resolve import Resolver
 from hopscope.verbs.tx.collector import TxCollector
 from hopscope.verbs.tx.options import TxOptions
-from tests.lab.measure import TIMEOUT_S, NetworkPath, all_discarded, counts, ping, udp_pair
+from tests.lab.measure import NetworkPath, all_discarded, counts, ping, udp_pair
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from hopscope.lab import Lab, Namespace
     from hopscope.model.message import Message
@@ -50,21 +50,14 @@ def require_stamps() -> None:
         pytest.skip(f"no BPF time stamps here: {_stamps().reason}")
 
 
-def until(condition: Callable[[], bool]) -> None:
-    """Wait for what the kernel does in its own time; a bound for a hung test, not a measurement."""
-    deadline_s = time.monotonic() + TIMEOUT_S
-    while not condition() and time.monotonic() < deadline_s:
-        time.sleep(0.02)
-
-
 def total_when(tx: TxCollector, hop: str, expected: int) -> Snapshot:
-    """Return all that was seen, once the hop has so many samples (or has not got them in time)."""
+    """Return all that was seen, once the hop has so many samples."""
 
     def there() -> bool:
         tx.interval()
         return counts(tx.total())[hop] >= expected
 
-    until(there)
+    eventually(there, f"{hop} does not get {expected} samples")
     return tx.total()
 
 

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any, Final
 
 from hopscope.verbs.tx.collector import TxCollector
 from hopscope.verbs.tx.options import TxOptions
-from tests.lab.measure import TIMEOUT_S, all_discarded, counts
+from tests.lab.measure import all_discarded, counts
 from tests.verbs.tx.measure import require_stamps
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     import socket
@@ -51,14 +51,13 @@ def accounted(snapshot: Snapshot) -> dict[str, int]:
 
 def done(tx: TxCollector, messages: int) -> Snapshot:
     """Wait until so many messages are done, with their ACK or without; return what was seen since the start."""
-    deadline_s = time.monotonic() + TIMEOUT_S
-    while True:
+
+    def all_done() -> Snapshot | None:
         tx.interval()
         snapshot = tx.total()
-        if accounted(snapshot)["tx.total"] >= messages:
-            return snapshot
-        assert time.monotonic() < deadline_s, (counts(snapshot), all_discarded(snapshot))
-        time.sleep(0.005)
+        return snapshot if accounted(snapshot)["tx.total"] >= messages else None
+
+    return eventually(all_done, f"{messages} messages are not done")
 
 
 def assert_accounted(snapshot: Snapshot, way: str, messages: int) -> None:

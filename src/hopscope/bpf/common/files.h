@@ -13,6 +13,42 @@ static __always_inline bool family_moves_packets(u16 family)
 	return family != AF_UNIX && family != AF_NETLINK;
 }
 
+enum call_kind {
+	CALL_OTHER,
+	CALL_SEND, /* on a socket, as to CALL_RECEIVE_MESSAGES */
+	CALL_SEND_MESSAGES,
+	CALL_RECEIVE,
+	CALL_RECEIVE_MESSAGES,
+	CALL_WRITE, /* on any file, as CALL_READ */
+	CALL_READ,
+	CALL_SENDFILE, /* between two files, as to CALL_EPOLL */
+	CALL_SPLICE,
+	CALL_EPOLL,
+	CALL_CONTROL, /* on a socket, and neither sends nor receives */
+	CALL_SOCKET,  /* that, and has no socket yet */
+	CALL_WAIT,    /* for any of several files; may poll a device busily */
+	CALL_URING,   /* that, or runs socket calls for io_uring */
+	CALLS = 512,
+};
+
+static const u8 call_kinds[CALLS] = {
+	[NR_sendto] = CALL_SEND,       [NR_sendmsg] = CALL_SEND,         [NR_sendmmsg] = CALL_SEND_MESSAGES,
+	[NR_recvfrom] = CALL_RECEIVE,  [NR_recvmsg] = CALL_RECEIVE,      [NR_recvmmsg] = CALL_RECEIVE_MESSAGES,
+	[NR_write] = CALL_WRITE,       [NR_writev] = CALL_WRITE,         [NR_pwritev2] = CALL_WRITE,
+	[NR_read] = CALL_READ,         [NR_readv] = CALL_READ,           [NR_preadv2] = CALL_READ,
+	[NR_sendfile] = CALL_SENDFILE, [NR_splice] = CALL_SPLICE,        [NR_epoll_ctl] = CALL_EPOLL,
+	[NR_bind] = CALL_CONTROL,      [NR_connect] = CALL_CONTROL,      [NR_listen] = CALL_CONTROL,
+	[NR_accept] = CALL_CONTROL,    [NR_accept4] = CALL_CONTROL,      [NR_getsockname] = CALL_CONTROL,
+	[NR_shutdown] = CALL_CONTROL,  [NR_getpeername] = CALL_CONTROL,  [NR_setsockopt] = CALL_CONTROL,
+	[NR_close] = CALL_CONTROL,     [NR_ioctl] = CALL_CONTROL,        [NR_getsockopt] = CALL_CONTROL,
+	[NR_socket] = CALL_SOCKET,
+#if defined(__TARGET_ARCH_x86)
+	[NR_poll] = CALL_WAIT,         [NR_select] = CALL_WAIT,          [NR_epoll_wait] = CALL_WAIT,
+#endif
+	[NR_ppoll] = CALL_WAIT,        [NR_pselect6] = CALL_WAIT,        [NR_epoll_pwait] = CALL_WAIT,
+	[NR_epoll_pwait2] = CALL_WAIT, [NR_io_uring_enter] = CALL_URING,
+};
+
 /* A field of a kernel's struct: read in place where the kernel allows the cast (6.2), else copied, ten times slower. */
 #define field_of(pointer, type, field)                                                                                 \
 	(bpf_rdonly_cast ? ((type *)bpf_rdonly_cast(pointer, bpf_core_type_id_kernel(type)))->field                    \

@@ -25,38 +25,6 @@ struct user_message {
 	 : bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_loop) ? SENDMMSG_TURNS                                \
 								       : FEW_TURNS)
 
-enum call_kind {
-	CALL_OTHER,
-	CALL_SEND,
-	CALL_SEND_MESSAGES,
-	CALL_RECEIVE,
-	CALL_RECEIVE_MESSAGES,
-	CALL_SENDFILE,
-	CALL_SPLICE,
-	CALL_CONTROL, /* neither sends nor receives */
-	CALL_SOCKET,  /* that, and has no socket yet */
-	CALL_WAIT,    /* may poll a device busily */
-	CALL_URING,   /* that, or runs socket calls for io_uring */
-	CALLS = 512,
-};
-
-static const u8 call_kinds[CALLS] = {
-	[NR_sendto] = CALL_SEND,       [NR_sendmsg] = CALL_SEND,         [NR_write] = CALL_SEND,
-	[NR_writev] = CALL_SEND,       [NR_pwritev2] = CALL_SEND,        [NR_sendmmsg] = CALL_SEND_MESSAGES,
-	[NR_recvfrom] = CALL_RECEIVE,  [NR_recvmsg] = CALL_RECEIVE,      [NR_read] = CALL_RECEIVE,
-	[NR_readv] = CALL_RECEIVE,     [NR_preadv2] = CALL_RECEIVE,      [NR_recvmmsg] = CALL_RECEIVE_MESSAGES,
-	[NR_sendfile] = CALL_SENDFILE, [NR_splice] = CALL_SPLICE,        [NR_socket] = CALL_SOCKET,
-	[NR_bind] = CALL_CONTROL,      [NR_connect] = CALL_CONTROL,      [NR_listen] = CALL_CONTROL,
-	[NR_accept] = CALL_CONTROL,    [NR_accept4] = CALL_CONTROL,      [NR_getsockname] = CALL_CONTROL,
-	[NR_shutdown] = CALL_CONTROL,  [NR_getpeername] = CALL_CONTROL,  [NR_setsockopt] = CALL_CONTROL,
-	[NR_close] = CALL_CONTROL,     [NR_ioctl] = CALL_CONTROL,        [NR_getsockopt] = CALL_CONTROL,
-#if defined(__TARGET_ARCH_x86)
-	[NR_poll] = CALL_WAIT,         [NR_select] = CALL_WAIT,          [NR_epoll_wait] = CALL_WAIT,
-#endif
-	[NR_ppoll] = CALL_WAIT,        [NR_pselect6] = CALL_WAIT,        [NR_epoll_pwait] = CALL_WAIT,
-	[NR_epoll_pwait2] = CALL_WAIT, [NR_io_uring_enter] = CALL_URING,
-};
-
 /* The part that a system call belongs to, by its first three arguments. */
 static __always_inline u32 call_part(u32 kind, struct pt_regs *regs)
 {
@@ -65,9 +33,11 @@ static __always_inline u32 call_part(u32 kind, struct pt_regs *regs)
 	switch (kind) {
 	case CALL_SEND:
 	case CALL_SEND_MESSAGES:
+	case CALL_WRITE:
 		return network_socket(first) ? HOP_CPU_SEND : HOP_CPU_NOTHING;
 	case CALL_RECEIVE:
 	case CALL_RECEIVE_MESSAGES:
+	case CALL_READ:
 		return network_socket(first) ? HOP_CPU_RECEIVE : HOP_CPU_NOTHING;
 	case CALL_SENDFILE:
 		if (network_socket(first))

@@ -92,28 +92,17 @@ static __always_inline int receive_raised(u32 vector)
 	return 0;
 }
 
-/* The thread that has the CPU has not left it: so far is one turn, the rest another one. */
-static __always_inline void end_turn(struct turns *all)
-{
-	struct task_struct *task = current_task();
-	struct turn *turn = &all->turn[all->count++ & (TURNS - 1)];
-	u64 now_ns = bpf_ktime_get_ns();
-
-	turn->begin_ns = all->begin_ns;
-	turn->end_ns = now_ns;
-	turn->tid = current_tid();
-	turn->pid = current_pid();
-	bpf_probe_read_kernel(turn->comm, sizeof(turn->comm), &task->comm);
-	all->begin_ns = now_ns;
-}
-
 static __always_inline int receive_waited(const struct pending *here, u64 since_ns, u64 wait_ns)
 {
 	struct turns *all = bpf_map_lookup_elem(&turns, &(u32){0});
 
-	/* Without the scheduler's events, who had the CPU before is not known. */
+	/* The thread that has the CPU has not left it: so far is one turn, the rest another one. Without the
+	 * scheduler's events, who had the CPU before is not known.
+	 */
 	if (all && all->begin_ns) {
-		end_turn(all);
+		struct turn *turn = end_turn(all, current_tid(), current_pid());
+
+		bpf_probe_read_kernel(turn->comm, sizeof(turn->comm), &current_task()->comm);
 		tell_turns(all, since_ns, 0);
 	}
 	struct hop_work event = {

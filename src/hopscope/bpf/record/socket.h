@@ -103,6 +103,18 @@ static __noinline bool socket_wanted(struct sock *sk, u64 flow, const struct flo
 	return !cfg_by_process || socket_of_process(sk, flow, receives, in_call);
 }
 
+/* The flow that a socket sends, which is known from here on; 0: it is not wanted. */
+static __noinline u64 wanted_flow(struct sock *sk)
+{
+	struct flow_key key = {};
+	u64 flow = socket_flow(sk, false, &key);
+
+	if (!socket_wanted(sk, flow, &key, false, false))
+		return 0;
+	know_flow(flow, &key);
+	return flow;
+}
+
 struct socket_event {
 	s64 value;
 	s32 len_bytes;

@@ -11,13 +11,11 @@ static __noinline int tcp_probed(struct sock *sk)
 {
 	struct inet_connection_sock *icsk = (void *)sk;
 	u32 netns = socket_netns(sk), in_flight = packets_in_flight(sk), tid;
-	struct flow_key key = {};
-	u64 flow = socket_flow(sk, false, &key);
+	u64 flow = wanted_flow(sk);
 	struct hop_tcp *record;
 
-	if (!socket_wanted(sk, flow, &key, false, false))
+	if (!flow)
 		return 0;
-	know_flow(flow, &key);
 	tid = this_thread();
 	record = reserve();
 	if (!record)
@@ -42,7 +40,7 @@ static __noinline int tcp_probed(struct sock *sk)
 	return 0;
 }
 
-/* include/net/tcp_states.h; CLOSE_WAIT, LAST_ACK and CLOSING are closing, too. */
+/* include/net/tcp_states.h: the states in which one end, or both, have closed. */
 #define TCP_FIN_WAIT1 4
 #define TCP_FIN_WAIT2 5
 #define TCP_CLOSE_WAIT 8

@@ -47,15 +47,11 @@ static __always_inline int retransmitted(struct sock *sk, struct sk_buff *skb, s
 {
 	struct tcp_skb_cb *cb = (void *)skb->cb;
 	struct hop_packet *record;
-	struct flow_key key = {};
-	u64 flow = socket_flow(sk, false, &key);
 	u32 netns = socket_netns(sk), tid;
+	u64 flow = error ? 0 : wanted_flow(sk);
 
-	if (error)
+	if (!flow)
 		return 0;
-	if (!socket_wanted(sk, flow, &key, false, false))
-		return 0;
-	know_flow(flow, &key);
 	tid = this_thread();
 	record = reserve();
 	if (!record)
@@ -167,23 +163,31 @@ static __always_inline void wishes_cpu(u32 tid)
 	wish->tid = tid;
 }
 
+/* A turn ends, and the next one begins. The caller adds the thread's name. */
+static __always_inline struct turn *end_turn(struct turns *all, u32 tid, u32 pid)
+{
+	struct turn *turn = &all->turn[all->count++ & (TURNS - 1)];
+	u64 now_ns = bpf_ktime_get_ns();
+
+	turn->begin_ns = all->begin_ns;
+	turn->end_ns = now_ns;
+	turn->tid = tid;
+	turn->pid = pid;
+	all->begin_ns = now_ns;
+	return turn;
+}
+
 static __always_inline struct turns *note_turn(struct task_struct *from)
 {
 	struct turns *all = bpf_map_lookup_elem(&turns, &(u32){0});
 	struct turn *turn;
-	u64 now_ns = bpf_ktime_get_ns();
 
 	if (!all)
 		return NULL;
-	turn = &all->turn[all->count++ & (TURNS - 1)];
-	turn->begin_ns = all->begin_ns;
-	turn->end_ns = now_ns;
-	turn->tid = from->pid;
-	turn->pid = from->tgid;
+	turn = end_turn(all, from->pid, from->tgid);
 	/* At each switch of the host: a helper takes 40 ns for it, single bytes, which is what the verifier allows, 2. */
 	for (u32 i = 0; i < sizeof(turn->comm); i++)
 		turn->comm[i] = from->comm[i];
-	all->begin_ns = now_ns;
 	return all;
 }
 

@@ -6,8 +6,8 @@
 
 const volatile u32 cfg_drop_arguments = 2; /* that this kernel's kfree_skb has: a third is a reason (since 5.17) */
 
-/* A driver's packet is dropped before the core only where it has just been handed over. Of the stack's packets, an old stamp
- * of the same address is told by a packet that came from no device.
+/* A driver's packet is dropped before the core only where it has just been handed over. Where a packet of the stack came from
+ * no device, the stamp is an older one of the same address.
  */
 static __always_inline bool drop_is_of(const struct stamp *stamp, struct sk_buff *skb)
 {

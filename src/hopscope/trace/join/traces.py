@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 
+from hopscope.progress import doing
 from hopscope.store.hosts import JOINED
 from hopscope.store.schema import TABLES
 from hopscope.store.trace import Trace
@@ -83,6 +84,7 @@ def join(folders: Sequence[Path], out: Path, *, without: Collection[str] = ()) -
     """
     given = sources(folders, without=without)
     with ExitStack() as stack:
+        doing("comparing the clocks of the hosts")
         traces = [[stack.enter_context(Trace(part.folder)) for part in source.parts] for source in given.hosts]
         seen = [flows_of(parts) for parts in traces]
         alone = own_numbers(seen)
@@ -150,6 +152,7 @@ def _write(
         for trace, of_part in zip(parts, of_host, strict=True):
             of_part.first_stack = stacks
             stacks += trace.rows("SELECT coalesce(max(stack), -1) + 1 FROM stacks")[0][0]
+            doing(f"joining host {host.number + 1} of {len(hosts)}")
             rows += _copy(trace, of_part, writer)
         writer.append("clocks", axis.rows(host.number))
     _write_hosts(hosts, writer)

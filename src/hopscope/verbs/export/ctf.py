@@ -75,7 +75,7 @@ def write_ctf(trace: Trace, selection: Selection, folder: OpenFolder, *, limit: 
     selection, cut = events.at_most(trace, selection, limit)
     named, notes = _names(trace)
     kinds = list(_kinds(trace, named))
-    for first_ns, until_ns in events.slices(trace, selection):
+    for first_ns, until_ns in events.each_slice(trace, selection):
         window = f"time_ns >= {first_ns} AND time_ns < {until_ns} AND {selection.window(trace)}"
         for kind in kinds:
             _write_slice(trace, folder, kind, events.rows(trace, selection, kind.table.name, window))

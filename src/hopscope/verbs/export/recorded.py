@@ -135,7 +135,7 @@ def _add_events(place: Place) -> None:
         "cpu": "value AS number",
         "tcp": "flow, snd_cwnd AS number",
     }
-    for first_ns, until_ns in events.slices(trace, place.selection):
+    for first_ns, until_ns in events.each_slice(trace, place.selection):
         window = f"time_ns >= {first_ns} AND time_ns < {until_ns} AND {place.selection.window(trace)}"
         for table, more in columns.items():
             unsliced = f" WHERE point NOT IN ({sliced})" if table == "cpu" else ""

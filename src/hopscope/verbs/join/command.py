@@ -9,6 +9,7 @@ import click
 
 from hopscope.live.help import HOSTS, OUTPUT, Command, option, section
 from hopscope.live.paths import PATH
+from hopscope.progress import progress
 from hopscope.recorded.options import limits_option
 
 if TYPE_CHECKING:
@@ -53,10 +54,11 @@ def command(traces: tuple[Path, ...], output: Path | None, without: tuple[str, .
     from hopscope.verbs.join.table import render_joined  # noqa: PLC0415
 
     traces = tuple(map(which_recording, traces))
-    if output is not None:
-        made = join(traces, output, without=without)
-    elif len(traces) == 1 and is_of_hosts(traces[0]):
-        made, output = make_joined(traces[0], without=without), traces[0] / JOINED
-    else:
-        raise UsageError("No folder was given for the joined trace", "Specify a new one: -o DIR")
+    with progress():
+        if output is not None:
+            made = join(traces, output, without=without)
+        elif len(traces) == 1 and is_of_hosts(traces[0]):
+            made, output = make_joined(traces[0], without=without), traces[0] / JOINED
+        else:
+            raise UsageError("No folder was given for the joined trace", "Specify a new one: -o DIR")
     click.echo(render_joined(made, output), err=True)

@@ -10,6 +10,7 @@ import sys
 import click
 
 from hopscope.live.help import OUTPUT, Command, option, section
+from hopscope.progress import progress
 
 
 @click.command(
@@ -48,7 +49,8 @@ def command(*, as_json: bool, patterns: tuple[str, ...]) -> int:
         _list_events(patterns, as_json=as_json)
         return 0
     kernel = f"{platform.release()} {platform.machine()}"
-    points, host = try_everything(), host_facts()
+    with progress():
+        points, host = try_everything(), host_facts()
     if as_json:
         click.echo(line(probes_to_json(kernel, points, host)))
     else:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,11 +14,13 @@ from hopscope.live.handover import handover
 from hopscope.live.help import OUTPUT, TRAFFIC, Command, option, section
 from hopscope.live.options import SHOWN, group_option
 from hopscope.recorded.options import SINCE_START, report_options, show, trace_argument
+from hopscope.recorded.plot import plot_option
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from hopscope.recorded.options import Common
+    from hopscope.recorded.plot import Picture
 
 
 # Of a heat map.
@@ -87,15 +89,10 @@ def flows(*, common: Common) -> None:
 @section(
     OUTPUT,
     option("--history", is_flag=True, help="One row per segment that came, in order of time."),
-    option(
-        "--plot",
-        type=click.File("w", encoding="utf-8", lazy=False),
-        metavar="FILE.svg",
-        help="Also draw the connection with most bytes over time.",
-    ),
 )
+@plot_option("Also draw the connection with most bytes over time.")
 @report_options()
-def tcp(*, common: Common, history: bool, plot: TextIO | None) -> None:
+def tcp(*, common: Common, history: bool, plot: Picture | None) -> None:
     """Show the windows, round-trip times and retransmissions of TCP connections, and what kept them from sending.
 
     Each end of a connection that was recorded has a row. The trace must be recorded with `-P tcp`, or `--point
@@ -109,7 +106,6 @@ def tcp(*, common: Common, history: bool, plot: TextIO | None) -> None:
             from hopscope.term.tcp_svg import render_connection  # noqa: PLC0415
 
             plot.write(render_connection(connection))
-            plot.flush()
         show(wanted(trace, common.selection, limit=common.limit), common.form)
 
 
@@ -179,14 +175,9 @@ def interrupts(*, common: Common) -> None:
     ),
 )
 @group_option(_BY, aliases=["--by"])
-@section(
-    OUTPUT,
-    option(
-        "--plot", type=click.File("w", encoding="utf-8", lazy=False), metavar="FILE.svg", help="Also draw heat maps."
-    ),
-)
+@plot_option("Also draw heat maps.")
 @report_options()
-def hops(*, common: Common, group_by: str | None, plot: TextIO | None) -> None:
+def hops(*, common: Common, group_by: str | None, plot: Picture | None) -> None:
     """Show the time between consecutive probe points of each packet: how many packets took each hop, and how long.
 
     Hops that cross CPUs are complete; `moved` is their share. A stage that was not observed is not a hop: the lines
@@ -199,7 +190,6 @@ def hops(*, common: Common, group_by: str | None, plot: TextIO | None) -> None:
         if plot:
             bounds_s, heats = hop_heats(trace, common.selection, _COLUMNS)
             plot.write(render_heatmap(f"hops of {trace.folder.name} over time", bounds_s, heats))
-            plot.flush()
         show(hop_times(trace, common.selection, by=group_by, limit=common.limit), common.form)
 
 
@@ -375,7 +365,8 @@ def events(*, common: Common) -> None:
 )
 @report_options()
 @section(OUTPUT, option("--waterfall", is_flag=True, help="Each stage as a bar, of up to 10 messages."))
-def messages(*, common: Common, waterfall: bool) -> None:
+@plot_option("Also draw the messages that are shown as waterfalls.")
+def messages(*, common: Common, waterfall: bool, plot: Picture | None) -> None:
     """Follow the data of each send call to the call that read it, and show what delayed it, slowest first.
 
     A message is the data of one send call on a TCP connection, or one UDP datagram.
@@ -386,6 +377,10 @@ def messages(*, common: Common, waterfall: bool) -> None:
     limit = FEW if waterfall and common.given_limit is None and common.form == "text" else common.limit
     with common.trace() as trace:
         report = analysis.messages(trace, common.selection, limit=limit)
+        if plot:
+            from hopscope.verbs.report.pictures import draw_messages  # noqa: PLC0415
+
+            plot.write(draw_messages(report, trace.folder.name))
         few = waterfall or (limit is not None and limit <= FEW)
         show(report, common.form, lambda report, terminal: render_messages(report, terminal, waterfall=few))
 
@@ -452,7 +447,15 @@ def network(*, common: Common) -> None:
 )
 @report_options(trace_required=True)
 @trace_argument("other", metavar="TRACE2")
-def compare(*, common: Common, other: Path | None, second_from_s: float | None, second_until_s: float | None) -> None:
+@plot_option("Also draw the median and the 99th percentile of each hop in both.")
+def compare(
+    *,
+    common: Common,
+    other: Path | None,
+    second_from_s: float | None,
+    second_until_s: float | None,
+    plot: Picture | None,
+) -> None:
     """Compare two recordings hop by hop: what became slower or faster, by how much, and how certain that is.
 
     Without TRACE2, TRACE is compared with the last recording. With --second-from or --second-until, --from and --until
@@ -468,7 +471,12 @@ def compare(*, common: Common, other: Path | None, second_from_s: float | None, 
         second = None
         if second_from_s is not None or second_until_s is not None:
             second = replace(common.selection, from_s=second_from_s, until_s=second_until_s)
-        show(analysis.compare(before, after, common.selection, second=second, limit=common.limit), common.form)
+        report = analysis.compare(before, after, common.selection, second=second, limit=common.limit)
+        if plot:
+            from hopscope.verbs.report.pictures import draw_changes  # noqa: PLC0415
+
+            plot.write(draw_changes(report, before.folder.name, after.folder.name))
+        show(report, common.form)
 
 
 @command.command(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from hopscope.model.report import of_rows
 from hopscope.term import format as fmt
-from hopscope.trace.events import notes, own_tables, prepare, rows, slices
+from hopscope.trace.events import each_slice, notes, own_tables, prepare, rows, slices
 from hopscope.trace.host_numbers import host_of_cpu, hosts
 from hopscope.trace.relation import build
 from hopscope.verbs.report.event_lines import (
@@ -63,7 +63,7 @@ def write_events(
         out.write(f"{CSV_HEADING}\n".encode())
     left = limit
     bound_ns = _order_bound_ns(trace)
-    for slice_ns in slices(trace, selection):
+    for slice_ns in each_slice(trace, selection):
         query = _query(trace, selection, form, slice_ns, bound_ns)
         written = trace.copy_lines(query if left is None else f"{query} LIMIT {left}", out)
         if left is not None:

@@ -46,9 +46,8 @@ def render_messages(report: Report, terminal: Terminal, *, waterfall: bool) -> s
         columns = [NAMES[name] for name in _TABLE if name not in left_out]
         return render_report(replace(report, columns=columns), terminal)
     lines = [line for text in report.heading for line in terminal.fold(text)]
-    names = [column.name for column in report.columns]
-    for values in report.rows():
-        lines += [*_message(dict(zip(names, values, strict=True)), terminal), ""]
+    for row in report.named_rows():
+        lines += [*_message(row, terminal), ""]
     if not len(report) and not report.notes:
         lines += terminal.fold(NOTHING)
     return "\n".join([*lines, *footer(report, terminal)]).rstrip("\n")
@@ -56,7 +55,7 @@ def render_messages(report: Report, terminal: Terminal, *, waterfall: bool) -> s
 
 def _message(row: Mapping[str, Value], terminal: Terminal) -> Iterator[str]:
     unicode = terminal.unicode
-    for line in terminal.fold(_title(row, unicode=unicode)):
+    for line in terminal.fold(title(row, unicode=unicode)):
         yield terminal.paint(line, "bold")
     total_ns = _whole(row["total_ns"]) or 1
     first, parts = stages_of(row)
@@ -84,7 +83,8 @@ def stages_of(row: Mapping[str, Value]) -> tuple[str, list[Stage]]:
     return first, list(stages(times, _whole(row["resent_ns"]), held, across=across, network_ns=network_ns))
 
 
-def _title(row: Mapping[str, Value], *, unicode: bool) -> str:
+def title(row: Mapping[str, Value], *, unicode: bool) -> str:
+    """Return a sentence on a row's message: how long it took, when, how large it was, and what held it most."""
     total = fmt.time(_whole(row["total_ns"]), unicode=unicode)
     held = fmt.time(_whole(row["blame_ns"]), unicode=unicode)
     who = " to ".join(str(row[name]) for name in ("sender", "reader") if row[name])

@@ -41,7 +41,7 @@ def read(folder: Path, other: Path | None, line: socket, *, quiet: bool) -> None
         Write nothing to the standard error: another process has said it.
     """
     if quiet:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        _be_quiet()
     with line.makefile("rb") as asked, line.makefile("wb") as out, contextlib.ExitStack() as stack:
         try:
             answers = _opened(folder, other, stack)
@@ -51,6 +51,7 @@ def read(folder: Path, other: Path | None, line: socket, *, quiet: bool) -> None
         ready = Answerer(out)
         ready.begin({"status": 200})
         ready.end()
+        _be_quiet()  # what a page asks for shows no progress in the terminal
         kept: dict[bytes, bytes] = {}
         while question := asked.readline(LONGEST):
             if question in kept:
@@ -81,6 +82,10 @@ class _Copy:
             self._kept[self._question] = b"".join(self._parts)
             while len(self._kept) > _KEPT:
                 del self._kept[next(iter(self._kept))]
+
+
+def _be_quiet() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
 def _opened(folder: Path, other: Path | None, stack: contextlib.ExitStack) -> Answers:
