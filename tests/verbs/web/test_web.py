@@ -137,14 +137,14 @@ def children(pid: int) -> list[int]:
     return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-def look(site: Site, browser: Chromium, panel: str = "", **view: object) -> None:
-    """Open the page with a view, and wait until a panel of it is filled."""
+def look(site: Site, browser: Chromium, panel: str = "", selector: str = "tbody tr", **view: object) -> None:
+    """Open the page with a view, and wait until a panel of it has something."""
     browser.open("about:blank")
     words = urlencode({"token": site.token, **view}, quote_via=quote)
     browser.open(f"{site.base}#{words}")
     browser.until(STEADY)
     if panel:
-        show(browser, panel)
+        show(browser, panel, selector)
 
 
 def show(browser: Chromium, panel: str, selector: str = ".body > *:not(:empty)") -> None:
@@ -295,7 +295,7 @@ def test_the_heat_map_is_the_histograms_of_the_report(site: Site) -> None:
 
 
 def test_a_dragged_period_is_that_of_all_panels(site: Site, browser: Chromium) -> None:
-    look(site, browser, "heat")
+    look(site, browser, "heat", ".heat canvas")
     before = len(rows_of(site, "hops"))
     box = browser.evaluate(
         "((box) => [box.x, box.y, box.width])(document.querySelector('.heat canvas').getBoundingClientRect())"
@@ -318,7 +318,7 @@ def test_a_dragged_period_is_that_of_all_panels(site: Site, browser: Chromium) -
 
 
 def test_a_period_can_be_selected_by_keys_alone(site: Site, browser: Chromium) -> None:
-    look(site, browser, "heat")
+    look(site, browser, "heat", ".heat canvas")
     browser.evaluate("document.querySelector('.heat canvas').focus()")
     for key, shift in (("ArrowRight", 0), ("ArrowRight", 0), ("PageDown", 8), ("Enter", 0)):
         for kind in ("keyDown", "keyUp"):
@@ -328,8 +328,7 @@ def test_a_period_can_be_selected_by_keys_alone(site: Site, browser: Chromium) -
 
 def test_a_message_is_told_with_its_stages_and_cause(site: Site, browser: Chromium) -> None:
     slowest = rows_of(site, "messages", limit=1)[0]
-    look(site, browser, "messages", message=slowest["begin_ns"])
-    show(browser, "messages", ".explained p")
+    look(site, browser, "messages", ".explained p", message=slowest["begin_ns"])
     sentence = browser.evaluate("document.querySelector('#messages .explained p').textContent")
     command = browser.evaluate("document.querySelector('#messages .explained .copy').title")
     said = json.loads(run(*command.split()[1:-1], "--json", site.folder).stdout)
@@ -342,10 +341,9 @@ def test_a_message_is_told_with_its_stages_and_cause(site: Site, browser: Chromi
 
 def test_two_periods_are_compared_as_the_report_does(site: Site, browser: Chromium) -> None:
     first, second = {"until": 1.0}, {"second-from": 1.0}
-    look(site, browser, "compare", **first, **second)
+    look(site, browser, "compare", ".report", **first, **second)
     options = {name.replace("-", "_"): value for name, value in {**first, **second}.items()}
     report = site.recording.report("compare", other=site.recording, **options)
-    show(browser, "compare", ".report")
     assert len(shown_rows(browser, "#compare")) == len(report)
     assert list(report.notes) == browser.evaluate(
         "[...document.querySelectorAll('#compare .notes p')].map((each) => each.textContent)"
@@ -354,7 +352,6 @@ def test_two_periods_are_compared_as_the_report_does(site: Site, browser: Chromi
 
 def test_a_query_is_answered_and_an_export_is_the_command_s(site: Site, browser: Chromium, tmp_path: Path) -> None:
     look(site, browser, "sql", sql="SELECT count(*) AS n FROM packets")
-    show(browser, "sql", "tbody tr")
     assert shown_rows(browser, "#sql") == [[len(site.recording["packets"])]]
     status, headers, data = site.send(f"/api/download/csv?options={quote(json.dumps({'until': 1.0}))}")
     run("export", "csv", "--until=1.0", site.folder, "-o", tmp_path / "a.csv")
