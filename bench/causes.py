@@ -110,7 +110,7 @@ class Explained:
     def right(self) -> bool:
         """Whether that is the truth, or where evidence lacks at least no other name."""
         if self.made.case.plan.lacking:
-            return self.named in {UNKNOWN, _NONE, self.made.truth}
+            return self.named in {UNKNOWN, _NONE, self.made.truth, self.made.case.plan.shows}
         return self.named == self.made.truth
 
     @property

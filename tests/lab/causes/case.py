@@ -84,14 +84,15 @@ def by_clock(ran: Ran) -> dict[str, float]:
     before = itertools.chain([ran.waited_ns], (so_far for *_, so_far in ran.messages))
     waits = [(read - (so_far - had), read) for had, (_, read, so_far) in zip(before, ran.messages, strict=False)]
     shares = {
-        cause: sum(_overlap(message, intervals) for message in ran.messages) / ran.total_ns
+        cause: sum(overlap(message, intervals) for message in ran.messages) / ran.total_ns
         for cause, intervals in {**ran.intervals, "reader-runnable": waits}.items()
     }
     # It computes for a time by the clock, in which it may be without a CPU.
     return shares | {"reader-running": min(shares.get("reader-running", 0), 1 - shares["reader-runnable"])}
 
 
-def _overlap(message: Sequence[int], intervals: Sequence[Sequence[int]]) -> int:
+def overlap(message: Sequence[int], intervals: Sequence[Sequence[int]]) -> int:
+    """Return for how long intervals were within a message's time."""
     return sum(max(0, min(message[1], end) - max(message[0], begin)) for begin, end in intervals)
 
 
@@ -149,6 +150,8 @@ class Plan:
         Options of the recording.
     lacking
         Whether that recording cannot tell the cause.
+    shows
+        What is the cause as far as that recording shows it; empty: it shows none.
     """
 
     truth: Shares
@@ -167,6 +170,7 @@ class Plan:
     proof: Callable[[Ran], Mapping[str, float]] = by_clock
     record: tuple[str, ...] = ("-P", "all")
     lacking: bool = False
+    shows: str = ""
 
     @property
     def main(self) -> str | None:

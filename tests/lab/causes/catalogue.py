@@ -38,6 +38,7 @@ SINGLE: Final[Mapping[str, Scenario]] = {
     "own ahead": queue.own,
     "others ahead": queue.others,
     "lost": loss.again,
+    "lost, queue": loss.queue,
     "hole": loss.hole,
     "neighbour": path.neighbour,
     "netfilter": path.netfilter,
@@ -50,6 +51,7 @@ SINGLE: Final[Mapping[str, Scenario]] = {
     "redis, asleep": servers.redis_asleep,
     "redis, computing": servers.redis_computing,
     "PostgreSQL, locked": servers.postgres_locked,
+    "receive buffer full": loss.full,
 }
 HEALTHY: Final[Mapping[str, Scenario]] = {
     "healthy, asking": healthy.asking,
@@ -65,11 +67,18 @@ _UNTOLD: Final = {
     "tx": ("asleep", "no CPU for a while", "computing", "hole"),
     "rx": ("window, far", "slow start", "pacing", "cork", "neighbour"),
 }
+# What is the cause as far as a sender sees: a reader that does not read lets its window fill up; of those behind one
+# that was lost, the sender does not see that they have arrived.
+_SHOWN: Final = {
+    **dict.fromkeys((("asleep", "tx"), ("no CPU for a while", "tx"), ("computing", "tx")), "receiver-window"),
+    ("hole", "tx"): "retransmission",
+}
 
 
 def _without(name: str, profile: str) -> Scenario:
     def scenario(chance: Random) -> Plan:
-        return SINGLE[name](chance).but(record=("-P", profile), lacking=True)
+        shows = _SHOWN.get((name, profile), "")
+        return SINGLE[name](chance).but(record=("-P", profile), lacking=True, shows=shows)
 
     return scenario
 

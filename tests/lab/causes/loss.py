@@ -5,16 +5,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from tests.lab.causes.case import Plan, by_clock, ends
-from tests.lab.causes.world import firewall, route, settings
+from tests.lab.causes.case import Plan, by_clock, ends, overlap
+from tests.lab.causes.reader import READER
+from tests.lab.causes.world import dropping_first, firewall, route, settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from random import Random
 
+    from tests.lab.causes.actors.common import Options
     from tests.lab.causes.case import Ran
 
-_LEAST_LATE: Final = 0.6
+# Of a queue that is filled: packets of its bucket and of itself, their size, and its rate.
+_BUCKET: Final = 2
+_QUEUED: Final = 12
+_OTHERS_BYTES: Final = 1400
+_RATE_BIT_S: Final = 20_000_000
 # Nothing but its timer tells the sender of a loss.
 _TIMER_ONLY: Final = settings(tcp_sack=0, tcp_recovery=0, tcp_reordering=250, tcp_max_reordering=300)
 
@@ -37,12 +43,37 @@ def losing(chance: Random, ms: float, where: str = "network", **reader: Any) -> 
     if where == "firewall":
         prepare.append(firewall("input", f"tcp dport != 22 meta length > {size} numgen inc mod 4 == 2 drop"))
     wire = {"wire": {"delay": [0, 0], "lose": (3, 3)}} if where == "network" else {}
-    return more | {"prepare": prepare, "proof": lambda ran: _late(ran, ms)} | wire
+    return more | {"prepare": prepare, "proof": _late} | wire
 
 
-def _late(ran: Ran, ms: float) -> Mapping[str, float]:
-    # Each retransmission waits for the timer.
-    return by_clock(ran) | {"retransmission": min(1, ran.sender["retransmits"] * ms * 1e6 / ran.total_ns)}
+def queue(chance: Random) -> Plan:
+    """A queue that is full drops what is at its head: every third message, as others' datagrams follow it."""
+    ms, size = chance.randint(40, 80), chance.randint(700, 1200)
+    burst = (_QUEUED + chance.randint(4, 12), _OTHERS_BYTES)
+    pattern: list[Options] = [{"size": size, "gap": ms}, {"size": size, "gap": ms}]
+    pattern.append({"size": size, "others": (_BUCKET + 4, _OTHERS_BYTES), "behind": burst, "gap": ms * 2})
+    more = ends(pattern, 15)
+    prepare = [route("rto_min", f"{ms}ms"), dropping_first(_RATE_BIT_S, _BUCKET * (_OTHERS_BYTES + 42), _QUEUED)]
+    return Plan({"retransmission": 1}, "QDISC_DROP", prepare=prepare, proof=_late, **more)
+
+
+def _late(ran: Ran) -> Mapping[str, float]:
+    # What was sent again waited for the timer, however late that was, and for what the reader did.
+    slowest = sorted(ran.messages, key=lambda message: message[0] - message[1])[: ran.sender["retransmits"]]
+    others = [interval for intervals in ran.intervals.values() for interval in intervals]
+    held_ns = sum(read - sent - overlap((sent, read), others) for sent, read, _ in slowest)
+    return by_clock(ran) | {"retransmission": held_ns / ran.total_ns}
+
+
+def full(chance: Random) -> Plan:
+    """The receive buffer of a UDP socket is full, as its reader sleeps: most datagrams are dropped."""
+    ms = chance.uniform(10, 30)
+    # Bytes of the kernel's own count: some 20 datagrams of the smallest size.
+    reader = {"udp": True, "rcvbuf": 16 << 10, "steps": [("sleep", ms)]}
+    more = ends(
+        [{"size": chance.randint(64, 200), "gap": chance.uniform(1, 2)}], 200, reader=reader, sender={"udp": True}
+    )
+    return Plan({"reader-asleep": 1}, READER, **more)
 
 
 def hole(chance: Random) -> Plan:

@@ -78,7 +78,7 @@ def redis_computing(chance: Random) -> Plan:
 def postgres_locked(chance: Random) -> Plan:
     """Somebody else has locked the table."""
     ms = chance.uniform(5, 20)
-    statement = f"BEGIN; LOCK TABLE things; SELECT pg_sleep({ms / 1e3:.4f}); COMMIT"
+    statement = f"BEGIN; LOCK TABLE things; SELECT pg_sleep({ms / 1e3:.6f}); COMMIT"
     return _behind("postgres", "application", ms, _query(statement), _READY)
 
 

@@ -162,6 +162,20 @@ def shaped(rate_bit_s: int, burst_bytes: int) -> Prepare:
     return do
 
 
+def dropping_first(rate_bit_s: int, burst_bytes: int, packets: int) -> Prepare:
+    """Return what has packets wait for the tokens of a bucket in a queue that, when it is full, drops its first one."""
+
+    bucket = ("root", "handle", "1:", "tbf", "rate", f"{rate_bit_s}bit", "burst", f"{burst_bytes}b", "limit", "1mb")
+    queue = ("parent", "1:1", "pfifo_head_drop", "limit", f"{packets}")
+
+    def do(world: World) -> None:
+        whole_segments(world)
+        for what in (bucket, queue):
+            world.client.run(["tc", "qdisc", "replace", "dev", DEVICE, *what], check=True)
+
+    return do
+
+
 def route(*metrics: str) -> Prepare:
     """Return what gives the client's route to the server metrics, as ``ip route`` has them."""
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from hopscope.bpf.layout import HopLimit
 from hopscope.store.trace import Trace
 from hopscope.trace.causes.blame import cause_totals
 from hopscope.trace.messages.path import STEPS
@@ -62,7 +63,10 @@ def test_each_send_call_is_a_message(count: int, tmp_path: Path) -> None:
 
 
 def test_what_waits_for_missing_bytes_waits_for_the_stream(tmp_path: Path) -> None:
-    """The first of three messages takes 50 ms more to come, and the others are handed on with it."""
+    """The first of three messages takes 50 ms more to come, and the others are handed on with it.
+
+    The sender, which has no acknowledgement of them, sends them again: they had arrived all the same.
+    """
     made, late = MadeTrace(), 50_000_000
     stream = simple(made, made.flow("10.0.0.1:4000", "10.0.0.2:80"), 3, 100)
     first = stream.packets[0].times
@@ -73,6 +77,9 @@ def test_what_waits_for_missing_bytes_waits_for_the_stream(tmp_path: Path) -> No
         read.copy, read.read, read.received = at + 3_000, at + 4_000, at + 5_000
         read.wake = read.switch = 0
     stream.write(made)
+    for packet in stream.packets[1:]:
+        again = {"flow": stream.flow, "seq": stream.first + packet.start, "len_bytes": 100, "tcp_flags": 24}
+        made.packet("tcp.retransmit", late // 2 + packet.times["tx.queue"], skb=0x9, **again)
     rows = table(made, tmp_path)
     assert [row["order_ns"] for row in rows] == [None, *[STARTED_NS + first["rx.tcp_queue"]] * 2]
     assert all(in_order(row) for row in rows)
@@ -215,6 +222,41 @@ def test_retransmissions_are_counted(tmp_path: Path) -> None:
         where = {"flow": 10, "seq": 1000 + start, "len_bytes": len_bytes, "tcp_flags": 24}
         made.packet("tcp.retransmit", at, skb=0x9, **where)
     assert [row["retransmits"] for row in table(made, tmp_path)] == [1, 3, 2, 1, 0]
+
+
+def test_what_a_queue_dropped_was_lost_until_the_packet_that_took_its_place(tmp_path: Path) -> None:
+    """That one has left the queue when it is told that bytes were sent again."""
+    made, flow, late = MadeTrace(), 10, 50_000
+    begins = {"flow": flow, "seq": 1000, "len_bytes": 140, "header_bytes": 40, "tcp_flags": 24}
+    made.socket("tx.send", 0, flow=flow, seq=1000, len_bytes=100, tid=100, protocol=6)
+    made.socket("tx.sent", 9_000, flow=flow, seq=1100, len_bytes=100, tid=100, protocol=6)
+    for at, skb in ((1_000, 7), (late, 8)):
+        made.packet("tx.queue", at, skb=skb, head=skb, **begins)
+        made.packet("tx.enqueue", at + 100, skb=skb, head=skb)
+    made.packet("tx.dequeue", late + 200, skb=8, head=8)
+    made.packet("tx.start", late + 300, skb=8, head=8)
+    made.packet("tcp.retransmit", late + 400, skb=9, **begins)
+    with Trace(made.write(tmp_path / "trace")) as trace:
+        build(trace, "messages", "message_causes")
+        held = cause_totals(trace)
+    assert held["retransmission"] == late + 200 - 1_100
+
+
+def test_a_window_is_full_for_a_loss_in_the_pause_around_a_retransmission(tmp_path: Path) -> None:
+    made, flow, ms = MadeTrace(), 10, 1_000_000
+    sent = {"flow": flow, "len_bytes": 140, "header_bytes": 40, "tcp_flags": 24}
+    limit = int(HopLimit.HOP_LIMIT_CONGESTION_WINDOW)
+    made.socket("tx.limit", 1 * ms, flow=flow, value=limit, protocol=6)
+    for at, seq in ((0, 1000), (2 * ms, 1100), (40 * ms, 1000), (41 * ms, 1200), (43 * ms, 1300)):
+        made.packet("tx.queue", at, skb=at, head=at, seq=seq, **sent)
+    made.packet("tcp.retransmit", 40 * ms + 10, skb=9, seq=1000, **sent)
+    made.socket("tx.limit", 44 * ms, flow=flow, value=int(HopLimit.HOP_LIMIT_NONE), protocol=6)
+    with Trace(made.write(tmp_path / "trace")) as trace:
+        build(trace, "tcp_limits")
+        rows = trace.rows("SELECT state, time_ns FROM tcp_limits ORDER BY time_ns")
+    assert [(state, (at - STARTED_NS) / ms) for state, at in rows] == [
+        ("congestion_window", 1), ("retransmission", 2), ("congestion_window", 41), ("none", 44)
+    ]  # fmt: skip
 
 
 def test_a_segment_that_gso_cut_begins_at_the_driver(tmp_path: Path) -> None:

@@ -74,6 +74,7 @@ def test_an_interrupt_that_holds_the_softirq_up_is_named(tmp_path: Path) -> None
     assert report.column("where") == ["rx.driver → rx.core"]
     assert report.column("messages") == [12]
     assert report.column("what") == ["time"]
+    assert report.column("blame") == ["backlog"]
     assert report.column("worst_ns")[0] == pytest.approx(302_000, abs=3_000)
     different = str(report.column("different")[0])
     assert different.startswith("interrupt 31 at the same time ")
@@ -164,4 +165,5 @@ def test_what_is_different_stands_below(tmp_path: Path) -> None:
         made.work("irq.enter", stream.packets[number].times["rx.driver"] + 1_000, subject=31)
     text = render_outliers(found(made, tmp_path), Terminal(80))
     assert "\n      with interrupt 31 at the same time" in text
+    assert "held by" in text
     assert max(map(len, text.split("\n"))) <= 80

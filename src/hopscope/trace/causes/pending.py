@@ -45,7 +45,7 @@ def _pending_spans(context: Context) -> str:
               AND m.dropped_ns IS NULL AND m.ends_ns < {end}"""
 
 
-elapsed("pending_sender", "pending_spans", tuple(limits.STATES.values()), of="tcp_limit")
+elapsed("pending_sender", "pending_spans", limits.OF_SOCKET, of="tcp_limit")
 elapsed("pending_reader", "pending_spans", threads.STATES, of="thread")
 
 _HELD: Final = {

@@ -79,7 +79,7 @@ fixed(
 )
 rules.spans(rules.SENT, f"coalesce({CALLED}, first_ns)", LEFT)
 rules.spans(rules.RECEIVED, "coalesce(core_ns, driver_ns)", "coalesce(l4_ns, tcp_ns, ready_ns)")
-elapsed("sender", "sender_spans", tuple(limits.STATES.values()), of="tcp_limit")
+elapsed("sender", "sender_spans", limits.OF_SOCKET, of="tcp_limit")
 elapsed("thread", "thread_spans", threads.STATES, of="thread")
 
 

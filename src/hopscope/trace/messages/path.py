@@ -97,8 +97,9 @@ PACKET_COLUMNS: Final = _between("neighbour_ns", "tcp_ns")
 # Points at the sender, and at the receiver.
 SENT: Final = _between("call_ns", "start_ns")
 RECEIVED: Final = _between("driver_ns", "received_ns")
-# If bytes were retransmitted in a stage that ends at one of these, it was lost before.
-_AGAIN: Final = _between("enqueue_ns", "ready_ns")
+# If bytes were retransmitted in a stage that ends at one of these, it was lost before. In `stream-hole` it has arrived:
+# after a timeout, TCP may send again what it has no acknowledgement of, lost or not.
+_AGAIN: Final = tuple(name for name in _between("enqueue_ns", "ready_ns") if BY_COLUMN[name].cause != "stream-hole")
 _READING: Final = ("copy_ns", "read_ns", "received_ns")
 
 

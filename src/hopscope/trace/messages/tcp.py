@@ -141,13 +141,18 @@ fixed(
     temporary=True,
 )
 def _retransmissions(context: Context) -> str:
-    point = number(points(context.trace), "tcp.retransmit")
+    queue, again = (number(points(context.trace), name) for name in ("tx.queue", "tcp.retransmit"))
+    # It is told when the packet has gone to the device, and may have left it.
+    before = "OVER (PARTITION BY flow ORDER BY time_ns)"
+    own = f"CASE WHEN lag(point) {before} = {queue} AND lag(seq) {before} = seq THEN lag(time_ns) {before} END"
     return (
         f"SELECT flow, connection, start_byte, start_byte + payload AS end_byte, time_ns FROM ("
         f" SELECT e.flow, e.connection, {place('e.seq')} AS start_byte, e.payload, e.time_ns FROM ("
         f" SELECT e.flow, coalesce(c.connection, 0) AS connection, e.seq, e.len_bytes - e.header_bytes AS payload,"
-        f" e.time_ns, {SLICE} AS slice FROM original_packets e {IN_CONNECTION}"
-        f" WHERE e.point = {point} AND e.len_bytes > e.header_bytes) e"
+        f" coalesce(e.own_ns, e.time_ns) AS time_ns, {SLICE} AS slice"
+        f" FROM (SELECT *, {own} AS own_ns FROM original_packets WHERE point IN ({queue}, {again})"
+        f" AND flow IN (SELECT flow FROM original_packets WHERE point = {again})) e {IN_CONNECTION}"
+        f" WHERE e.point = {again} AND e.len_bytes > e.header_bytes) e"
         f" JOIN tcp_anchors a ON a.flow = e.flow AND a.connection = e.connection AND a.slice = e.slice) placed"
     )
 

@@ -11,6 +11,7 @@ from hopscope.trace.causes.pending import CAUSES as PENDING
 from hopscope.trace.gaps import attached, lost_events, unattached, unfollowed_notes
 from hopscope.trace.relation import build
 from hopscope.verbs.explain.culprits import Culprits
+from hopscope.verbs.explain.dropped import dropped
 from hopscope.verbs.explain.explanation import SLOW_NS, Explanation, Held
 from hopscope.verbs.report.requests import wanted
 
@@ -81,7 +82,7 @@ def explain(
     ]
     suspects = causes if serious or chosen else [each for each in causes if _is_much(each, count)]
     main = suspects[0].cause if suspects else None
-    return Explanation(count, slow, pending, total_ns, median_ns, worst_ns, causes, main, limits)
+    return Explanation(count, slow, pending, total_ns, median_ns, worst_ns, causes, main, limits, dropped(trace, count))
 
 
 def _is_much(held: Held, count: int) -> bool:

@@ -74,6 +74,8 @@ class Explanation:
         Name of the main cause; None: nothing held messages for long.
     limits
         What could not be seen, one sentence each.
+    dropped
+        Which datagrams were dropped on this host, why and where: one sentence for each reason and place.
     counters
         What the kernel's counters say of the same time, one sentence each.
     """
@@ -87,4 +89,5 @@ class Explanation:
     causes: Sequence[Held]
     finding: str | None
     limits: Sequence[str] = field(default_factory=tuple)
+    dropped: Sequence[str] = field(default_factory=tuple)
     counters: Sequence[str] = field(default_factory=tuple)

@@ -58,6 +58,8 @@ def own(trace: Trace, cause: str) -> Found:
 
 # What a stream waits for was lost a little before what waits for it was sent.
 _BEFORE_NS: Final = 1_000_000_000
+# Reasons of TCP for what it drops because it has it: nobody waits for that (enum skb_drop_reason).
+_HAD: Final = "'TCP_OLD_DATA', 'TCP_OLD_SEQUENCE', 'TCP_OLD_ACK', 'TCP_OFOMERGE'"
 
 
 def lost(trace: Trace, cause: str) -> Found:
@@ -71,6 +73,7 @@ def lost(trace: Trace, cause: str) -> Found:
         " AND d.time_ns < h.until_ns"
         " LEFT JOIN reasons r ON r.reason = d.reason"
         " LEFT JOIN (SELECT address, min(name) AS name FROM symbols GROUP BY address) s ON s.address = d.location"
+        f" WHERE coalesce(r.name, '') NOT IN ({_HAD})"
         " GROUP BY 1, 2 ORDER BY 3 DESC, 1 LIMIT 1"
     )
     again = int(trace.rows(f"SELECT coalesce(sum(m.retransmits), 0) FROM {OF} WHERE c.{held} > 0")[0][0])

@@ -52,6 +52,10 @@ EXPLANATION: Final[dict[str, dict[str, Any]]] = {
     },
     "finding": {"enum": [*_NAMES, None], "description": "The main cause; null: nothing held the messages for long."},
     "limits": {**_SENTENCES, "description": "What was not recorded or was lost, one sentence each."},
+    "dropped": {
+        **_SENTENCES,
+        "description": "Datagrams that were dropped on this host, a sentence a reason and place.",
+    },
     "counters": {**_SENTENCES, "description": "Problems that the kernel's counters of the same time show."},
 }
 

@@ -50,10 +50,12 @@ def _paragraphs(explanation: Explanation, terminal: Terminal) -> Iterator[list[s
     if explanation.finding is None:
         calm = f"Nothing held the messages for long: {count}, the median took {median}, the longest wait was {worst}."
         yield [f"{calm} Below is what they spent this time on."]
+        yield from ([f"{each}."] for each in explanation.dropped)
         return
     also = f"; {explanation.pending:,} had not been read when the recording ended" if explanation.pending else ""
     waits = plural(explanation.slow, "wait")
     yield [f"{count}, the median took {median}; {waits} of a millisecond or longer, the longest {worst}{also}."]
+    yield from ([f"{each}."] for each in explanation.dropped)
     told = [each for each in explanation.causes if each.share >= LEAST_SHARE]
     for each in told[:_SENTENCES]:
         yield told_of(each, unicode=unicode)

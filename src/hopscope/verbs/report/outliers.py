@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report ``outliers``: messages with an unusual path or an unusually slow stage, and possible causes.
+"""The report ``outliers``: messages with an unusual path or a slow stage, what held them, and what else is different.
 
 The usual duration is measured: for each stage, the median and the median absolute deviation of the logarithm of its
 duration. A message is an outlier at a stage that took far longer, and a substantial part of the message's time. So is a
@@ -16,11 +16,12 @@ import numpy as np
 from hopscope.model.histogram import SLOTS, Histogram
 from hopscope.model.report import Column, Report, of_rows
 from hopscope.term.format import plural
+from hopscope.trace.causes.blame import cause_totals
 from hopscope.trace.gaps import loss_notes
 from hopscope.trace.histogram_sql import slot
 from hopscope.trace.messages.path import BY_COLUMN, STEPS, latest, stage
 from hopscope.trace.relation import build, columns, fixed, relation
-from hopscope.verbs.report.outliers_cause import NUMBERED, SAMPLES, causes
+from hopscope.verbs.report.outliers_differences import NUMBERED, SAMPLES, differences
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,7 +51,7 @@ FAR: Final = 5
 # Messages that may be that far out: this fraction, but at least so many.
 _FAR_PART: Final = 0.01
 _FAR_LEAST: Final = 3
-SHOWN_CAUSES: Final = 3
+SHOWN_DIFFERENCES: Final = 3
 
 COLUMNS: Final = (
     Column("what", "text", "`time`: a stage took unusually long; `way`: an unusual path", "what"),
@@ -61,6 +62,7 @@ COLUMNS: Final = (
     Column("usual_ns", "ns", "the same for all messages", "usual"),
     Column("worst_ns", "ns", "the maximum", "worst", rank=1),
     Column("worst_at_ns", "at_ns", "beginning of the message with the maximum", "at", rank=3),
+    Column("blame", "text", "cause that held them longest, all taken together (docs/causes.md)", "held by"),
     Column("different", "text", "what else distinguishes them, and how many times as frequent it is", "different"),
 )
 
@@ -86,7 +88,7 @@ def outliers(trace: Trace, selection: Selection, *, limit: int | None = None) ->
     often = _often(trace, count)
     notes_on_often = [_sentence_on_often(trace, usual, *each, count) for each in often]
     places = [place for place, _ in often]
-    build(trace, *SAMPLES, "slow_messages", selection=selection, usual=usual, far=far, often=places)
+    build(trace, *SAMPLES, "slow_messages", "message_causes", selection=selection, usual=usual, far=far, often=places)
     rows = [*_long_stages(trace, usual, count), *_other_ways(trace, count)]
     rows.sort(key=lambda row: -row[-1])
     shown = [row[:-1] for row in (rows if limit is None else rows[:limit])]
@@ -229,9 +231,15 @@ def _long_stages(trace: Trace, usual: dict[str, _Usual], count: int) -> Iterator
             known.median_ns if known else None,
             worst_ns,
             worst_at_ns - trace.metadata.started_ns,
-            "; ".join(causes(trace, members, place)[:SHOWN_CAUSES]),
+            _blame(trace, members),
+            "; ".join(differences(trace, members, place)[:SHOWN_DIFFERENCES]),
             excess_ns,
         ]
+
+
+def _blame(trace: Trace, members: str) -> str:
+    """Return the cause that held these messages longest."""
+    return next(iter(cause_totals(trace, f"(SELECT * FROM message_causes WHERE message IN ({members}))")))
 
 
 def _other_ways(trace: Trace, count: int) -> Iterator[list[Any]]:
@@ -263,7 +271,8 @@ def _other_ways(trace: Trace, count: int) -> Iterator[list[Any]]:
             usual_ns[protocol],
             worst_ns,
             worst_at_ns - trace.metadata.started_ns,
-            "; ".join(causes(trace, members, "")[:SHOWN_CAUSES]),
+            _blame(trace, members),
+            "; ".join(differences(trace, members, "")[:SHOWN_DIFFERENCES]),
             max(median_ns - usual_ns[protocol], 0) * messages,
         ]
 

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from hopscope.trace.relation import depends_on, relations
-from hopscope.verbs.report import event_lines, hops, netdev_times, outliers, outliers_cause, requests
+from hopscope.verbs.report import event_lines, hops, netdev_times, outliers, outliers_differences, requests
 
 if TYPE_CHECKING:
     from hopscope.trace.relation import Relation
 
 # The reports that declare relations of their own.
-REPORTS: Final = (event_lines, hops, netdev_times, outliers, outliers_cause, requests)
+REPORTS: Final = (event_lines, hops, netdev_times, outliers, outliers_differences, requests)
 _TITLE: Final = """\
 # Relations over a recording
 

@@ -30,7 +30,8 @@ def run(options: Options) -> None:
 
     A message has `size`, and may have `gap` (ms of rest after it; `meanwhile`, the cause that it makes so), `more`
     (MSG_MORE), `reply` (bytes to wait for), and what is done about it: `cork` (ms until it is let go), `neighbour` (ms
-    until the next hop is known), `poke` (pid of a hog), `others` (datagrams of another flow that go before).
+    until the next hop is known), `poke` (pid of a hog), `others` and `behind` (datagrams of another flow that go
+    before and after it).
     """
     held = Held()
     with _connected(options) as sock, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
@@ -46,6 +47,8 @@ def run(options: Options) -> None:
                 os.kill(message["poke"], signal.SIGUSR1)
             with _made(message, sock, options, held), held.by(options.get("calls", "")):
                 _send(sock, message)
+            if "behind" in message:
+                _burst(other, *message["behind"])
             _await(sock, message.get("reply", 0))
             with held.by(message.get("meanwhile", "")):
                 time.sleep(message.get("gap", 0) / 1e3)

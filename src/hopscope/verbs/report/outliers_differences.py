@@ -106,7 +106,6 @@ def _attributes(numbers: dict[str, int]) -> Iterator[str]:
             f"SELECT s.message, concat('{role} ', n.comm, ' (thread ', s.{role}_tid, ')') FROM compared_messages s"
             f" JOIN thread_names n ON n.tid = s.{role}_tid"
         )
-    yield "SELECT message, 'retransmission' FROM compared_messages WHERE retransmits > 0"
     yield (
         "SELECT message, concat(CAST(power(2, floor(log2(len_bytes))) AS BIGINT), ' to ',"
         " CAST(power(2, floor(log2(len_bytes)) + 1) AS BIGINT) - 1, ' bytes')"
@@ -143,7 +142,7 @@ def _activity(numbers: dict[str, int]) -> str:
     )
 
 
-def causes(trace: Trace, members: str, column: str) -> list[str]:
+def differences(trace: Trace, members: str, column: str) -> list[str]:
     """Return further differences of messages, the most striking first.
 
     Parameters
