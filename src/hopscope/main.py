@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from types import FrameType
 
 VERBS: Final = (
-    "top", "explain", "rx", "tx", "cpu", "drops", "count", "check", "counters", "sockets", "clock", "record", "mark",
+    "top", "web", "explain", "rx", "tx", "cpu", "drops", "count", "check", "counters", "sockets", "clock", "record",
+    "mark",
     "recordings", "verify", "join", "report", "sql", "export", "cdf", "script", "probes", "demo", "agent",
 )  # fmt: skip
 

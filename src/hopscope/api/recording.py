@@ -10,9 +10,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from hopscope.api.arguments import check_names, invoke
 from hopscope.api.relation import Relation
 from hopscope.errors import UsageError
+from hopscope.live.arguments import check_names, invoke
 from hopscope.live.handover import handed_over
 from hopscope.recorded.joined import one_trace
 from hopscope.recorded.which import which_recording

@@ -8,8 +8,8 @@ import time
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Self, TypeVar, overload
 
-from hopscope.api.arguments import check_names, invoke
 from hopscope.errors import UsageError
+from hopscope.live.arguments import check_names, invoke
 from hopscope.live.contract import NoMessages, batches
 from hopscope.live.handover import handed_over
 from hopscope.live.interval import cost_window_s

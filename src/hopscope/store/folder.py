@@ -301,7 +301,7 @@ def _next(here_fd: int, name: str, mode: int) -> tuple[int, bool]:
         return os.open(name, _LOOK, dir_fd=here_fd), False
     os.mkdir(name, mode, dir_fd=here_fd)
     made_fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=here_fd)
-    owner = _sudo_user()
+    owner = sudo_user()
     if (
         owner and os.fstat(here_fd).st_uid == owner.uid
     ):  # in a folder of root's, such as the state directory, it is root's
@@ -309,7 +309,7 @@ def _next(here_fd: int, name: str, mode: int) -> tuple[int, bool]:
     return made_fd, True
 
 
-def _sudo_user() -> Owner | None:
+def sudo_user() -> Owner | None:
     """Return who ran us by sudo(8)."""
     try:
         found = Owner(int(os.environ["SUDO_UID"]), int(os.environ["SUDO_GID"]))
@@ -323,7 +323,7 @@ def _settle(fd: int, mode: int | None = None) -> None:
     with contextlib.suppress(OSError):
         if mode is not None:
             os.fchmod(fd, mode)
-        if owner := _sudo_user():
+        if owner := sudo_user():
             os.fchown(fd, *owner)
 
 
@@ -339,8 +339,8 @@ def _require_own(found: os.stat_result, what: str) -> None:
     UsageError
         It does.
     """
-    sudo_user = _sudo_user()
-    if found.st_uid not in {os.geteuid(), os.stat("/").st_uid, sudo_user.uid if sudo_user else 0}:  # noqa: PTH116 # nothing of a path
+    by_sudo = sudo_user()
+    if found.st_uid not in {os.geteuid(), os.stat("/").st_uid, by_sudo.uid if by_sudo else 0}:  # noqa: PTH116 # nothing of a path
         raise UsageError(f"{what} to {_user(found.st_uid)}, who could redirect what is written", _ANOTHER)
 
 

@@ -98,7 +98,8 @@
   input.setAttribute("type", "search");
   input.setAttribute("id", "search");
   input.setAttribute("placeholder", "search (regular expression)");
-  input.setAttribute("style", "box-sizing: border-box; width: 100%; height: 100%; font: 13px sans-serif;");
+  // Not as an attribute, which a page's policy may forbid.
+  input.style.cssText = "box-sizing: border-box; width: 100%; height: 100%; font: 13px sans-serif;";
   box.append(input);
   svg.append(box);
 

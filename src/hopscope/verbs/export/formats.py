@@ -43,6 +43,8 @@ _FORMATS: Final = {
     "jsonl": _Format("rows", "write_jsonl"),
     "parquet": _Format("rows", "write_parquet", binary=True),
 }
+# Those that are one file, and not a folder.
+FILES: Final = tuple(_FORMATS)
 
 
 def write(form: str, common: Common, output: Path, most: int | None) -> list[str]:
@@ -74,8 +76,13 @@ def write(form: str, common: Common, output: Path, most: int | None) -> list[str
             from hopscope.verbs.export.ctf import write_ctf  # noqa: PLC0415 # NumPy, after the other process is made
 
             return write_ctf(trace, common.selection, folder, limit=most or None)
+    with file_output(output, binary=_FORMATS[form].binary) as out, common.trace() as trace:
+        return write_to(out, form, trace, common.selection, most)
+
+
+def write_to(out: BinaryIO, form: str, trace: Trace, selection: Selection, most: int | None = None) -> list[str]:
+    """Write an open recording in a format that is one file; parameters and exceptions are as of :func:`write`."""
     chosen = _FORMATS[form]
     limit = chosen.most if most is None else most or None
-    with file_output(output, binary=chosen.binary) as out, common.trace() as trace:
-        module = import_module(f"hopscope.verbs.export.{chosen.module}")
-        return cast("_Writer", getattr(module, chosen.function))(trace, common.selection, out, limit=limit)
+    module = import_module(f"hopscope.verbs.export.{chosen.module}")
+    return cast("_Writer", getattr(module, chosen.function))(trace, selection, out, limit=limit)

@@ -13,7 +13,7 @@ from hopscope.gate import bytes_out, tell
 from hopscope.live.handover import handover
 from hopscope.live.help import OUTPUT, TRAFFIC, Command, option, section
 from hopscope.live.options import SHOWN, group_option
-from hopscope.recorded.options import report_options, show, trace_argument
+from hopscope.recorded.options import SINCE_START, report_options, show, trace_argument
 from hopscope.recorded.plot import plot_option
 
 if TYPE_CHECKING:
@@ -454,16 +454,32 @@ def network(*, common: Common) -> None:
     short_help="Hops whose duration differs in a second recording.",
     examples=(
         ("What did a change do?", "hopscope report compare before after"),
-        ("Only for the traffic of one port", "hopscope report compare --port 443 before after"),
+        (
+            "The first two seconds of a recording with the rest of it",
+            "hopscope report compare --until 2 --second-from 2 trace trace",
+        ),
     ),
+)
+@section(
+    TRAFFIC,
+    option("--second-from", "second_from_s", type=SINCE_START, help="Of TRACE2, only from this time on."),
+    option("--second-until", "second_until_s", type=SINCE_START, help="Of TRACE2, only until this time."),
 )
 @report_options(trace_required=True)
 @trace_argument("other", metavar="TRACE2")
 @plot_option("Also draw the median and the 99th percentile of each hop in both.")
-def compare(*, common: Common, other: Path | None, plot: Picture | None) -> None:
+def compare(
+    *,
+    common: Common,
+    other: Path | None,
+    second_from_s: float | None,
+    second_until_s: float | None,
+    plot: Picture | None,
+) -> None:
     """Compare two recordings hop by hop: what became slower or faster, by how much, and how certain that is.
 
-    Without TRACE2, TRACE is compared with the last recording.
+    Without TRACE2, TRACE is compared with the last recording. With --second-from or --second-until, --from and --until
+    select the period of TRACE alone, so that TRACE2 may be the same recording.
 
     Differences that may be due to chance, or that are too small to matter, are not reported.
     """
@@ -472,7 +488,10 @@ def compare(*, common: Common, other: Path | None, plot: Picture | None) -> None
     with common.trace(beside=[other]) as before, replace(common, folder=other).trace() as after:
         if other is None and before.folder.samefile(after.folder):
             raise UsageError("TRACE is the last recording itself", "Name what to compare it with, as TRACE2")
-        report = analysis.compare(before, after, common.selection, limit=common.limit)
+        second = None
+        if second_from_s is not None or second_until_s is not None:
+            second = replace(common.selection, from_s=second_from_s, until_s=second_until_s)
+        report = analysis.compare(before, after, common.selection, second=second, limit=common.limit)
         if plot:
             from hopscope.verbs.report.pictures import draw_changes  # noqa: PLC0415
 

@@ -70,7 +70,9 @@ COLUMNS: Final = (
 )
 
 
-def compare(before: Trace, after: Trace, selection: Selection, *, limit: int | None = None) -> Report:
+def compare(
+    before: Trace, after: Trace, selection: Selection, *, second: Selection | None = None, limit: int | None = None
+) -> Report:
     """Return a row per hop that both traces have, those that differ first, the largest effect first.
 
     Parameters
@@ -79,21 +81,23 @@ def compare(before: Trace, after: Trace, selection: Selection, *, limit: int | N
         The two recordings.
     selection
         The selected part of each.
+    second
+        That of the second, where it is another one: two periods of one recording are compared so.
     limit
         Maximum number of rows.
     """
-    first, second = (_hops(trace, selection) for trace in (before, after))
-    both = [name for name in first if name in second and _enough(first[name]) and _enough(second[name])]
-    tests = [_tests(first[name].counts, second[name].counts) for name in both]
+    one, other = _hops(before, selection), _hops(after, second or selection)
+    both = [name for name in one if name in other and _enough(one[name]) and _enough(other[name])]
+    tests = [_tests(one[name].counts, other[name].counts) for name in both]
     rates = benjamini_hochberg([min(map(_corrected, hop)) for hop in tests])
     rows = [
-        _row(name, first[name], second[name], found, rate) for name, found, rate in zip(both, tests, rates, strict=True)
+        _row(name, one[name], other[name], found, rate) for name, found, rate in zip(both, tests, rates, strict=True)
     ]
     rows.sort(
         key=lambda row: (_LAST.get(str(row[1]), 0), -abs(_number(row, "delta")), -abs(_number(row, "mean_change_ns")))
     )
     shown = rows if limit is None else rows[:limit]
-    notes = [*_only(first, second), *changed_settings(before, after), *_lost(before, after)]
+    notes = [*_only(one, other), *changed_settings(before, after), *_lost(before, after)]
     heading = [*_sentences(rows), ""] if rows else []
     if not rows:
         notes.insert(0, f"the traces have no hop in common with at least {LEAST_COUNT} packets or messages in each")
@@ -200,7 +204,7 @@ def _lost(before: Trace, after: Trace) -> list[str]:
 
 def _hops(trace: Trace, selection: Selection) -> dict[str, Hop]:
     """Return hop → its durations, in slices of the period with packets."""
-    bounds = trace.rows("SELECT min(time_ns), max(time_ns) FROM packets")[0]
+    bounds = trace.rows(f"SELECT min(time_ns), max(time_ns) FROM packets WHERE {selection.window(trace)}")[0]
     from_ns, until_ns = bounds if bounds[0] is not None else (0, 1)
     width_ns = (until_ns - from_ns) // SLICES + 1
     inner = [from_ns + width_ns * each for each in range(1, SLICES)]

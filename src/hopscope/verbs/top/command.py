@@ -52,7 +52,7 @@ def command(context: click.Context, /, *, interval: float, trace: Path | None, *
 
     terminal = Terminal.of(sys.stdout, os.environ)
     if trace is None:
-        from hopscope.verbs.top.live import LiveSource  # noqa: PLC0415
+        from hopscope.verbs.frames.live import LiveSource  # noqa: PLC0415
 
         return show(LiveSource(chosen, interval, terminal), context.command, chosen, terminal, interval)
     from hopscope.verbs.top.replay import ReplaySource  # noqa: PLC0415

@@ -8,16 +8,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from hopscope.live.words import words_of
-from hopscope.verbs.top.filters import narrowed
+from hopscope.verbs.frames.filters import narrowed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import click
 
-    from hopscope.verbs.top.frame import Frame
+    from hopscope.verbs.frames.frame import Frame
+    from hopscope.verbs.frames.source import Ask
     from hopscope.verbs.top.pages import Page
-    from hopscope.verbs.top.source import Ask
 
 _OF_RECORDING = {"cpu": "report summary", "drops": "report drops", "sockets": "report tcp", "check": "check"}
 

@@ -6,13 +6,13 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from hopscope.verbs.top.frame import AREAS
+from hopscope.verbs.frames.frame import AREAS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hopscope.model.histogram import Histogram
-    from hopscope.verbs.top.frame import Frame
+    from hopscope.verbs.frames.frame import Frame
 
 # Parts that are kept.
 CELLS: Final = 24

@@ -14,14 +14,14 @@ from hopscope.term.sparkline import sparkline
 from hopscope.verbs.check.table import render_check
 from hopscope.verbs.cpu.table import render_cpu
 from hopscope.verbs.drops.table import render_drops
-from hopscope.verbs.top.frame import Question, groups_of, overview, worst_hop
+from hopscope.verbs.frames.frame import Question, groups_of, overview, worst_hop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from hopscope.model.snapshot import HopRow
     from hopscope.term.terminal import Terminal
-    from hopscope.verbs.top.frame import Answer, Area, Frame, Harm, SlowMessage
+    from hopscope.verbs.frames.frame import Answer, Area, Frame, Harm, SlowMessage
     from hopscope.verbs.top.history import History
 
 Kind: TypeAlias = Literal["overview", "area", "groups", "messages", "message", "details", "help"]

@@ -16,12 +16,12 @@ from hopscope.trace.selection import Selection
 from hopscope.verbs.check.recorded import check_of
 from hopscope.verbs.explain.analysis import explain
 from hopscope.verbs.explain.text import told_of
+from hopscope.verbs.frames.frame import Answer, Frame, SlowMessage
+from hopscope.verbs.frames.source import Ask, Fill, Filled, Filter, Frames, Record, Said
 from hopscope.verbs.report.drops import drop_reasons
 from hopscope.verbs.report.hops import UNKNOWN, hops_of_groups, hops_over_time
 from hopscope.verbs.report.messages import messages
 from hopscope.verbs.report.messages_text import render_messages
-from hopscope.verbs.top.frame import Answer, Frame, SlowMessage
-from hopscope.verbs.top.source import Ask, Fill, Filled, Filter, Frames, Record, Said
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from hopscope.store.trace import Trace
     from hopscope.term.terminal import Terminal
     from hopscope.verbs.check.findings import Check
-    from hopscope.verbs.top.frame import Area, Question
-    from hopscope.verbs.top.source import Event, Request
+    from hopscope.verbs.frames.frame import Area, Question
+    from hopscope.verbs.frames.source import Event, Request
 
 _MOST_FRAMES: Final = 600
 _SLOWEST: Final = 20
@@ -65,14 +65,14 @@ def selection_of(chosen: Mapping[str, Any]) -> Selection:
 
 
 class ReplaySource:
-    """Reads a recording; see :class:`~hopscope.verbs.top.source.Source`.
+    """Reads a recording; see :class:`~hopscope.verbs.frames.source.Source`.
 
     Parameters
     ----------
     trace
         Open, and used by the thread alone that runs :meth:`run`.
     chosen, interval_s, terminal
-        As of :class:`~hopscope.verbs.top.live.LiveSource`; a long recording has longer intervals.
+        As of :class:`~hopscope.verbs.frames.live.LiveSource`; a long recording has longer intervals.
     """
 
     live = False

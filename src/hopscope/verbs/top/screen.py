@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import click
     from textual import events
 
-    from hopscope.verbs.top.source import Event, Request, Source
+    from hopscope.verbs.frames.source import Event, Request, Source
 
 _BY_SIGNAL: Final = 128
 # Looks of hopscope.gate.

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hopscope.errors import HopscopeError
 from hopscope.gate import one_line
+from hopscope.verbs.frames.filters import line_of, parsed
+from hopscope.verbs.frames.frame import Answer, Frame
+from hopscope.verbs.frames.source import Ask, Fill, Filled, Filter, Frames, Record, Said
 from hopscope.verbs.top.commands import command_line
-from hopscope.verbs.top.filters import line_of, parsed
-from hopscope.verbs.top.frame import Answer, Frame
 from hopscope.verbs.top.history import CELLS, History
 from hopscope.verbs.top.pages import HOP_ORDERS, SOCKET_ORDERS, Content, Page, Pages, keys_of
-from hopscope.verbs.top.source import Ask, Fill, Filled, Filter, Frames, Record, Said
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import click
 
     from hopscope.term.terminal import Terminal
-    from hopscope.verbs.top.source import Event, Request, Source
+    from hopscope.verbs.frames.source import Event, Request, Source
 
 # Frames that are kept of a live measurement, to step back to.
 KEPT: Final = 300

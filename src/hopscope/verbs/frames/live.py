@@ -23,11 +23,11 @@ from hopscope.live.lookup import namespaces
 from hopscope.live.words import words_of
 from hopscope.term import format as fmt
 from hopscope.verbs.check.findings import evaluate
-from hopscope.verbs.top.filters import narrowed
-from hopscope.verbs.top.frame import Answer, Frame, SlowMessage
-from hopscope.verbs.top.messages import layer_lines
-from hopscope.verbs.top.recording import OwnRecording
-from hopscope.verbs.top.source import Ask, Filter, Frames, Record, Said
+from hopscope.verbs.frames.filters import narrowed
+from hopscope.verbs.frames.frame import Answer, Frame, SlowMessage
+from hopscope.verbs.frames.messages import layer_lines
+from hopscope.verbs.frames.recording import OwnRecording
+from hopscope.verbs.frames.source import Ask, Filter, Frames, Record, Said
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from hopscope.model.message import Message
     from hopscope.term.terminal import Terminal
     from hopscope.verbs.check.findings import Check
+    from hopscope.verbs.frames.frame import Area, Question
+    from hopscope.verbs.frames.source import Event, Request
     from hopscope.verbs.sockets.report import SocketReport
-    from hopscope.verbs.top.frame import Area, Question
-    from hopscope.verbs.top.source import Event, Request
 
 _VERBS: Final[tuple[Area, ...]] = ("rx", "tx", "cpu", "drops", "sockets")
 # What a verb needs beside the filters to report at intervals.
@@ -97,7 +97,7 @@ def words_for(verb: str, chosen: Mapping[str, Any]) -> list[str]:
 
 
 class LiveSource:
-    """Measures; see :class:`~hopscope.verbs.top.source.Source`.
+    """Measures; see :class:`~hopscope.verbs.frames.source.Source`.
 
     Parameters
     ----------

@@ -50,13 +50,24 @@ def invoke(
     HopscopeError
         An option or a value is wrong, or the command fails.
     """
-    given = [word for name, value in options.items() for word in _words(command, called, name, value)]
+    given = words_for(command, called, options)
     try:
         with command.make_context(called, [*given, *words, "--", *map(str, arguments)]) as context:
             command.invoke(context)
     except click.ClickException as error:
         sentence = error.format_message().replace("\n", " ").rstrip(".")
         raise UsageError(sentence, f"`{called} --help` describes the options") from error
+
+
+def words_for(command: click.Command, called: str, options: Mapping[str, Any]) -> list[str]:
+    """Return options as the words of a command line; the arguments are as of :func:`invoke`.
+
+    Raises
+    ------
+    UsageError
+        The command has no such option, or it is not for programs.
+    """
+    return [word for name, value in options.items() for word in _words(command, called, name, value)]
 
 
 def check_names(kind: str, name: str, known: Iterable[str], *, hint: str) -> None:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from queue import SimpleQueue
 
-    from hopscope.verbs.top.frame import Answer, Frame, Question
+    from hopscope.verbs.frames.frame import Answer, Frame, Question
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,14 +11,14 @@ import tempfile
 from typing import IO, TYPE_CHECKING, Any, Final, Self
 
 from hopscope.live.words import words_of
+from hopscope.verbs.frames.source import Said
 from hopscope.verbs.record.command import command
-from hopscope.verbs.top.source import Said
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import TracebackType
 
-    from hopscope.verbs.top.source import Event
+    from hopscope.verbs.frames.source import Event
 
 _PATIENCE_S: Final = 30.0
 

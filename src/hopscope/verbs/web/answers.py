@@ -1,0 +1,347 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the page can ask of a recording. No figure is made here: reports, findings, explanations are sent as they are.
+
+A question comes from a process that is not trusted: it names what it wants, and only options that select or sort. None
+of them opens a file.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import tempfile
+from typing import TYPE_CHECKING, Any, Final
+
+from hopscope import __version__
+from hopscope.errors import UsageError
+from hopscope.live.arguments import check_names, invoke, words_for
+from hopscope.live.handover import handed_over
+from hopscope.term.flamegraph import render_flamegraph
+from hopscope.term.report_lines import json_lines
+from hopscope.trace.gaps import lost_events
+from hopscope.trace.messages.path import BY_COLUMN
+from hopscope.trace.selection import Selection
+from hopscope.verbs.check.json import check_lines
+from hopscope.verbs.check.recorded import check_of
+from hopscope.verbs.explain.analysis import explain
+from hopscope.verbs.explain.json import explanation_line
+from hopscope.verbs.explain.text import told_of
+from hopscope.verbs.export.command import FORMATS
+from hopscope.verbs.export.formats import FILES, write_to
+from hopscope.verbs.export.stacks import drop_stacks
+from hopscope.verbs.report.command import command as reports
+from hopscope.verbs.report.hops import hops_over_time
+from hopscope.verbs.report.messages import messages
+from hopscope.verbs.report.messages_text import stages_of
+from hopscope.verbs.sql.reports import listed, query_report
+from hopscope.verbs.web.heat import over_time, upper_ns
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from hopscope.model.report import Report
+    from hopscope.model.stacks import Stack
+    from hopscope.store.trace import Trace
+    from hopscope.verbs.web.wire import Answerer
+
+_SELECTING: Final = {
+    "flow": ("flows", str),
+    "port": ("ports", int),
+    "address": ("addresses", str),
+    "process": ("processes", str),
+    "interface": ("interfaces", str),
+}
+_WINDOW: Final = ("from", "until")
+_SHAPING: Final = {
+    *("limit", "group-by", "slowest", "stacks", "summary", "history", "rx", "tx", "second-from", "second-until"),
+}
+_ALLOWED: Final = {*_SELECTING, *_WINDOW, "protocol", *_SHAPING}
+_MOST_VALUES: Final = 100
+_SHOWN: Final = 50
+_MOST_ROWS: Final = 10_000
+_COLUMNS: Final = 120
+_MOST_COLUMNS: Final = 1_000
+_JSON: Final = "application/json"
+_SVG: Final = "image/svg+xml"
+_BYTES: Final = "application/octet-stream"
+Options = dict[str, Any]
+
+
+class Answers:
+    """Answers questions on a recording.
+
+    Parameters
+    ----------
+    trace
+        Open.
+    folder
+        As the user named it.
+    other, other_folder
+        What it can be compared with; None: nothing.
+    """
+
+    def __init__(
+        self, trace: Trace, folder: Path, other: Trace | None = None, other_folder: Path | None = None
+    ) -> None:
+        self._trace = trace
+        self._folder = folder
+        self._other = other
+        self._other_folder = other_folder
+        self._known: dict[str, Callable[[Options, Answerer], None]] = {
+            "about": self._about,
+            "report": self._report,
+            "heat": self._heat,
+            "findings": self._findings,
+            "explain": self._explain,
+            "message": self._message,
+            "sql": self._sql,
+            "tables": self._tables,
+            "flame": self._flame,
+            "export": self._export,
+        }
+
+    def answer(self, question: Mapping[str, Any], out: Answerer) -> None:
+        """Answer a question.
+
+        Raises
+        ------
+        HopscopeError
+            It is not one, or there is no answer.
+        """
+        asked = question.get("ask")
+        if not isinstance(asked, str) or asked not in self._known:
+            raise UsageError("The page asks for what there is not", "Load it again")
+        self._known[asked](dict(question), out)
+
+    # ---- what is answered ----
+
+    def _about(self, _question: Options, out: Answerer) -> None:
+        trace = self._trace
+        metadata = trace.metadata
+        hosts = [name for (name,) in trace.rows("SELECT name FROM hosts ORDER BY host")]
+        ((first, last),) = trace.rows("SELECT min(time_ns), max(time_ns) FROM packets")
+        begins = [None if each is None else (each - metadata.started_ns) / 1e9 for each in (first, last)]
+        _json(out, {
+            "version": __version__,
+            "folder": str(self._folder),
+            "name": self._folder.resolve().name,
+            "other": None if self._other_folder is None else str(self._other_folder),
+            "hosts": hosts or [metadata.host.get("name", "")],
+            "kernel": metadata.host.get("release", ""),
+            "started_ns": str(metadata.realtime_ns),
+            "first_s": begins[0],
+            "last_s": begins[1],
+            "lost": lost_events(trace) + metadata.missed,
+            "warnings": list(trace.warnings),
+            "reports": sorted(reports.commands),
+            "formats": list(FORMATS),
+            "files": list(FILES),
+        })  # fmt: skip
+
+    def _report(self, question: Options, out: Answerer) -> None:
+        name = str(question.get("name"))
+        options = {option.replace("-", "_"): value for option, value in _options(question).items()}
+        commands = reports.commands
+        check_names("report", name, commands, hint="The page shows those that there are")
+        limit = options.pop("limit", None)
+        limit = limit if isinstance(limit, int) and not isinstance(limit, bool) else _SHOWN
+        options["limit"] = min(max(limit, 1), _MOST_ROWS)
+        traces, arguments = {self._folder: self._trace}, [self._folder]
+        if name == "compare":
+            second = self._other_folder if question.get("other") and self._other_folder else self._folder
+            if second == self._other_folder and self._other:
+                traces[second] = self._other
+            arguments.append(second)
+        called = f"hopscope report {name}"
+        with handed_over(traces) as left:
+            invoke(commands[name], called, options, ["--json"], arguments)
+        words = words_for(commands[name], called, options)
+        out.begin(_head(_JSON))
+        documents = [_document(each) for each in left.reports[1:]]
+        command = shlex.join([*called.split(), *words, *map(str, arguments)])
+        _write_report(out, left.reports[0], command, more=documents)
+
+    def _heat(self, question: Options, out: Answerer) -> None:
+        columns = question.get("columns")
+        wanted = columns if isinstance(columns, int) and 1 <= columns <= _MOST_COLUMNS else _COLUMNS
+        options = _options(question)
+        bounds_s, found = hops_over_time(self._trace, selection_of(options), wanted)
+        width_s = bounds_s[1] - bounds_s[0] if len(bounds_s) > 1 else 1.0
+        _json(out, {
+            "bounds_s": bounds_s,
+            "upper_ns": upper_ns(),
+            "hops": [
+                {"hop": f"{before} → {point}", **over_time(parts, width_s)} for (before, point), parts in found
+            ],
+            "command": self._command("report hops", options, "--plot", "hops.svg"),
+        })  # fmt: skip
+
+    def _findings(self, _question: Options, out: Answerer) -> None:
+        check, at_ns = check_of(self._trace)
+        lines = [json.loads(line) for line in check_lines(check, at_ns)]
+        _json(out, {"findings": lines[:-1], "summary": lines[-1], "command": self._command("check", {})})
+
+    def _explain(self, question: Options, out: Answerer) -> None:
+        options = _options(question)
+        explanation = explain(self._trace, selection_of(options))
+        _json(out, {
+            **json.loads(explanation_line(explanation)),
+            "told": [told_of(each, unicode=True) for each in explanation.causes],
+            "command": self._command("explain", options),
+        })  # fmt: skip
+
+    def _message(self, question: Options, out: Answerer) -> None:
+        """Tell of the message, or of the messages of the request, that begin in a microsecond: causes, stages."""
+        at_ns = _whole(question.get("begin_ns")) // 1000 * 1000
+        options = _options(question)
+        if question.get("request"):
+            explanation, found = explain(self._trace, selection_of(options), request_ns=at_ns), None
+        else:
+            explanation = explain(self._trace, selection_of(options), begins_ns=at_ns)
+            window = {**options, "from": at_ns / 1e9, "until": (at_ns + 1000) / 1e9}
+            found = messages(self._trace, selection_of(window), limit=_SHOWN)
+        which = "--request" if found is None else "--message"
+        _json(out, {
+            "told": [told_of(each, unicode=True) for each in explanation.causes],
+            "messages": [] if found is None else _with_stages(found),
+            "command": self._command("explain", {}, f"{which}={at_ns / 1e9:.6f}"),
+        })  # fmt: skip
+
+    def _sql(self, question: Options, out: Answerer) -> None:
+        query = str(question.get("query", ""))
+        if not query.strip("; \n\r\t"):
+            raise UsageError("No query was given", "Write one, such as SELECT * FROM packets LIMIT 10")
+        report = query_report(self._trace, query, limit=_MOST_ROWS)
+        out.begin(_head(_JSON))
+        _write_report(out, report, shlex.join(["hopscope", "sql", str(self._folder), query]))
+
+    def _tables(self, _question: Options, out: Answerer) -> None:
+        out.begin(_head(_JSON))
+        _write_report(out, listed(self._trace), shlex.join(["hopscope", "sql", str(self._folder), "--tables"]))
+
+    def _flame(self, question: Options, out: Answerer) -> None:
+        found: Sequence[Stack] = drop_stacks(self._trace, selection_of(_options(question)))
+        if not found:
+            raise UsageError("There are no stacks in this period", "Record with `hopscope record -P drops --stacks`")
+        out.begin(_head(_SVG))
+        out.write(render_flamegraph(f"drops of {self._folder.resolve().name}", found).encode())
+
+    def _export(self, question: Options, out: Answerer) -> None:
+        form = str(question.get("form"))
+        if form not in FILES:
+            raise UsageError(f"{form} is not a file that can be downloaded", "Copy the command instead")
+        # It is complete before anything is sent: until then, it can still fail, and what it lacks is in the head.
+        with tempfile.TemporaryFile() as file:
+            notes = write_to(file, form, self._trace, selection_of(_options(question)))
+            file.seek(0)
+            out.begin({**_head(_BYTES), "notes": notes})
+            shutil.copyfileobj(file, out)
+
+    def _command(self, what: str, options: Options, *more: str) -> str:
+        words = [
+            f"--{name}={each}"
+            for name, value in options.items()
+            for each in (value if isinstance(value, list) else [value])
+        ]
+        return shlex.join(["hopscope", *what.split(), *words, *more, str(self._folder)])
+
+
+def selection_of(options: Mapping[str, Any]) -> Selection:
+    """Return the part of a recording that options of the page select, which :func:`_options` has checked."""
+    chosen: dict[str, Any] = {
+        name: tuple(kind(each) for each in options[option])
+        for option, (name, kind) in _SELECTING.items()
+        if option in options
+    }
+    window = {f"{name}_s": options[name] for name in _WINDOW if name in options}
+    return Selection(**chosen, **window, protocol=options.get("protocol"))
+
+
+def _options(question: Mapping[str, Any]) -> Options:
+    """Return the options of a question, checked.
+
+    Raises
+    ------
+    UsageError
+        One of them is not allowed, or its value is not of its kind.
+    """
+    given = question.get("options", {})
+    if not isinstance(given, dict) or not given.keys() <= _ALLOWED:
+        raise UsageError("The page asks with options that it may not have", "Load it again")
+    return {name: _value(name, value) for name, value in given.items()}
+
+
+def _value(name: str, value: object) -> object:
+    if name in _SELECTING:
+        kind = _SELECTING[name][1]
+        values = value if isinstance(value, list) else [value]
+        if len(values) <= _MOST_VALUES and all(isinstance(each, kind | str) for each in values):
+            try:
+                return [kind(each) for each in values]
+            except ValueError:
+                raise UsageError(f"{values[0]!r} is not a {name}", "Give a number") from None
+    elif name in {*_WINDOW, "second-from", "second-until"}:
+        if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e9:
+            return float(value)
+    elif name == "protocol":
+        if value in {"tcp", "udp"}:
+            return value
+    elif isinstance(value, bool | int | str):
+        return value
+    raise UsageError(f"The value of {name} cannot be understood", "Give another one")
+
+
+def _whole(value: object) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 62:
+        return value
+    raise UsageError("The page does not say which message it asks for", "Load it again")
+
+
+def _with_stages(report: Report) -> list[dict[str, Any]]:
+    names = [column.name for column in report.columns]
+    lines = map(json.loads, json_lines(report))
+    found = []
+    for line, values in zip(lines, report.rows(), strict=True):
+        first, parts = stages_of(dict(zip(names, values, strict=True)))
+        stages = [
+            {
+                "point": BY_COLUMN[part.column].title,
+                "after_ns": part.after_ns,
+                "duration_ns": part.duration_ns,
+                "causes": part.causes,
+                "told": part.told,
+            }
+            for part in parts
+        ]
+        found.append({**line, "first": BY_COLUMN[first].title, "stages": stages})
+    return found
+
+
+def _head(kind: str) -> dict[str, Any]:
+    return {"status": 200, "type": kind}
+
+
+def _json(out: Answerer, document: Mapping[str, Any]) -> None:
+    out.begin(_head(_JSON))
+    out.write(json.dumps(document).encode())
+
+
+def _document(report: Report) -> dict[str, Any]:
+    return {
+        "name": report.name,
+        "columns": [
+            {"name": each.name, "unit": each.unit, "meaning": each.meaning, "title": each.title, "rank": each.rank}
+            for each in report.columns
+        ],
+        "notes": list(report.notes),
+        "left_out": report.left_out,
+        "heading": [line for line in report.heading if line],
+        "rows": [json.loads(line) for line in json_lines(report)],
+    }
+
+
+def _write_report(out: Answerer, report: Report, command: str, *, more: Sequence[dict[str, Any]] = ()) -> None:
+    """Write a report: its rows are the lines that --json prints."""
+    out.write(json.dumps({**_document(report), "more": list(more), "command": command}).encode())

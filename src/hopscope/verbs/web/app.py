@@ -1,0 +1,296 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The web server: it hands out the page, passes questions on, and has no data of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import hashlib
+import json
+import re
+from collections import deque
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, Final
+
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from hopscope.verbs.web.guard import DATA, HOSTS, LOGIN, Guard
+from hopscope.verbs.web.wire import Incomplete, frames
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from socket import socket
+
+    from starlette.requests import Request
+    from starlette.types import ASGIApp
+
+_TYPES: Final = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+_LONGEST_QUESTION: Final = 1 << 15
+_LONGEST_LINE: Final = 1 << 24
+# Frames that a page gets that is opened later; further ones are dropped for a page that does not read them.
+_KEPT: Final = 120
+_WAITING: Final = 8
+_MOST_STREAMS: Final = 32
+# What takes long waits for other questions of its kind alone.
+_SLOW: Final = frozenset({"sql", "export", "flame"})
+
+
+class Reader:
+    """The other end of a process that reads the recording; it answers one question after the other.
+
+    Parameters
+    ----------
+    line
+        To it.
+    opening
+        Whether it has yet to say that the recording is open.
+    """
+
+    def __init__(self, line: socket, *, opening: bool) -> None:
+        self._line = line
+        self._opening = opening
+        self._turn = asyncio.Lock()
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+
+    @contextlib.asynccontextmanager
+    async def asked(self, question: dict[str, Any]) -> AsyncIterator[tuple[dict[str, Any], AsyncIterator[bytes]]]:
+        """Give the head of the answer, and its parts; what nobody took of them is dropped at the end."""
+        async with self._turn:
+            if self._streams is None:
+                self._streams = await asyncio.open_connection(sock=self._line)
+            reader, writer = self._streams
+            if self._opening:
+                self._opening = False
+                async for _ in frames(reader):
+                    pass
+            writer.write(json.dumps(question).encode() + b"\n")
+            await writer.drain()
+            answer = frames(reader)
+            _, head = await anext(answer)
+            parts = _payloads(answer)
+            try:
+                yield json.loads(head), parts
+            finally:
+                with contextlib.suppress(Incomplete):
+                    async for _ in parts:
+                        pass
+
+
+async def _payloads(answer: AsyncIterator[tuple[bytes, bytes]]) -> AsyncIterator[bytes]:
+    async for _, payload in answer:
+        yield payload
+
+
+class Stream:
+    """Frames of the process that measures, for every page that listens."""
+
+    def __init__(self, line: socket) -> None:
+        self._line = line
+        self._first = b""
+        self._kept: deque[bytes] = deque(maxlen=_KEPT)
+        self._listening: set[asyncio.Queue[bytes]] = set()
+
+    async def run(self) -> None:
+        """Pass frames on until that process ends."""
+        reader, _ = await asyncio.open_connection(sock=self._line, limit=_LONGEST_LINE)
+        self._first = await reader.readline()
+        while line := await reader.readline():
+            self._kept.append(line)
+            for each in self._listening:
+                if each.full():
+                    each.get_nowait()
+                each.put_nowait(line)
+
+    async def events(self) -> AsyncIterator[bytes]:
+        """Iterate over server-sent events."""
+        waiting: asyncio.Queue[bytes] = asyncio.Queue(_WAITING)
+        before = [self._first, *self._kept]
+        self._listening.add(waiting)
+        try:
+            yield b"".join(b"data: " + line.rstrip() + b"\n\n" for line in before if line)
+            while True:
+                yield b"data: " + (await waiting.get()).rstrip() + b"\n\n"
+        finally:
+            self._listening.discard(waiting)
+
+    def is_full(self) -> bool:
+        """Tell whether more pages listen than anybody opens."""
+        return len(self._listening) >= _MOST_STREAMS
+
+
+def page_files() -> dict[str, bytes]:
+    """Return the page's files by their names below it: they are read before the process gives up its rights."""
+    here = files("hopscope.verbs.web").joinpath("page")
+    folders = {"": here, "panels/": here.joinpath("panels")}
+    return {
+        f"{prefix}{file.name}": file.read_bytes()
+        for prefix, folder in folders.items()
+        for file in folder.iterdir()
+        if file.is_file()
+    }
+
+
+def make_app(token: str, port: int, readers: tuple[socket, socket] | None, collector: socket | None) -> ASGIApp:
+    """Return the application.
+
+    Parameters
+    ----------
+    token
+        Who has it may use it.
+    port
+        On which it listens.
+    readers
+        To the processes that read the recording: for the panels, and for what takes long.
+    collector
+        To the process that measures.
+    """
+    return _Site(token, port, readers, collector).app
+
+
+class _Site:
+    def __init__(self, token: str, port: int, readers: tuple[socket, socket] | None, collector: socket | None) -> None:
+        self._files = page_files()
+        self._flame = _flame_policy()
+        self._readers = (Reader(readers[0], opening=False), Reader(readers[1], opening=True)) if readers else ()
+        self._stream = Stream(collector) if collector else None
+        routes = [
+            Route("/", self._page),
+            Route("/page/{name:path}", self._page),
+            Route(LOGIN, self._login, methods=["POST"]),
+            Route(f"{DATA}about", self._about),
+            Route(f"{DATA}ask", self._ask, methods=["POST"]),
+            Route(f"{DATA}flame.svg", self._flame_graph),
+            Route(f"{DATA}download/{{form}}", self._download),
+            Route(f"{DATA}events", self._events),
+        ]
+        inner = Starlette(
+            routes=routes,
+            lifespan=self._lifespan,
+            middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=[*HOSTS], www_redirect=False)],
+        )
+        self._guard = Guard(inner, token, port)
+        self.app: ASGIApp = self._guard
+
+    @contextlib.asynccontextmanager
+    async def _lifespan(self, _app: Starlette) -> AsyncIterator[None]:
+        task = asyncio.create_task(self._stream.run()) if self._stream else None
+        yield
+        if task:
+            task.cancel()
+
+    async def _page(self, request: Request) -> Response:
+        name = request.path_params.get("name", "index.html")
+        if name not in self._files:
+            return JSONResponse({"error": "There is nothing here."}, 404)
+        return Response(self._files[name], media_type=_TYPES[name.rpartition(".")[2]])
+
+    async def _login(self, request: Request) -> Response:
+        cookie = self._guard.session_for((await _body(request)).get("token"))
+        if cookie is None:
+            return JSONResponse({"error": "This token is of another run of `hopscope web`."}, 401)
+        return Response(status_code=204, headers={"Set-Cookie": cookie})
+
+    async def _about(self, _request: Request) -> Response:
+        recording = None
+        if self._readers:
+            _, recording = await self._whole(self._readers[0], {"ask": "about"})
+            recording = json.loads(recording)
+        return JSONResponse({"live": self._stream is not None, "recording": recording})
+
+    async def _ask(self, request: Request) -> Response:
+        question = await _body(request)
+        if not self._readers:
+            return JSONResponse({"error": "No recording is open."}, 404)
+        if question.get("ask") == "export":
+            return JSONResponse({"error": "Exports are downloads."}, 400)
+        head, data = await self._whole(self._reader_for(question), question)
+        return Response(data, head.get("status", 502), media_type=head.get("type"))
+
+    async def _flame_graph(self, request: Request) -> Response:
+        if not self._readers:
+            return JSONResponse({"error": "No recording is open."}, 404)
+        head, data = await self._whole(self._readers[1], {"ask": "flame", "options": _options(request)})
+        # An origin of its own: whatever a name in it did, it could not reach the page.
+        headers = {"Content-Security-Policy": self._flame}
+        return Response(data, head.get("status", 502), headers, head.get("type"))
+
+    async def _download(self, request: Request) -> Response:
+        if not self._readers:
+            return JSONResponse({"error": "No recording is open."}, 404)
+        form = re.sub(r"\W", "", request.path_params["form"])
+        question = {"ask": "export", "form": form, "options": _options(request)}
+        stack = contextlib.AsyncExitStack()
+        try:
+            head, parts = await stack.enter_async_context(self._readers[1].asked(question))
+        except (Incomplete, StopAsyncIteration, OSError):
+            await stack.aclose()
+            return JSONResponse({"error": "The process that reads the recording has ended."}, 502)
+
+        async def body() -> AsyncIterator[bytes]:
+            async with stack:
+                async for part in parts:
+                    yield part
+
+        headers = {
+            "Content-Disposition": f'attachment; filename="hopscope.{form}"',
+            "Hopscope-Notes": json.dumps(head.get("notes", [])),
+        }
+        good = head.get("status") == 200
+        return StreamingResponse(body(), head.get("status", 502), headers if good else None, head.get("type"))
+
+    async def _events(self, _request: Request) -> Response:
+        if self._stream is None or self._stream.is_full():
+            return JSONResponse({"error": "Nothing is measured, or too many pages listen."}, 404)
+        return StreamingResponse(self._stream.events(), media_type="text/event-stream")
+
+    def _reader_for(self, question: dict[str, Any]) -> Reader:
+        return self._readers[question.get("ask") in _SLOW]
+
+    async def _whole(self, reader: Reader, question: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
+        try:
+            async with reader.asked(question) as (head, parts):
+                return head, b"".join([part async for part in parts])
+        except (Incomplete, StopAsyncIteration, OSError):
+            sentence = "The process that reads the recording has ended. Start `hopscope web` again."
+            return {"status": 502, "type": "application/json"}, json.dumps({"error": sentence}).encode()
+
+
+async def _body(request: Request) -> dict[str, Any]:
+    """Return the object that a request brings; nothing where it is none, or too large."""
+    data = b""
+    async for part in request.stream():
+        data += part
+        if len(data) > _LONGEST_QUESTION:
+            return {}
+    return _object(data)
+
+
+def _options(request: Request) -> dict[str, Any]:
+    return _object(request.query_params.get("options", "{}"))
+
+
+def _object(data: bytes | str) -> dict[str, Any]:
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _flame_policy() -> str:
+    """Return what the flame graph may do: run our script, and nothing that is in its data."""
+    here = files("hopscope.term")
+    sums = [_sum(f"\n{here.joinpath(name).read_text()}") for name in ("flamegraph.js", "flamegraph.css")]
+    return (
+        f"sandbox allow-scripts; default-src 'none'; script-src '{sums[0]}'; style-src '{sums[1]}'; base-uri 'none'; "
+        "form-action 'none'; frame-ancestors 'self'"
+    )
+
+
+def _sum(text: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

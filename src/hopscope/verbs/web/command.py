@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``hopscope web``."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+import click
+
+from hopscope.errors import UsageError
+from hopscope.live.help import MEASURE, OTHER, OUTPUT, Command, option, section
+from hopscope.live.options import interval_option
+from hopscope.live.paths import PATH
+from hopscope.recorded.options import limits_option
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@click.command(
+    "web",
+    cls=Command,
+    short_help="The same in a browser, live or of a recording.",
+    examples=(
+        ("Look at this host in a browser", "hopscope web"),
+        ("Look at a recording, and compare it with an earlier one", "hopscope web trace --compare before"),
+    ),
+)
+@section(
+    OUTPUT,
+    option("--port", type=click.IntRange(0, 65535), default=0, metavar="N", help="Port of 127.0.0.1. [any free one]"),
+    option("--no-browser", is_flag=True, help="Print the address alone."),
+    option("--compare", "other", type=PATH, metavar="TRACE2", help="A recording to compare TRACE with."),
+)
+@section(MEASURE, option("--live", is_flag=True, help="Also measure this host, beside a TRACE."), interval_option())
+@section(OTHER, limits_option())
+@click.argument("trace", type=PATH, required=False)
+def command(*, trace: Path | None, other: Path | None, live: bool, interval: float, port: int, no_browser: bool) -> int:  # noqa: PLR0913 # one parameter an option
+    """Show this host now, or a TRACE, as a page in a browser on this machine.
+
+    The page has heat maps of hops, findings, drops, messages and requests with what held them, connections, CPU time,
+    and SQL. Only a browser on this machine can open it, with the address that is printed. Ctrl-C ends it.
+    """
+    if other and trace is None:
+        raise UsageError("--compare needs a TRACE to compare with", "Name both")
+    if not all(map(find_spec, ("starlette", "uvicorn"))):
+        raise UsageError("hopscope web needs Starlette and uvicorn", "Install them: pip install 'hopscope[web]'")
+    from hopscope.recorded.which import which_recording  # noqa: PLC0415 # NumPy
+    from hopscope.verbs.web.serve import serve  # noqa: PLC0415
+
+    folder, other_folder = (which_recording(each) if each else None for each in (trace, other))
+    interval_s = interval if live or folder is None else None
+    return serve(folder, other_folder, interval_s=interval_s, port=port, browser=not no_browser)

@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The processes behind the page: who measures, who reads the recording, and who talks to browsers are not the same.
+
+What a browser sends is read by a process that has no right but to talk to the others; a recording by its owner, who is
+confined to reading; and the process that measures is asked for nothing. All are forked before anything is loaded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import secrets
+import signal
+import socket
+import struct
+import sys
+import tempfile
+import webbrowser
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from hopscope.errors import HopscopeError, UsageError
+from hopscope.gate import tell
+from hopscope.live.stop import stop_on_signal
+from hopscope.recorded.confine import confine
+from hopscope.verbs.web.privileges import give_up, owner_of, unprivileged_user
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from starlette.types import ASGIApp
+
+_ADDRESS: Final = "127.0.0.1"
+_PR_SET_PDEATHSIG: Final = 1
+_SHUTDOWN_S: Final = 1
+_CHECK_S: Final = 0.5
+
+
+def serve(folder: Path | None, other: Path | None, *, interval_s: float | None, port: int, browser: bool) -> int:
+    """Serve the page until a signal comes.
+
+    Parameters
+    ----------
+    folder, other
+        The recording, and one that it can be compared with; None: none.
+    interval_s
+        Between frames of this host; None: it is not measured.
+    port
+        0: any that is free.
+
+    Raises
+    ------
+    HopscopeError
+        The port is taken, the recording cannot be opened, or this host cannot be measured.
+    """
+    with contextlib.ExitStack() as stack:
+        listening = stack.enter_context(_listening(port))
+        port = listening.getsockname()[1]
+        children = stack.enter_context(_children())
+        readers = None
+        if folder:
+            first = _reader(folder, other, children, quiet=False)
+            _expect(first)  # it may have to join hosts, which the other one finds done
+            readers = first, _reader(folder, other, children, quiet=True)
+        collector = _collector(interval_s, children) if interval_s is not None else None
+        token = secrets.token_urlsafe(32)
+        _server(listening, token, readers, collector, children)
+        for each in (listening, *(readers or ()), *([collector] if collector else ())):
+            each.close()
+        url = f"http://{_ADDRESS}:{port}/#token={token}"
+        print(f"{url}\nOpen this address in a browser on this machine; Ctrl-C ends.")  # noqa: T201 # what it is for
+        sys.stdout.flush()
+        if browser:
+            stack.enter_context(_shown(url))
+        with stop_on_signal() as stop:
+            while not stop.wait(_CHECK_S):
+                _check(children)
+    return 0
+
+
+def _check(children: Mapping[int, str]) -> None:
+    pid, _ = os.waitpid(-1, os.WNOHANG)
+    if name := children.get(pid):
+        raise HopscopeError(f"The process that {name} has ended", "Start `hopscope web` again")
+
+
+def _listening(port: int) -> socket.socket:
+    made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind((_ADDRESS, port))
+        made.listen(128)
+    except OSError as error:
+        made.close()
+        raise UsageError(f"Port {port} of {_ADDRESS} cannot be used: {error.strerror}", "Name another one") from error
+    return made
+
+
+@contextlib.contextmanager
+def _children() -> Iterator[dict[int, str]]:
+    """Give a table of processes to fill, PID → what it does; they are ended at the end."""
+    found: dict[int, str] = {}
+    try:
+        yield found
+    finally:
+        for pid in found:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+        for pid in found:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, 0)
+
+
+def _reader(folder: Path, other: Path | None, children: dict[int, str], *, quiet: bool) -> socket.socket:
+    """Start a process that reads the recording, and return the socket to ask it."""
+    from hopscope.verbs.web.reader import read  # noqa: PLC0415
+
+    ours, theirs = socket.socketpair()
+    try:
+        user = owner_of(str(folder))
+    except OSError:
+        user = os.geteuid(), os.getegid()  # and reading it says what is wrong
+
+    def run() -> None:
+        ours.close()
+        read(folder, other, theirs, quiet=quiet)
+
+    children[_forked(run, user)] = "reads the recording"
+    theirs.close()
+    return ours
+
+
+def _expect(line: socket.socket) -> None:
+    """Wait until a recording is open.
+
+    Raises
+    ------
+    HopscopeError
+        It cannot be opened.
+    """
+    data = b""
+    while not data.endswith(b"e\0\0\0\0"):
+        part = line.recv(1 << 16)
+        if not part:
+            raise HopscopeError("The process that reads the recording has ended", "Start `hopscope web` again")
+        data += part
+    length = struct.unpack("!I", data[1:5])[0]
+    head = json.loads(data[5 : 5 + length])
+    if head["status"] != 200:
+        error = HopscopeError(json.loads(data[5 + length + 5 : -5])["error"])
+        error.exit_code = head["exit_code"]
+        raise error
+
+
+def _collector(interval_s: float, children: dict[int, str]) -> socket.socket:
+    """Start the process that measures, and return the socket from which its frames come."""
+    from hopscope.kernel.capabilities import require_rights  # noqa: PLC0415 # a recording needs none of it
+
+    require_rights()
+    ours, theirs = socket.socketpair()
+
+    def run() -> None:
+        from hopscope.verbs.web.collector import collect  # noqa: PLC0415 # in this process alone
+
+        ours.close()
+        collect(interval_s, theirs)
+
+    children[_forked(run)] = "measures"
+    theirs.close()
+    return ours
+
+
+def _server(
+    listening: socket.socket,
+    token: str,
+    readers: tuple[socket.socket, socket.socket] | None,
+    collector: socket.socket | None,
+    children: dict[int, str],
+) -> None:
+    from hopscope.verbs.web.app import make_app  # noqa: PLC0415 # Starlette takes a tenth of a second
+
+    # All is loaded before: the other user need not be able to read where hopscope is installed.
+    app = make_app(token, listening.getsockname()[1], readers, collector)
+    run_app = _runner(app, listening)
+
+    def run() -> None:
+        confine()
+        run_app()
+
+    children[_forked(run, unprivileged_user())] = "serves the page"
+
+
+def _runner(app: ASGIApp, listening: socket.socket) -> Callable[[], None]:
+    import uvicorn  # noqa: PLC0415 # as Starlette
+    from anyio._backends import _asyncio  # noqa: F401, PLC0415 # which anyio would load with the first request
+
+    config = uvicorn.Config(
+        app, log_level="critical", access_log=False, server_header=False, ws="none", loop="asyncio", http="h11",
+        timeout_graceful_shutdown=_SHUTDOWN_S, proxy_headers=False,
+    )  # fmt: skip
+    config.load()
+    server = uvicorn.Server(config)
+    return lambda: server.run(sockets=[listening])
+
+
+def _forked(run: Callable[[], None], user: tuple[int, int] | None = None) -> int:
+    """Run a function in a process of its own, which ends with us; return its PID.
+
+    Parameters
+    ----------
+    user
+        Who it is, without any rights; None: as we are.
+    """
+    parent = os.getpid()
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 1
+    try:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for who started us, who ends all
+        if user:
+            give_up(*user)
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # a change of the user would undo it
+        if os.getppid() == parent:
+            run()
+        code = 0
+    except (BrokenPipeError, ConnectionResetError):
+        code = 0
+    except Exception as error:  # noqa: BLE001 # there is nobody to raise it to
+        tell(f"hopscope: a process behind the page failed ({type(error).__name__}: {error}); please report it")
+    finally:
+        os._exit(code)
+
+
+@contextlib.contextmanager
+def _shown(url: str) -> Iterator[None]:
+    """Open a browser, unless we are root, whose browser should not run, or there is no screen.
+
+    What is in an address on a command line can be read by every user: the browser gets a file that leads there.
+    """
+    if os.geteuid() == 0 or not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+        yield
+        return
+    with tempfile.NamedTemporaryFile("w", suffix=".html", encoding="utf-8") as file:
+        file.write(f'<!doctype html><meta http-equiv="refresh" content="0;url={escape(url)}"><title>hopscope</title>')
+        file.flush()
+        webbrowser.open(Path(file.name).as_uri())
+        yield

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What passes between the web server and a process that reads a recording: questions in JSON, answers in frames.
+
+A question is one line. Its answer is a head in JSON, any number of parts, and an end, each with its length before it.
+Neither side trusts the other: lengths are limited, and a question is checked as a command line would be.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import AsyncIterator
+
+_HEAD: Final = struct.Struct("!cI")
+_PART: Final = 1 << 16
+_MOST: Final = 1 << 24
+# A line of more is no question.
+LONGEST: Final = 1 << 16
+
+
+class Answerer:
+    """Writes one answer; a file that can be written to, for what writes files.
+
+    Parameters
+    ----------
+    out
+        To the server.
+    """
+
+    def __init__(self, out: BinaryIO) -> None:
+        self._out = out
+        self._begun = False
+        self._waiting = bytearray()
+
+    def begin(self, head: dict[str, Any]) -> None:
+        """Say what follows; only the first is sent."""
+        if not self._begun:
+            self._begun = True
+            self._send(b"h", json.dumps(head).encode())
+
+    def write(self, data: Any, /) -> int:  # noqa: ANN401 # any buffer
+        """Add to the answer."""
+        self._waiting += data
+        while len(self._waiting) >= _PART:
+            self._send(b"d", bytes(self._waiting[:_PART]))
+            del self._waiting[:_PART]
+        return len(data)
+
+    def flush(self) -> None:
+        """Do nothing: parts are sent when they are large enough."""
+
+    def end(self) -> None:
+        """End the answer."""
+        self._send(b"d", bytes(self._waiting))
+        self._send(b"e", b"")
+        self._out.flush()
+
+    def _send(self, kind: bytes, payload: bytes) -> None:
+        self._out.write(_HEAD.pack(kind, len(payload)) + payload)
+
+
+class Incomplete(Exception):  # noqa: N818 # what became of the answer
+    """The other side ended before its answer did."""
+
+
+async def frames(reader: asyncio.StreamReader) -> AsyncIterator[tuple[bytes, bytes]]:
+    """Iterate over one answer: its head (``h``) and its parts (``d``).
+
+    Raises
+    ------
+    Incomplete
+        It ends before that, or is not an answer.
+    """
+    while True:
+        try:
+            kind, length = _HEAD.unpack(await reader.readexactly(_HEAD.size))
+            if length > _MOST:
+                raise Incomplete
+            payload = await reader.readexactly(length)
+        except (EOFError, OSError) as error:
+            raise Incomplete from error
+        if kind == b"e":
+            return
+        yield kind, payload
