@@ -4,6 +4,7 @@
 A thin layer over the C library by ctypes. Importing it loads nothing; libbpf is opened at the first use.
 """
 
+from hopscope.libbpf._elf import entry_offset, function_offsets
 from hopscope.libbpf.btf import Btf
 from hopscope.libbpf.capabilities import missing_capabilities
 from hopscope.libbpf.links import Link, link_ids
@@ -22,7 +23,9 @@ __all__ = [
     "ProgramInfo",
     "RingReader",
     "enable_stats",
+    "entry_offset",
     "function_lengths",
+    "function_offsets",
     "link_ids",
     "missing_capabilities",
     "online_cpus",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Other instructions for a function of a compiled object, before it is loaded."""
+"""Functions of ELF files: other instructions for one before it is loaded, and where they are in a library."""
 
 from __future__ import annotations
 
@@ -9,17 +9,21 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from hopscope.errors import FormatError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
 _HEADER: Final = struct.Struct("<16sHHIQQQIHHHHHH")
 _SECTION: Final = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL: Final = struct.Struct("<IBBHQQ")
 _SHT_SYMTAB: Final = 2
+_SHT_DYNSYM: Final = 11
+# Longer names are not looked for.
+_LONGEST_NAME: Final = 128
 _STT_FUNC: Final = 2
 
 
 class _Section(NamedTuple):
     kind: int
+    address: int
     offset: int
     size: int
     link: int
@@ -52,6 +56,55 @@ def with_function(elf: bytes, name: str, made: Callable[[int], bytes]) -> bytes:
     return elf[:place] + code + elf[place + size :]
 
 
+def function_offsets(elf: bytes, names: Collection[str]) -> dict[str, int]:
+    """Return where in the file of a library or a program those of these functions begin that it defines.
+
+    What is not needed to run it may be missing (strip(1)): functions that others call are found nevertheless.
+
+    Raises
+    ------
+    FormatError
+        It is no 64-bit little-endian ELF file, or is damaged.
+    """
+    wanted = {name.encode(): name for name in names}
+    found: dict[str, int] = {}
+    try:
+        sections = list(_sections(elf))
+        for table in sections:
+            if table.kind not in {_SHT_SYMTAB, _SHT_DYNSYM}:
+                continue
+            strings = sections[table.link].offset
+            for where, info, _, section, value, _ in _SYMBOL.iter_unpack(elf[table.offset : table.offset + table.size]):
+                if info & 15 != _STT_FUNC or not section:  # 0: another file defines it
+                    continue
+                start = strings + where
+                end = elf.find(b"\0", start, start + _LONGEST_NAME)
+                if (name := wanted.get(elf[start:end])) and name not in found:
+                    found[name] = value - sections[section].address + sections[section].offset
+    except (struct.error, IndexError, ValueError) as error:
+        raise FormatError("the file is damaged") from error
+    return found
+
+
+def entry_offset(elf: bytes) -> int:
+    """Return where in the file of a program its first instruction is.
+
+    Raises
+    ------
+    FormatError
+        It is no 64-bit little-endian ELF file, or is damaged.
+    """
+    try:
+        entry = _HEADER.unpack_from(elf)[4]
+        sections = list(_sections(elf))
+    except (struct.error, IndexError) as error:
+        raise FormatError("the file is damaged") from error
+    for section in sections:
+        if section.address and section.address <= entry < section.address + section.size:
+            return int(entry - section.address + section.offset)
+    raise FormatError("the file does not say where its code is")
+
+
 def _function(elf: bytes, name: str) -> tuple[int, int]:
     sections = list(_sections(elf))
     for table in sections:
@@ -73,4 +126,4 @@ def _sections(elf: bytes) -> Iterator[_Section]:
     start, size, count = header[6], header[11], header[12]
     for index in range(count):
         section = _SECTION.unpack_from(elf, start + index * size)
-        yield _Section(section[1], section[4], section[5], section[6])
+        yield _Section(section[1], section[3], section[4], section[5], section[6])

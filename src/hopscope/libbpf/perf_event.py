@@ -54,6 +54,10 @@ _FORMAT_LOST: Final = 1 << 4
 _TOTAL_TIMES: Final = 1 << 0 | 1 << 1
 # The PMU whose events are calls of the kernel's functions, where the kernel grants kprobes.
 KPROBE_PMU: Final = Path("/sys/bus/event_source/devices/kprobe")
+# The same of a file's instructions, whoever runs them.
+UPROBE_PMU: Final = Path("/sys/bus/event_source/devices/uprobe")
+_EVERY_PROCESS: Final = -1
+_ANY_CPU: Final = -1
 _READ: Final = struct.Struct("=QQQ")
 _U64: Final = struct.Struct("=Q")
 
@@ -312,17 +316,58 @@ def open_clock(cpu: int, hz: int) -> int:
     return _open(attr, cpu, f"a clock of {hz} Hz on CPU {cpu}")
 
 
-def _open(attr: _PerfEventAttr, cpu: int, what: str) -> int:
+def open_uprobe(path: str, offset: int, name: str, *, returns: bool, pid: int | None = None) -> int:
+    """Return the file descriptor of an event that comes when an instruction of a file is reached, on any CPU.
+
+    The kernel keeps to the file that was opened, whatever takes its place in the folder afterwards. It puts a breakpoint
+    into every process that maps the file, or into one process alone, and removes it with the descriptor.
+
+    Parameters
+    ----------
+    path
+        Of the file, such as ``/proc/self/fd/3``.
+    offset
+        In the file; of a function's first instruction.
+    name
+        As errors call it.
+    returns
+        Come when the function returns instead.
+    pid
+        The only process.
+
+    Raises
+    ------
+    LoadError
+        The kernel refuses.
+    """
+    try:
+        pmu = int((UPROBE_PMU / "type").read_text())
+        # "config:0": the bit's place.
+        bit = int((UPROBE_PMU / "format" / "retprobe").read_text().partition(":")[2])
+    except OSError as error:
+        raise LoadError(
+            "This kernel has no uprobes, which probes in libraries need",
+            "Boot a kernel with CONFIG_UPROBE_EVENTS=y",
+            errno=error.errno or 0,
+        ) from error
+    attr = _PerfEventAttr(type=pmu, config=int(returns) << bit, sample_freq=1)  # here sample_period
+    named = ctypes.create_string_buffer(os.fsencode(path))
+    attr.bp_addr, attr.bp_len = ctypes.addressof(named), offset  # here uprobe_path and probe_offset
+    # An event of every process has to be of a CPU, and yet comes on all of them to the program attached to it.
+    return _open(attr, 0 if pid is None else _ANY_CPU, f"a probe on {name}", _EVERY_PROCESS if pid is None else pid)
+
+
+def _open(attr: _PerfEventAttr, cpu: int, what: str, pid: int = _EVERY_PROCESS) -> int:
     machine = platform.machine()
     if machine not in _NR_PERF_EVENT_OPEN:
         raise KernelError(f"perf_event_open(2) has no known number on {machine}", "Use an x86-64 or arm64 machine")
     attr.size = ctypes.sizeof(_PerfEventAttr)
-    every_process, no_group = ctypes.c_int(-1), ctypes.c_int(-1)
+    no_group = ctypes.c_int(-1)
     fd = int(
         libc().syscall(
             _NR_PERF_EVENT_OPEN[machine],
             ctypes.byref(attr),
-            every_process,
+            ctypes.c_int(pid),
             ctypes.c_int(cpu),
             no_group,
             ctypes.c_ulong(_PERF_FLAG_FD_CLOEXEC),

@@ -14,6 +14,7 @@ from hopscope.libbpf import BpfObject
 from hopscope.libbpf.capabilities import NEEDED
 from hopscope.probes.attach import NETFILTER_KINDS, EveryNamespace, attach, prepare
 from hopscope.probes.grants import refusal
+from hopscope.probes.point import LIBRARY_KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -140,7 +141,8 @@ class Session:
                 continue
             if kind in NETFILTER_KINDS:
                 everywhere.append((bpf.programs[name], kind))
-            elif kind not in {"iter", "perf_event"}:  # those are run, or attached at a rate, by the collector
+            # Those are run, or attached at a rate or to libraries, by the collector.
+            elif kind not in {"iter", "perf_event"} | LIBRARY_KINDS:
                 attach(bpf.programs[name], kind)
         self._everywhere = EveryNamespace(everywhere) if everywhere else None
         self.refresh()

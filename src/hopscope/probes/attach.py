@@ -13,7 +13,8 @@ from hopscope.kernel import netns
 from hopscope.kernel.host import read_mounts
 from hopscope.kernel.nft import Hook, hooks_with_rules
 from hopscope.libbpf import online_cpus
-from hopscope.probes.point import RETURN_KINDS
+from hopscope.probes.libraries import attach_to_ourselves
+from hopscope.probes.point import LIBRARY_KINDS, RETURN_KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,7 +52,8 @@ def prepare(program: Program, kind: str) -> None:
 def attach(program: Program, kind: str) -> list[Link]:
     """Attach a program everywhere that its kind reaches.
 
-    A netfilter program is attached in the calling process's network namespace alone; see :class:`EveryNamespace`.
+    A netfilter program is attached in the calling process's network namespace alone; see :class:`EveryNamespace`. One for
+    libraries is tried on a function of this process; see :mod:`hopscope.probes.libraries`.
 
     Raises
     ------
@@ -69,6 +71,8 @@ def attach(program: Program, kind: str) -> list[Link]:
         return [_attach_netfilter(program, kind, hook) for hook in sorted(hooks)]
     if kind == "perf_event":
         return attach_clock(program, hz=1)
+    if kind in LIBRARY_KINDS:
+        return attach_to_ourselves(program, kind)
     return [program.attach()]
 
 

@@ -10,7 +10,7 @@ from typing import Final
 from hopscope.bpf import object_path
 from hopscope.errors import KernelError, LoadError
 from hopscope.libbpf import BpfObject, Btf
-from hopscope.libbpf.perf_event import KPROBE_PMU
+from hopscope.libbpf.perf_event import KPROBE_PMU, UPROBE_PMU
 from hopscope.probes.attach import attach, prepare
 
 KINDS: Final = (
@@ -24,6 +24,7 @@ KINDS: Final = (
     "sockops",
     "iter",
     "perf_event",
+    "uprobe",
 )
 
 
@@ -59,6 +60,8 @@ def try_kind(kind: str) -> AttachSupport:
     name = f"feature_{kind}"
     if kind in {"kprobe", "kretprobe"} and not KPROBE_PMU.exists():
         return AttachSupport(granted=False, reason="this kernel was built without kprobes (CONFIG_KPROBES)")
+    if kind == "uprobe" and not UPROBE_PMU.exists():
+        return AttachSupport(granted=False, reason="this kernel was built without uprobes (CONFIG_UPROBE_EVENTS)")
     if kind == "netfilter" and not Btf.kernel().has_func("bpf_nf_link_attach"):
         return AttachSupport(
             granted=False, reason="this kernel has no BPF for netfilter (6.4, CONFIG_NETFILTER_BPF_LINK)"

@@ -7,7 +7,14 @@ from dataclasses import dataclass
 from typing import Final
 
 # By the kind of a program at a function's entry: that of one at its return.
-RETURN_KINDS: Final = {"fentry": "fexit", "kprobe": "kretprobe", "netfilter_rules": "netfilter_rules_end"}
+RETURN_KINDS: Final = {
+    "fentry": "fexit",
+    "kprobe": "kretprobe",
+    "uprobe": "uretprobe",
+    "netfilter_rules": "netfilter_rules_end",
+}
+# At functions of a library, which a collector finds: in no object file, and in none of the kernel's tables.
+LIBRARY_KINDS: Final = frozenset({"uprobe", RETURN_KINDS["uprobe"]})
 
 # The tracepoints at which drivers hand packets over to the core: one of them, each packet.
 HAND_OVER: Final = (
@@ -27,9 +34,9 @@ class AttachMethod:
     ----------
     kind
         ``tp_btf``, ``fentry``, ``fexit``, ``kprobe``, ``cgroup_skb``, ``netfilter``, ``netfilter_forward``,
-        ``netfilter_rules``, ``sockops``, ``iter`` or ``perf_event``.
+        ``netfilter_rules``, ``sockops``, ``iter``, ``perf_event`` or ``uprobe``.
     hooks
-        Functions, tracepoints or callbacks, by the kernel's names.
+        Functions, tracepoints or callbacks, by the kernel's names, or the library's.
     programs
         Programs of the object which record at this point.
     returns

@@ -11,6 +11,7 @@ from hopscope.model.snapshot import PlanRow
 from hopscope.probes.attach import NETFILTER_KINDS
 from hopscope.probes.catalogue import POINTS, PROGRAM_KINDS
 from hopscope.probes.grants import GRANTED, AttachSupport, try_kind
+from hopscope.probes.point import LIBRARY_KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -44,7 +45,7 @@ class Resolver:
         return next((verdict for verdict in verdicts if not verdict.granted), GRANTED)
 
     def _judge_kind(self, kind: str) -> AttachSupport:
-        kind = "netfilter" if kind in NETFILTER_KINDS else kind
+        kind = "netfilter" if kind in NETFILTER_KINDS else "uprobe" if kind in LIBRARY_KINDS else kind
         if kind not in self._kinds:
             self._kinds[kind] = try_kind(kind)
         return self._kinds[kind]
@@ -52,7 +53,7 @@ class Resolver:
     def _has(self, kind: str, hook: str) -> bool:
         if kind == "tp_btf":
             return self._btf.has_tracepoint(hook)
-        if kind in {"cgroup_skb", "sockops", "iter", "perf_event"} | NETFILTER_KINDS:
+        if kind in {"cgroup_skb", "sockops", "iter", "perf_event"} | NETFILTER_KINDS | LIBRARY_KINDS:
             return True
         return self._btf.has_func(hook)
 

@@ -65,3 +65,9 @@ int feature_perf_event(void *ctx)
 {
 	return 0;
 }
+
+SEC("uprobe")
+int feature_uprobe(void *ctx)
+{
+	return 0;
+}

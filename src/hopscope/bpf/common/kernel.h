@@ -345,6 +345,10 @@ struct nsproxy {
 	struct net *net_ns;
 };
 
+struct css_set {
+	void *dfl_cgrp; /* struct cgroup, of version 2 */
+};
+
 struct task_struct {
 	struct thread_info thread_info;
 	struct sched_entity se;
@@ -361,6 +365,7 @@ struct task_struct {
 	void *files;    /* struct files_struct */
 	void *io_uring; /* struct io_uring_task */
 	void *nsproxy;  /* struct nsproxy */
+	struct css_set *cgroups;
 };
 
 /* Before 5.14 (2f064a59a11f, "sched: Change task_struct::state"). */
@@ -423,7 +428,9 @@ struct pt_regs {
 	u64 di;
 	u64 si;
 	u64 dx;
+	u64 cx;
 	u64 ax;
+	u64 sp;
 	u64 orig_ax;
 } __attribute__((preserve_access_index));
 #define SYSTEM_CALL(regs) ((s32)BPF_CORE_READ(regs, orig_ax))
@@ -469,6 +476,7 @@ enum {
 #elif defined(__TARGET_ARCH_arm64)
 struct user_pt_regs {
 	u64 regs[31];
+	u64 sp;
 } __attribute__((preserve_access_index));
 /* libbpf's macros look into the part above. */
 struct pt_regs {

@@ -7,6 +7,7 @@
 #include "record/limit.h"
 #include "record/netfilter.h"
 #include "record/tcp.h"
+#include "record/tls.h"
 #include "record/transmit.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
@@ -166,6 +167,43 @@ SEC("tp_btf/sys_exit")
 int BPF_PROG(record_call_exit, struct pt_regs *regs, s64 result)
 {
 	return call_ends(regs, result);
+}
+
+/* User space attaches these to libraries. */
+SEC("uprobe")
+int record_tls_write(struct pt_regs *regs)
+{
+	return tls_begins(regs, 0);
+}
+
+SEC("uprobe")
+int record_tls_write_ex(struct pt_regs *regs)
+{
+	return tls_begins(regs, PT_REGS_PARM4(regs));
+}
+
+SEC("uprobe")
+int record_tls_written(struct pt_regs *regs)
+{
+	return tls_ends(regs, HOP_POINT_TLS_WRITE);
+}
+
+SEC("uprobe")
+int record_tls_read(struct pt_regs *regs)
+{
+	return tls_begins(regs, 0);
+}
+
+SEC("uprobe")
+int record_tls_read_ex(struct pt_regs *regs)
+{
+	return tls_begins(regs, PT_REGS_PARM4(regs));
+}
+
+SEC("uprobe")
+int record_tls_given(struct pt_regs *regs)
+{
+	return tls_ends(regs, HOP_POINT_TLS_READ);
 }
 
 SEC("tp_btf/tcp_sendmsg_locked")

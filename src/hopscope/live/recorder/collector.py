@@ -7,6 +7,7 @@ found in analysis. All times are CLOCK_MONOTONIC, taken in the kernel.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import time
@@ -22,6 +23,7 @@ from hopscope.clock.wall_clock import wall_offset_ns
 from hopscope.errors import FormatError, KernelError
 from hopscope.kernel import pcap
 from hopscope.kernel.drop_reasons import drop_reasons
+from hopscope.kernel.libraries import find
 from hopscope.kernel.tracepoint_columns import CALLER
 from hopscope.kernel.tracepoints import Tracepoints
 from hopscope.libbpf import Btf, RingReader, possible_cpus
@@ -30,16 +32,16 @@ from hopscope.live.filters import set_list
 from hopscope.live.own_flows import SelfTrafficFilter
 from hopscope.live.recorder.captures import Captures
 from hopscope.live.recorder.marks import MARKS, Marks
-from hopscope.live.recorder.options import PREFIX, RecordOptions
+from hopscope.live.recorder.options import LIBRARY_POINTS, PREFIX, RecordOptions
 from hopscope.live.recorder.symbols import STACKS, DropPlaces
 from hopscope.live.recorder.tables import Tables, point_names, since
 from hopscope.live.session import Session
 from hopscope.probes.catalogue import POINTS
+from hopscope.probes.libraries import attach_to_libraries
 from hopscope.probes.resolve import Plan, Resolver
 from hopscope.store.meta import Metadata
 
 if TYPE_CHECKING:
-    import contextlib
     from collections.abc import Iterator, Sequence
 
     from hopscope.libbpf import BpfObject
@@ -49,6 +51,8 @@ Array = np.ndarray[Any, np.dtype[Any]]
 CAPTURE: Final = "capture"
 # Between looks for network namespaces, and rules of netfilter, that are new.
 _REFRESH_S: Final = 1.0
+# Calls of TLS libraries that are under way at once.
+_TLS_CALLS: Final = 16_384
 
 
 class Taken(NamedTuple):
@@ -115,6 +119,7 @@ class Recorder(SelfTrafficFilter, Attached):
         bpf.set_const("cfg_retransmit_arguments", Btf.kernel().tracepoint_arguments("tcp_retransmit_skb"))
         bpf.set_const("cfg_drop_stacks", int(options.stacks))
         bpf.maps["stacks"].set_max_entries(STACKS if options.stacks else 1)
+        bpf.maps["tls_calls"].set_max_entries(_TLS_CALLS if options.libraries else 1)
         bpf.set_const("cfg_snap", options.snap_bytes)
         bpf.maps["rings"].set_max_entries(possible_cpus())
         bpf.maps["captures"].set_max_entries(possible_cpus())
@@ -126,7 +131,7 @@ class Recorder(SelfTrafficFilter, Attached):
         stack.enter_context(self._session.refreshed(_REFRESH_S))
         bpf = self._session.bpf
         self._note_plan(bpf, self._forced)
-        for name in options.points:
+        for name in [*options.points, *(LIBRARY_POINTS if options.libraries else ())]:
             if name in self.not_granted():
                 raise KernelError(f"This kernel supports no attach method for {name}", "`hopscope probes` says why")
         counters = bpf.data(".bss.counts")["record_counters"]
@@ -134,6 +139,7 @@ class Recorder(SelfTrafficFilter, Attached):
         self._lost = np.zeros(len(self._counters), np.uint64)
         self._skipped = np.zeros(len(self._counters), np.uint64)
         self._start_own(bpf)
+        self._library_notes = self._attach_libraries(bpf) if options.libraries else []
         # What takes time comes before the rings, which fill from their first moment on.
         self._places = DropPlaces(bpf.maps["stacks"])
         stack.callback(self._places.close)
@@ -159,6 +165,17 @@ class Recorder(SelfTrafficFilter, Attached):
         self._captures_lost_before = self._captures_lost.copy()
         self._tables = Tables()
 
+    def _attach_libraries(self, bpf: BpfObject) -> list[str]:
+        """Attach to the libraries that are wanted, and return a sentence on each that is not seen."""
+        points = [POINTS[f"{PREFIX}{name}"] for name in LIBRARY_POINTS]
+        ways = [way for point in points if (way := self._plan.chosen(point))]
+        functions = {function for way in ways for function in way.hooks}
+        options = self._options
+        with contextlib.ExitStack() as stack:
+            found = find(options.libraries, functions, stack, pids=options.pids, comms=options.comms)
+            attach_to_libraries(bpf, ways, found.libraries, options.pids)
+        return found.notes
+
     def not_granted(self) -> list[str]:
         """Return the points that were asked for and that this kernel grants no way to attach."""
         return [point.name.removeprefix(PREFIX) for point in self._plan.points if not self._plan.chosen(point)]
@@ -166,7 +183,7 @@ class Recorder(SelfTrafficFilter, Attached):
     def notes(self) -> list[str]:
         """Return a sentence on what is not recorded for want of a capability."""
         drops = any(point.name == f"{PREFIX}skb.drop" for point in self._plan.points)
-        return self._session.notes() + (self._places.notes() if drops else [])
+        return [*self._session.notes(), *self._library_notes, *(self._places.notes() if drops else [])]
 
     @property
     def namespaces(self) -> Sequence[int] | None:
@@ -199,6 +216,7 @@ class Recorder(SelfTrafficFilter, Attached):
                 "tracepoints": list(self._options.tracepoints),
                 "filters": dict(self._options.shown),
                 "sampling_1_in": self._options.sample,
+                "libraries": list(self._options.libraries),
             },
         )
 

@@ -35,6 +35,11 @@ _TX: Final = (
 _TCP: Final = ("tcp.probe", "tcp.state", "tcp.retransmit", "tx.limit", "tx.queue", "rx.driver", "rx.l4")
 _CPU: Final = ("irq.enter", "irq.exit", "softirq.raise", "softirq.enter", "softirq.exit", "napi.poll")
 _SCHED: Final = ("sched.switch", "sched.wake")
+# Points in libraries, by the option --library alone.
+LIBRARY_POINTS: Final = ("tls.write", "tls.read")
+# What says which socket such a call was about.
+_OF_LIBRARY: Final = (*LIBRARY_POINTS, "call.enter", "call.exit", "tx.sent", "rx.received")
+_EVERY: Final = tuple(name.removeprefix(PREFIX) for name in POINTS if name.startswith(PREFIX))
 # A profile is a set of points that answers a question.
 PROFILES: Final[Mapping[str, tuple[str, ...]]] = {
     "messages": (*_RX, *_TX, *_CORE, *_SCHED, "softirq.wait", "tcp.state", "nf.rules"),
@@ -50,7 +55,7 @@ PROFILES: Final[Mapping[str, tuple[str, ...]]] = {
     "calls": ("call.enter", "call.exit", "tx.sent", "rx.received", "tcp.state"),
     "cpu": (*_CPU, *_SCHED),
     "drops": ("skb.drop", "rx.full", "tcp.retransmit", "xdp.exception"),
-    "all": tuple(name.removeprefix(PREFIX) for name in POINTS if name.startswith(PREFIX)),
+    "all": tuple(name for name in _EVERY if name not in LIBRARY_POINTS),
 }
 # With records come the names of threads.
 _ALWAYS: Final = "threads"
@@ -87,6 +92,8 @@ class RecordOptions(Selection):
         Probe point → the only way to use.
     marks
         Take marks (:mod:`hopscope.live.recorder.marks`).
+    libraries
+        Record calls in these, as :func:`hopscope.kernel.libraries.find` takes them.
     """
 
     profiles: Sequence[str] = ("messages",)
@@ -100,6 +107,7 @@ class RecordOptions(Selection):
     ring_bytes: int = RING_BYTES
     ways: Mapping[str, str] = field(default_factory=dict)
     marks: bool = False
+    libraries: Sequence[str] = ()
 
     def names(self) -> list[str]:
         """Return the points that are wanted, by their names in the catalogue and in its order.
@@ -112,9 +120,13 @@ class RecordOptions(Selection):
         wanted = {f"{PREFIX}{name}" for profile in self.profiles for name in PROFILES[profile]}
         for name in self.points:
             if f"{PREFIX}{name}" not in POINTS:
-                raise UsageError(f"No probe point is named {name}", f"The points are {', '.join(PROFILES['all'])}")
+                raise UsageError(f"No probe point is named {name}", f"The points are {', '.join(_EVERY)}")
+            if name in LIBRARY_POINTS and not self.libraries:
+                raise UsageError(f"{name} is in a library, and none is selected", "Add --library auto")
             wanted.add(f"{PREFIX}{name}")
         wanted.add(f"{PREFIX}{_ALWAYS}")
+        if self.libraries:
+            wanted.update(f"{PREFIX}{name}" for name in _OF_LIBRARY)
         if self.pids or self.comms or self.cgroups:
             wanted.update(f"{PREFIX}{name}" for name in _OF_PROCESS)
         return [name for name in POINTS if name in wanted]

@@ -99,6 +99,26 @@ RECORD: Final = (
         _tracepoint("sys_exit", "call_exit"),
     ),
     _point(
+        "tls.write",
+        "a TLS library has taken plaintext from a program and returns (OpenSSL: SSL_write, SSL_write_ex); --library",
+        AttachMethod(
+            "uprobe",
+            ("SSL_write", "SSL_write_ex"),
+            ("record_tls_write", "record_tls_write_ex"),
+            returns=("record_tls_written",),
+        ),
+    ),
+    _point(
+        "tls.read",
+        "a TLS library has given plaintext to a program and returns (OpenSSL: SSL_read, SSL_read_ex); --library",
+        AttachMethod(
+            "uprobe",
+            ("SSL_read", "SSL_read_ex"),
+            ("record_tls_read", "record_tls_read_ex"),
+            returns=("record_tls_given",),
+        ),
+    ),
+    _point(
         "tx.send",
         "a send call has the TCP socket to itself (tcp_sendmsg_locked)",
         AttachMethod("fentry", ("tcp_sendmsg_locked",), ("record_send_fentry",)),

@@ -21,7 +21,19 @@ _MIB: Final = 1 << 20
 # Options of the command that another host may be asked for: they say what to record there, and nothing else.
 SENT: Final = frozenset(
     {
-        *("profiles", "points", "events", "pcap", "stacks", "sample", "snap", "counters", "interfaces", "protocol"),
+        *(
+            "profiles",
+            "points",
+            "events",
+            "pcap",
+            "stacks",
+            "libraries",
+            "sample",
+            "snap",
+            "counters",
+            "interfaces",
+            "protocol",
+        ),
         *(
             "pids",
             "comms",

@@ -85,6 +85,13 @@ _MIB = 1 << 20
         multiple=True,
         help="Tracepoint or function (docs/record-events.md).",
     ),
+    option(
+        "--library",
+        "libraries",
+        metavar="LIBRARY",
+        multiple=True,
+        help="Calls of a TLS library: auto, openssl or a path (docs/tls.md).",
+    ),
     option("--stacks", is_flag=True, help="Record the kernel's stack at each drop."),
     option(
         "--snap",
@@ -172,7 +179,7 @@ def command(  # noqa: PLR0913 # one parameter an option
     calls     system calls on sockets, with their results
     cpu       interrupts, softirqs, NAPI, the scheduler
     drops     drops with their reasons, full sockets, retransmissions
-    all       every probe point (`hopscope probes` lists them: record.*)
+    all       every probe point but those in libraries (`hopscope probes` lists them: record.*)
 
     With --flight, a trigger, Ctrl-\\ or any other end writes what is kept. EVENT is
     SUBSYSTEM:EVENT[:FILTER], where patterns such as 'tcp:*' are allowed, function:NAME or return:NAME.
