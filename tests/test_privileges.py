@@ -56,6 +56,11 @@ CASES: Final = {
     "cpu --sampled": Case(("cpu", "--sampled", *_SECONDS), r"(?m)^send .*[1-9]", {"CAP_SYS_ADMIN": _COST}),
     "drops": Case(("drops", *_SECONDS), r"(?i)no_socket", {"CAP_SYSLOG": "CAP_SYSLOG", "CAP_SYS_ADMIN": _COST}),
     "record": Case(("record", "-o", "t", *_SECONDS), r"[1-9][\d,]* events in", {**_HOOKS, "CAP_SYSLOG": "CAP_SYSLOG"}),
+    "record --library": Case(
+        ("record", "-o", "t", "--library", "openssl", *_SECONDS),
+        r"[1-9][\d,]* events in",
+        {**_HOOKS, "CAP_SYSLOG": "CAP_SYSLOG", "CAP_SYS_PTRACE": "inspected, which takes CAP_SYS_PTRACE"},
+    ),
     "record -e": Case(
         ("record", "-o", "t", "-e", "net:net_dev_queue", *_SECONDS),
         r"[1-9][\d,]* events in",

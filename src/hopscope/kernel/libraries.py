@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which TLS libraries processes have mapped: a container's own, and those whose file was replaced, included.
 
-A library is opened through the process that has mapped it (``/proc/PID/map_files``, else ``/proc/PID/root``), so that its
-path means what it means to that process, and is the same library as another one if device and inode are the same. Files
-are those of other users: they are read, within a limit, and their code is never run.
+A library is opened through the process that has mapped it (``/proc/PID/map_files``, else ``/proc/PID/root``), so that
+its path means what it means to that process, and is the same library as another one if device and inode are the same.
+Files are those of other users: they are read, within a limit, and their code is never run.
 """
 
 from __future__ import annotations
@@ -32,6 +32,9 @@ _DELETED: Final = " (deleted)"
 # Where dynamic linkers look first, of whatever distribution.
 _FOLDERS: Final = ("/lib", "/usr/lib", "/lib64", "/usr/lib64", "/usr/local/lib", "/usr/local/lib64")
 _MOST_BYTES: Final = 256 << 20
+# Where an indirect jump may end (Intel SDM). Kernels execute it by a single step, which takes longer than all else of a
+# probe, and what often follows, a push, without one.
+_ENDBR64: Final = b"\xf3\x0f\x1e\xfa"
 _PROC: Final = Path("/proc")
 
 
@@ -72,7 +75,8 @@ class Library(NamedTuple):
     fd
         Its file descriptor.
     offsets
-        Where in the file the functions begin that it has, of those that were asked for.
+        Where in the file the functions begin that it has, of those that were asked for: their first instruction that
+        does something.
     """
 
     path: str
@@ -119,28 +123,17 @@ def find(
     Raises
     ------
     UsageError
-        There is none.
+        There is none, or one is not known.
     """
-    given = [word for word in wanted if word not in {AUTO, OPENSSL}]
-    names = {path.rpartition("/")[2] for path in given}
-    search = _Search(functions, stack)
-    for path in [*given, *(_installed() if OPENSSL in wanted else ())]:
-        search.add_file(path, required=path in given)
-    processes = dict(_processes(pids, comms))
-    mapped_by: dict[int, list[Mapping]] = {pid: [] for pid in processes}
-    others: Counter[str] = Counter()
-    for pid in processes:
-        for mapping in _mappings(pid):
-            is_libssl = bool(_LIBSSL.fullmatch(mapping.name))
-            if (is_libssl and len(given) < len(wanted)) or mapping.name in names:
-                mapped_by[pid].append(mapping)
-                if is_libssl and len(given) < len(wanted):
-                    search.add_mapping(mapping)
-            elif _OTHERS.fullmatch(mapping.name):
-                others[mapping.name] += 1
-    notes = [*search.notes, *_other_notes(others)]
-    if pids or comms:
-        notes += [_left_out(pid, comm) for pid, comm in processes.items() if not mapped_by[pid]]
+    given = _paths(wanted)
+    search = _Search(functions, stack, names={path.rpartition("/")[2] for path in given}, by_name=wanted != given)
+    for path in given:
+        search.add_file(path, required=True)
+    for path in _installed() if OPENSSL in wanted else ():
+        search.add_file(path, required=False)
+    for pid, comm in _processes(pids, comms):
+        search.add_process(pid, comm, is_selected=bool(pids or comms))
+    notes = [*search.notes, *search.not_known()]
     if not search.libraries:
         reason = "; ".join(notes) or "no process has mapped libssl.so"
         raise UsageError(
@@ -150,12 +143,31 @@ def find(
     return Found(search.libraries, notes)
 
 
+def _paths(wanted: Iterable[str]) -> list[str]:
+    """Return the paths among what is wanted."""
+    given = [word for word in wanted if word not in {AUTO, OPENSSL}]
+    for word in given:
+        if "/" not in word:
+            raise UsageError(
+                f"--library does not know {word or 'a library without a name'}: of TLS libraries, it knows OpenSSL's "
+                "libssl.so alone so far",
+                "Give auto, openssl, or the path of a library that has OpenSSL's functions",
+            )
+    return given
+
+
 class _Search:
     """Opens each library once."""
 
-    def __init__(self, functions: Collection[str], stack: contextlib.ExitStack) -> None:
+    def __init__(
+        self, functions: Collection[str], stack: contextlib.ExitStack, *, names: Collection[str], by_name: bool
+    ) -> None:
         self._functions = functions
         self._stack = stack
+        self._names = names
+        self._by_name = by_name
+        self._others: Counter[str] = Counter()
+        self._closed = 0
         self._seen: set[tuple[str, int]] = set()
         self._files: set[tuple[int, int]] = set()
         self.libraries: list[Library] = []
@@ -170,7 +182,30 @@ class _Search:
                 reason = error.strerror if isinstance(error, OSError) else error.what
                 raise UsageError(f"{path} is no library that can be recorded: {reason}", "Give its path") from error
 
-    def add_mapping(self, mapping: Mapping) -> None:
+    def add_process(self, pid: int, comm: str, *, is_selected: bool) -> None:
+        """Add what a process has mapped."""
+        try:
+            mappings = list(_mappings(pid))
+        except PermissionError:
+            self._closed += 1
+            return
+        found = [each for each in mappings if self._by_name and _LIBSSL.fullmatch(each.name)]
+        for mapping in found:
+            self._add_mapping(mapping)
+        self._others.update(each.name for each in mappings if _OTHERS.fullmatch(each.name))
+        if is_selected and not found and not any(each.name in self._names for each in mappings):
+            self.notes.append(_left_out(pid, comm))
+
+    def not_known(self) -> Iterator[str]:
+        """Yield a sentence on each other library that processes have mapped, and on those that are not ours to look at."""
+        for name, count in sorted(self._others.items()):
+            processes = "1 process has" if count == 1 else f"{count} processes have"
+            yield f"{processes} mapped {name}, whose calls are not recorded: --library knows OpenSSL's libssl.so alone"
+        if self._closed:
+            processes = "1 process" if self._closed == 1 else f"{self._closed} processes"
+            yield f"the libraries of {processes} could not be inspected, which takes CAP_SYS_PTRACE"
+
+    def _add_mapping(self, mapping: Mapping) -> None:
         """Add a file that a process has mapped."""
         key = mapping.device, mapping.inode
         if key in self._seen:
@@ -190,7 +225,11 @@ class _Search:
             if (status.st_dev, status.st_ino) in self._files:
                 os.close(fd)
                 return
-            offsets = function_offsets(_content(fd, status), self._functions)
+            content = _content(fd, status)
+            offsets = {
+                name: offset + len(_ENDBR64) * content.startswith(_ENDBR64, offset)
+                for name, offset in function_offsets(content, self._functions).items()
+            }
         except BaseException:
             os.close(fd)
             raise
@@ -223,9 +262,15 @@ def _processes(pids: Collection[int], comms: Collection[str]) -> Iterator[tuple[
 
 
 def _mappings(pid: int) -> Iterator[Mapping]:
-    """Yield the files that a process has mapped, each once; of one that has ended or is not ours to look at, none."""
+    """Yield the files that a process has mapped, each once; of one that has ended, none.
+
+    Raises
+    ------
+    PermissionError
+        It is not ours to look at.
+    """
     seen: set[str] = set()
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         for line in _text(_PROC / str(pid) / "maps").splitlines():
             match = _LINE.fullmatch(line)
             if match and match[4] not in seen:
@@ -264,12 +309,6 @@ def _content(fd: int, status: os.stat_result) -> bytes:
         raise FormatError(f"it has more than {_MOST_BYTES >> 20} MiB")
     with open(fd, "rb", closefd=False) as file:
         return file.read(_MOST_BYTES)
-
-
-def _other_notes(others: Counter[str]) -> Iterable[str]:
-    for name, count in sorted(others.items()):
-        processes = "1 process has" if count == 1 else f"{count} processes have"
-        yield f"{processes} mapped {name}, whose calls are not recorded: of TLS libraries, OpenSSL's libssl.so alone is known"
 
 
 def _left_out(pid: int, comm: str) -> str:

@@ -319,8 +319,8 @@ def open_clock(cpu: int, hz: int) -> int:
 def open_uprobe(path: str, offset: int, name: str, *, returns: bool, pid: int | None = None) -> int:
     """Return the file descriptor of an event that comes when an instruction of a file is reached, on any CPU.
 
-    The kernel keeps to the file that was opened, whatever takes its place in the folder afterwards. It puts a breakpoint
-    into every process that maps the file, or into one process alone, and removes it with the descriptor.
+    The kernel keeps to the file that was opened, whatever takes its place in the folder afterwards. It puts a
+    breakpoint into every process that maps the file, or into one process alone, and removes it with the descriptor.
 
     Parameters
     ----------

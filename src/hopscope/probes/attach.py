@@ -52,8 +52,8 @@ def prepare(program: Program, kind: str) -> None:
 def attach(program: Program, kind: str) -> list[Link]:
     """Attach a program everywhere that its kind reaches.
 
-    A netfilter program is attached in the calling process's network namespace alone; see :class:`EveryNamespace`. One for
-    libraries is tried on a function of this process; see :mod:`hopscope.probes.libraries`.
+    A netfilter program is attached in the calling process's network namespace alone; see :class:`EveryNamespace`. One
+    for libraries is tried on a function of this process; see :mod:`hopscope.probes.libraries`.
 
     Raises
     ------

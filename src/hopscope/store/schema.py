@@ -121,7 +121,11 @@ TABLES: Final = (
         "an event of a socket, or in a call on one",
         (
             *_EVENT,
-            Column("sock", np.int64, "address of the struct sock; reused after the socket is freed"),
+            Column(
+                "sock",
+                np.int64,
+                "address of the struct sock; reused after the socket is freed; tls.*: of the library's SSL object",
+            ),
             Column("flow", np.int64, "flow in the direction of the data: from this socket (tx.*) or to it (rx.*)"),
             Column(
                 "seq",
@@ -133,13 +137,13 @@ TABLES: Final = (
                 "len_bytes",
                 np.int32,
                 "tx.send: requested; tx.sent, rx.received: transferred, or the negative errno; call.enter: its third "
-                "argument; call.exit: what it returns",
+                "argument; call.exit: what it returns; tls.*: plaintext bytes, or what a call that failed returned",
             ),
             Column(
                 "value",
                 np.int64,
                 "tcp.state: old state * 256 + new state; rx.received: flags; call.enter, call.exit: number of the "
-                "call; tx.limit: see the relation tcp_limits",
+                "call; tls.*: how long the call took that returns, ns; tx.limit: see the relation tcp_limits",
             ),
             Column("protocol", np.int16, "6 TCP, 17 UDP"),
             Column("netns", np.int64, "inode of the network namespace"),

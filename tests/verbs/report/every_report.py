@@ -28,6 +28,8 @@ from hopscope.verbs.report.packets import packet_trees
 from hopscope.verbs.report.requests import requests
 from hopscope.verbs.report.summary import summary
 from hopscope.verbs.report.tcp import connections, history
+from hopscope.verbs.report.tls import summary as tls_summary
+from hopscope.verbs.report.tls import tls
 from tests.lab.joined import JoinedTrace
 from tests.lab.small_trace import small
 from tests.lab.traces import STARTED_NS, columns, write
@@ -103,6 +105,7 @@ _REPORTS: Final[dict[str, Callable[[Trace], object]]] = {
     "packets": lambda trace: packet_trees(trace, _ALL, limit=7, slowest=True),
     "packets of some": lambda trace: packet_trees(trace, _SOME, limit=None, slowest=False),
     "calls": lambda trace: (calls(trace, _SOME), calls_summary(trace, _ALL)),
+    "tls": lambda trace: (tls(trace, _SOME), tls_summary(trace, _ALL)),
     "interrupts": lambda trace: (interrupts(trace, _ALL), interrupts(trace, _SOME)),
     "flows": lambda trace: flows(trace, _ALL),
     "tcp": lambda trace: (connections(trace, _SOME), history(trace, _ALL)),

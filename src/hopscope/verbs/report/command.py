@@ -141,6 +141,37 @@ def calls(*, common: Common, slowest: bool, summary: bool) -> None:
 
 
 @command.command(
+    "tls",
+    cls=Command,
+    short_help="Calls in TLS libraries: plaintext, encryption, sockets.",
+    examples=(
+        ("How long does a server encrypt, and how much?", "hopscope report tls --summary --process nginx trace"),
+        ("Which calls took longest, and how much of that was the library?", "hopscope report tls --slowest trace"),
+    ),
+)
+@section(
+    OUTPUT,
+    option("--slowest", is_flag=True, help="Sort by duration, longest first, not by time."),
+    option("--summary", is_flag=True, help="One row per process and kind of call."),
+)
+@report_options()
+def tls(*, common: Common, slowest: bool, summary: bool) -> None:
+    """List the calls by which programs write and read plaintext in TLS libraries, and the sockets that they used.
+
+    The trace must be recorded with `--library openssl` or `--library auto`. Contents are never recorded.
+    """
+    from hopscope.verbs.report import tls as analysis  # noqa: PLC0415
+
+    if slowest and summary:
+        raise UsageError("--slowest and --summary exclude each other", "A summary has no single calls")
+    with common.trace() as trace:
+        if summary:
+            show(analysis.summary(trace, common.selection, limit=common.limit), common.form)
+        else:
+            show(analysis.tls(trace, common.selection, limit=common.limit, slowest=slowest), common.form)
+
+
+@command.command(
     "interrupts",
     cls=Command,
     short_help="Interrupts, softirqs and polls: counts, durations, delays.",

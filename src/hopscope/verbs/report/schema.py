@@ -26,6 +26,7 @@ from hopscope.verbs.report import (
     requests,
     summary,
     tcp,
+    tls,
 )
 from hopscope.verbs.report import counters as counter_history
 from hopscope.verbs.report import drops as drop_reasons
@@ -45,6 +46,8 @@ REPORTS: Final[Mapping[str, tuple[Sequence[Column], Sequence[Column]]]] = {
     "tcp.history": (tcp.HISTORY_COLUMNS, ()),
     "calls": (calls.COLUMNS, ()),
     "calls.summary": (calls.SUMMARY_COLUMNS, ()),
+    "tls": (tls.COLUMNS, ()),
+    "tls.summary": (tls.SUMMARY_COLUMNS, ()),
     "interrupts": (interrupts.COLUMNS, ()),
     "hops": (hop_times.COLUMNS, (*hop_times.BY_COLUMNS, hop_times.BOUND)),
     "packets": (packet_rows.COLUMNS, ()),
