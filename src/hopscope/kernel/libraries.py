@@ -197,7 +197,7 @@ class _Search:
             self.notes.append(_left_out(pid, comm))
 
     def not_known(self) -> Iterator[str]:
-        """Yield a sentence on each other library that processes have mapped, and on those that are not ours to look at."""
+        """Yield a sentence on other libraries that are mapped, and on processes that are not ours to look at."""
         for name, count in sorted(self._others.items()):
             processes = "1 process has" if count == 1 else f"{count} processes have"
             yield f"{processes} mapped {name}, whose calls are not recorded: --library knows OpenSSL's libssl.so alone"

@@ -365,7 +365,7 @@ struct task_struct {
 	void *files;    /* struct files_struct */
 	void *io_uring; /* struct io_uring_task */
 	void *nsproxy;  /* struct nsproxy */
-	struct css_set *cgroups;
+	void *cgroups;  /* struct css_set */
 };
 
 /* Before 5.14 (2f064a59a11f, "sched: Change task_struct::state"). */

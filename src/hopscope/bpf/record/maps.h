@@ -104,6 +104,28 @@ struct flow_lines {
 /* Of sockets of the processes that are asked for, or seen at the devices that are. */
 struct flow_lines wanted_flows SEC(".bss.wanted");
 
+/* ---- calls of TLS libraries ---- */
+
+/* A call is known again by its thread and its frame: calls within calls, and several stacks to a thread, are told apart. */
+struct tls_frame {
+	u64 stack;
+	u64 tid;
+};
+
+struct tls_call {
+	u64 begin_ns;
+	u64 ssl;
+	u64 bytes_at; /* where the number of bytes will be, of functions that return whether they succeeded; else 0 */
+};
+
+/* What never returns, because the program jumps out of it or ends, is forgotten in time. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1); /* set before load */
+	__type(key, struct tls_frame);
+	__type(value, struct tls_call);
+} tls_calls SEC(".maps");
+
 /* ---- drops and captures ---- */
 
 struct {

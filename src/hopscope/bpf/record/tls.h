@@ -7,26 +7,6 @@
 #define TLS_EFAULT 14 /* asm-generic/errno-base.h */
 #define TLS_MOST 0x7fffffff
 
-/* A call is known again by its thread and its frame: calls within calls, and several stacks to a thread, are told apart. */
-struct tls_frame {
-	u64 stack;
-	u64 tid;
-};
-
-struct tls_call {
-	u64 begin_ns;
-	u64 ssl;
-	u64 bytes_at; /* where the number of bytes will be, of functions that return whether they succeeded; else 0 */
-};
-
-/* What never returns, because the program jumps out of it or ends, is forgotten in time. */
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 1); /* set before load */
-	__type(key, struct tls_frame);
-	__type(value, struct tls_call);
-} tls_calls SEC(".maps");
-
 static __always_inline struct tls_frame tls_frame(struct pt_regs *regs, bool returned)
 {
 	u64 stack = PT_REGS_SP(regs);
@@ -38,6 +18,13 @@ static __always_inline struct tls_frame tls_frame(struct pt_regs *regs, bool ret
 	return (struct tls_frame){.stack = stack, .tid = current_tid()};
 }
 
+static __always_inline struct cgroup *task_cgroup(void)
+{
+	struct css_set *set = BPF_CORE_READ(current_task(), cgroups);
+
+	return BPF_CORE_READ(set, dfl_cgrp);
+}
+
 static __always_inline int tls_begins(struct pt_regs *regs, u64 bytes_at)
 {
 	struct tls_frame frame;
@@ -45,7 +32,7 @@ static __always_inline int tls_begins(struct pt_regs *regs, u64 bytes_at)
 
 	if (cfg_by_process && !process_wanted())
 		return 0;
-	if (cfg_cgroups && !cgroup_wanted(BPF_CORE_READ(current_task(), cgroups, dfl_cgrp)))
+	if (cfg_cgroups && !cgroup_wanted(task_cgroup()))
 		return 0;
 	if (!namespace_wanted(task_netns()))
 		return 0;

@@ -179,7 +179,7 @@ def command(  # noqa: PLR0913 # one parameter an option
     calls     system calls on sockets, with their results
     cpu       interrupts, softirqs, NAPI, the scheduler
     drops     drops with their reasons, full sockets, retransmissions
-    all       every probe point but those in libraries (`hopscope probes` lists them: record.*)
+    all       every probe point of the kernel (`hopscope probes`: record.*)
 
     With --flight, a trigger, Ctrl-\\ or any other end writes what is kept. EVENT is
     SUBSYSTEM:EVENT[:FILTER], where patterns such as 'tcp:*' are allowed, function:NAME or return:NAME.
