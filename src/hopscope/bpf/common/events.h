@@ -418,9 +418,8 @@ enum hop_point {
 	HOP_POINT_RX_FULL = 39,   /* the receive buffer is full */
 	HOP_POINT_TX_LIMIT = 40,  /* what keeps TCP from sending the rest has changed: enum hop_limit, and a detail */
 	HOP_POINT_CALL_EXIT = 41, /* it returns */
-	HOP_POINT_TLS_WRITE =
-		42, /* a TLS library has taken plaintext: how long the call took; `sock` is the library's */
-	HOP_POINT_TLS_READ = 43, /* it has given plaintext */
+	HOP_POINT_TLS_WRITE = 42, /* a TLS library has taken plaintext: `value` is how long that took */
+	HOP_POINT_TLS_READ = 43,  /* it has given plaintext */
 	/* struct hop_work */
 	HOP_POINT_IRQ_ENTER = 64,
 	HOP_POINT_IRQ_EXIT = 65,
