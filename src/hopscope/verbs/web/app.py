@@ -37,7 +37,7 @@ _KEPT: Final = 120
 _WAITING: Final = 8
 _MOST_STREAMS: Final = 32
 # What takes long waits for other questions of its kind alone.
-_SLOW: Final = frozenset({"sql", "export", "flame"})
+_SLOW: Final = frozenset({"sql", "export", "flame", "details"})
 
 
 class Reader:
