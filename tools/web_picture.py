@@ -20,8 +20,8 @@ PICTURES = (
     (
         "timeline.png",
         "udp",
-        (1100, 840),
-        "timeline-from=505400000&timeline-until=511000000&timeline-a=506609600&timeline-b=506668800",
+        (1180, 800),
+        "timeline-from=506400000&timeline-until=508000000&timeline-a=506609600&timeline-b=506668800&timeline-used=1",
         f"({TIMELINE}.closest('section').scrollIntoView() ?? true) && {TIMELINE}.dataset.state === 'shown'",
     ),
 )

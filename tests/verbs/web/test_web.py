@@ -30,6 +30,7 @@ from hopscope.term.report_lines import json_lines
 from hopscope.trace.selection import Selection
 from hopscope.verbs.export.recorded import timeline
 from hopscope.verbs.report.hops import hops_over_time
+from hopscope.verbs.web.answers import PARTS
 from hopscope.verbs.web.command import command
 from tests.lab.command import HOPSCOPE, environ, start
 from tests.lab.command import hopscope as run
@@ -308,7 +309,7 @@ DRAWN = "document.querySelector('.timeline').dataset.state === 'shown'"
 @pytest.mark.parametrize("part", TIMELINE)
 def test_each_column_of_the_timeline_counts_what_the_export_has_there(part: str, site: Site) -> None:
     with Trace(site.folder) as trace:
-        found = timeline(trace, Selection(), limit=None, parts=[part])
+        found = timeline(trace, Selection(), limit=None, parts=PARTS[part])
         started_ns = found.started_ns
     texts = found.names.texts
     marks = np.sort(np.concatenate([
@@ -375,6 +376,11 @@ def test_the_timeline_shows_one_message_with_its_events_and_measures_it(site: Si
         browser.until(f"({expression}) && {DRAWN}")
     label = browser.evaluate("document.querySelector('.timeline canvas').getAttribute('aria-label')")
     assert f"{len(rows_of(site, 'messages'))} messages with arrows" in label
+    rows = int(label.split()[2])
+    look(site, browser, "timeline", "tbody tr", **window, **{"timeline-used": 1})
+    browser.until(DRAWN)
+    label = browser.evaluate("document.querySelector('.timeline canvas').getAttribute('aria-label')")
+    assert 0 < int(label.split()[2]) < rows
 
 
 def test_a_dragged_period_is_that_of_all_panels(site: Site, browser: Chromium) -> None:

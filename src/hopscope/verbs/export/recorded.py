@@ -3,15 +3,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import numpy as np
 
 from hopscope.live.recorder.marks import MARKS
+from hopscope.store.engine import last_known
 from hopscope.term.format import plural
 from hopscope.trace import events
 from hopscope.trace.gaps import loss_notes
-from hopscope.trace.host_numbers import CPUS
+from hopscope.trace.host_numbers import CPUS, THREADS
 from hopscope.trace.names import CLEAN, points
 from hopscope.trace.relation import build
 from hopscope.verbs.export.labels import Labels
@@ -22,13 +23,16 @@ from hopscope.verbs.export.tracks import Place, tracks_of, with_tracks
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from numpy.typing import NDArray
+
     from hopscope.store.trace import Trace
     from hopscope.trace.selection import Selection
     from hopscope.verbs.export.timeline import I64
 
 # What a timeline consists of. "messages" have arrows, "activity" is what CPUs and threads did, and "events" have drops
-# and losses.
-Part: TypeAlias = Literal["messages", "activity", "events", "counters"]
+# and losses. "tasks" are the threads that a CPU ran, which its interrupts are not nested in, as viewers demand.
+Part: TypeAlias = Literal["messages", "activity", "tasks", "events", "counters"]
+EXPORTED: Final[tuple[Part, ...]] = ("messages", "activity", "events", "counters")
 
 # include/linux/interrupt.h
 _SOFTIRQS: Final = ("HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU")
@@ -37,20 +41,21 @@ _BY_CALLER: Final = ("call.enter", "tx.send", "tx.sent", "rx.read", "rx.received
 # What intervals show.
 _AS_SLICES: Final = ("softirq.enter", "softirq.exit", "irq.enter", "irq.exit", "sched.switch", "sched.wake")
 _STATES: Final = ("running", "reading", "runnable", "throttled", "asleep", "stopped")
+_ON_CPU: Final = ("running", "reading")
 _MOST_COUNTERS: Final = 500
 
 
-def timeline(trace: Trace, selection: Selection, *, limit: int | None, parts: Sequence[Part] | None = None) -> Timeline:
+def timeline(trace: Trace, selection: Selection, *, limit: int | None, parts: Sequence[Part] = EXPORTED) -> Timeline:
     """Return the timeline of the selected part of a recording, of so many events at most.
 
     Parameters
     ----------
     parts
-        What of it; None: all. Hosts, CPUs, processes and threads have the same track numbers whatever is chosen.
+        What of it, in any order. Hosts, CPUs, processes and threads have the same track numbers whatever is chosen.
     """
     place = _begun(trace, selection, limit)
     for part, adders in _ADDERS.items():
-        if parts is None or part in parts:
+        if part in parts:
             for add in adders:
                 add(place)
     return place.timeline
@@ -109,21 +114,47 @@ def _interrupt(kind: str, number: int) -> str:
 
 def _add_states(place: Place) -> None:
     """Add what threads did, from one change to the next."""
-    trace, found = place.trace, place.timeline
-    build(trace, "thread_states")
-    whose = f"subject IN ({place.selection.threads(trace)})" if place.selection.processes else "TRUE"
-    whens = " ".join(f"WHEN '{state}' THEN {number}" for number, state in enumerate(_STATES))
-    rows = trace.columns(f"""
-        SELECT subject, CASE state {whens} END AS state, begin_ns, end_ns FROM (
-            SELECT subject, state, time_ns AS begin_ns,
-                   lead(time_ns) OVER (PARTITION BY subject ORDER BY time_ns, place) AS end_ns FROM thread_states) s
-        WHERE end_ns > begin_ns AND state IN ({", ".join(f"'{state}'" for state in _STATES)}) AND {whose}
-            AND {place.selection.window(trace, "begin_ns")}""")
+    found = place.timeline
+    rows = _states(place, _STATES)
     track = tracks_of(place.threads, np.asarray(rows["subject"]), 0)
     name = found.names.places(_STATES)[np.ma.getdata(rows["state"])]
     begin_ns, end_ns = np.asarray(rows["begin_ns"]), np.asarray(rows["end_ns"])
     shown = track > 0
     found.add_slices("thread", track[shown], begin_ns[shown], end_ns[shown], name=name[shown])
+
+
+def _add_tasks(place: Place) -> None:
+    """Add which thread each CPU ran."""
+    if place.by_flow:
+        return
+    found = place.timeline
+    # Who wakes a thread may be on another CPU; all else that happens to it is on its own. Where it leaves another CPU
+    # than it had, events are missing in between: a thread's are recorded from its first use of sockets on.
+    own = "CASE WHEN place > 0 THEN cpu END"
+    order = "OVER (PARTITION BY subject ORDER BY time_ns, place"
+    last = f"{last_known(own)} {order} ROWS UNBOUNDED PRECEDING)"
+    rows = _states(place, _ON_CPU, cpu=f"CASE WHEN coalesce(lead({own}) {order}), {last}) = {last} THEN {last} END")
+    names = {each.number: f"{each.name} {each.tid % THREADS}" for each in found.tracks if each.kind == "thread"}
+    places = {tid: found.names.place(names[track]) for tid, track in place.threads.items()}
+    name = tracks_of(places, np.asarray(rows["subject"]), found.names.place("?"))
+    track = tracks_of(place.cpus, np.ma.filled(rows["cpu"], -1), 0)
+    begin_ns, end_ns = np.asarray(rows["begin_ns"]), np.asarray(rows["end_ns"])
+    shown = track > 0
+    found.add_slices("task", track[shown], begin_ns[shown], end_ns[shown], name=name[shown])
+
+
+def _states(place: Place, states: tuple[str, ...], cpu: str = "cpu") -> dict[str, NDArray[Any]]:
+    """Return what threads did; `state` is a place in `states`."""
+    trace = place.trace
+    build(trace, "thread_states")
+    whose = f"subject IN ({place.selection.threads(trace)})" if place.selection.processes else "TRUE"
+    whens = " ".join(f"WHEN '{state}' THEN {number}" for number, state in enumerate(states))
+    return trace.columns(f"""
+        SELECT subject, CASE state {whens} END AS state, cpu, begin_ns, end_ns FROM (
+            SELECT subject, state, {cpu} AS cpu, time_ns AS begin_ns,
+                   lead(time_ns) OVER (PARTITION BY subject ORDER BY time_ns, place) AS end_ns FROM thread_states) s
+        WHERE end_ns > begin_ns AND state IN ({", ".join(f"'{state}'" for state in states)}) AND {whose}
+            AND {place.selection.window(trace, "begin_ns")}""")
 
 
 def _add_events(place: Place) -> None:
@@ -244,6 +275,7 @@ def _add_counters(place: Place) -> None:
 _ADDERS: Final[dict[Part, tuple[Callable[[Place], None], ...]]] = {
     "messages": (add_messages,),
     "activity": (_add_activity,),
+    "tasks": (_add_tasks,),
     "events": (_add_events, _add_drops, _add_losses),
     "counters": (_add_counters,),
 }

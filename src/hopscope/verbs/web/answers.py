@@ -29,7 +29,7 @@ from hopscope.verbs.explain.json import explanation_line
 from hopscope.verbs.explain.text import told_of
 from hopscope.verbs.export.command import FORMATS
 from hopscope.verbs.export.formats import FILES, write_to
-from hopscope.verbs.export.recorded import Part, timeline
+from hopscope.verbs.export.recorded import timeline
 from hopscope.verbs.export.stacks import drop_stacks
 from hopscope.verbs.report.command import command as reports
 from hopscope.verbs.report.hops import hops_over_time
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from hopscope.model.report import Report
     from hopscope.model.stacks import Stack
     from hopscope.store.trace import Trace
+    from hopscope.verbs.export.recorded import Part
     from hopscope.verbs.web.wire import Answerer
 
 _SELECTING: Final = {
@@ -66,7 +67,11 @@ _MOST_ROWS: Final = 10_000
 _COLUMNS: Final = 120
 _MOST_COLUMNS: Final = 1_000
 # Parts of a timeline that are shown, and how many of them are kept: two selections.
-_PARTS: Final[tuple[Part, ...]] = ("events", "activity", "messages")
+PARTS: Final[dict[str, tuple[Part, ...]]] = {
+    "events": ("events",),
+    "activity": ("activity", "tasks"),
+    "messages": ("messages",),
+}
 _MOST_TIMELINES: Final = 4
 _MOST_PIXELS: Final = 4_096
 # Columns times nanoseconds are numbers of 64 bits.
@@ -97,7 +102,7 @@ class Answers:
         self._folder = folder
         self._other = other
         self._other_folder = other_folder
-        self._timelines: dict[tuple[Part, Selection], Drawn] = {}
+        self._timelines: dict[tuple[str, Selection], Drawn] = {}
         self._known: dict[str, Callable[[Options, Answerer], None]] = {
             "about": self._about,
             "report": self._report,
@@ -191,8 +196,8 @@ class Answers:
 
     def _timeline(self, question: Options, out: Answerer) -> None:
         """Show a view of a part of the timeline, or search in it. The period of the selection does not apply to it."""
-        part = question.get("part")
-        if part not in _PARTS:
+        part = str(question.get("part"))
+        if part not in PARTS:
             raise UsageError("The page asks for a part that timelines do not have", "Load it again")
         options = {name: value for name, value in _options(question).items() if name not in _WINDOW}
         drawn = self._drawn(part, selection_of(options))
@@ -219,12 +224,12 @@ class Answers:
             "command": self._command("export perfetto", options, "-o", "timeline.pftrace"),
         })  # fmt: skip
 
-    def _drawn(self, part: Part, selection: Selection) -> Drawn:
+    def _drawn(self, part: str, selection: Selection) -> Drawn:
         """Return a part of the timeline, which is prepared when it is first asked for."""
         if (part, selection) not in self._timelines:
             while len(self._timelines) >= _MOST_TIMELINES:
                 del self._timelines[next(iter(self._timelines))]
-            self._timelines[part, selection] = Drawn(timeline(self._trace, selection, limit=None, parts=[part]))
+            self._timelines[part, selection] = Drawn(timeline(self._trace, selection, limit=None, parts=PARTS[part]))
         return self._timelines[part, selection]
 
     def _findings(self, _question: Options, out: Answerer) -> None:

@@ -9,21 +9,26 @@ import { count, time } from "./format.js";
 // The width of the names, which is less on a telephone.
 const LEFT = 176;
 const AXIS = 24;
-const TALL = { cpu: 26, task: 18, messages: 30 };
+const TALL = { cpu: 30, task: 18, messages: 30 };
 const LINES = 6;
 const LEAST_NS = 10;
 const NEAR = 5;
 const STATES = { running: "--good", reading: "--line-1", throttled: "--bad", stopped: "--faint" };
+const TASKS = ["--good", "--accent", "--line-1", "--line-2", "--rate", "--warn"];
+const IDLE = ["asleep", "stopped"];
 const KINDS = {
   packet: "--accent", socket: "--line-1", cpu: "--faint", tcp: "--line-2", event: "--line-3", drop: "--bad", loss: "--bad",
   mark: "--warn", irq: "--line-2", softirq: "--accent", message: "--rate", stage: "--accent",
 };
-const COLOURS = ["--paper", "--panel", "--plot", "--text", "--faint", "--border", "--grid", "--brush", "--warn", ...Object.values(STATES), ...Object.values(KINDS)];
+const COLOURS = ["--paper", "--panel", "--plot", "--text", "--faint", "--border", "--grid", "--brush", "--warn", ...TASKS, ...Object.values(STATES), ...Object.values(KINDS)];
 
 /** A time, with as many digits as the step of the axis has. */
 const atTime = (ns, step) => `${(ns / 1e9).toFixed(Math.min(Math.max(Math.ceil(9 - Math.log10(step)), 0), 9))} s`;
 
 export const exact = (ns) => `${(ns / 1e9).toFixed(9)} s`;
+
+/** Tasks that are beside each other on a CPU should differ. */
+const taskColour = (name) => TASKS[[...name].reduce((sum, letter) => (sum * 31 + letter.codePointAt(0)) % 65521, 7) % TASKS.length];
 
 const niceStep = (least) => {
   const size = 10 ** Math.floor(Math.log10(least));
@@ -71,14 +76,40 @@ export class Timeline {
     this.found = null;
   }
 
+  /** Show rows without anything in the view, or leave them out. */
+  filter(onlyUsed) {
+    this.onlyUsed = onlyUsed;
+    this.#arrange();
+  }
+
   /** Take an answer of the server. */
   show(part, answer) {
     this.parts[part] = answer;
+    this.#arrange();
+  }
+
+  #used() {
+    const used = new Set();
+    for (const { strips, marks, spans, arrows, texts } of Object.values(this.parts)) {
+      marks.strip.forEach((strip) => used.add(strips[0][strip][0]));
+      const idle = (name) => IDLE.includes(texts[name]);
+      spans.strip.forEach((strip, index) => idle(spans.name[index]) || used.add(strips[1][strip][0]));
+      spans.cell_strip.forEach((strip, index) => idle(spans.cell_name[index]) || used.add(strips[1][strip][0]));
+      arrows.row.forEach((rows, stop) => rows.forEach((row, index) => arrows.at[stop][index] === null || used.add(row)));
+    }
+    return used;
+  }
+
+  #arrange() {
     const known = new Map();
     for (const each of Object.values(this.parts)) {
       for (const [id, name, kind, order] of each.rows) known.set(id, { id, label: clean(name), kind, order });
     }
     this.rows = [...known.values()].sort(byOrder);
+    if (this.onlyUsed) {
+      const used = this.#used();
+      this.rows = this.rows.filter((row) => used.has(row.id));
+    }
     let y = 0;
     for (const row of this.rows) {
       row.y = y;
@@ -87,6 +118,7 @@ export class Timeline {
     }
     this.byId = new Map(this.rows.map((row) => [row.id, row]));
     this.total = y;
+    this.element.style.height = `${y + AXIS + 8}px`;
     this.#describe();
     this.#resized();
   }
@@ -252,7 +284,8 @@ export class Timeline {
       const tall = row.tall / LINES;
       return kind === "stage" ? [row, y + line * tall + tall - 2, 2, kind] : [row, y + line * tall, tall - 1, kind];
     }
-    if (row.kind === "cpu") return [row, y + 12 + line * 5, kind === "loss" ? row.tall - 14 : 8 - line * 3, kind];
+    if (kind === "task") return [row, y + 12, row.tall - 13, kind];
+    if (row.kind === "cpu") return [row, y + row.tall - 6 + line * 2, kind === "loss" ? 6 : 5 - line * 2, kind];
     return [row, y + 3, row.tall - 8, kind];
   }
 
@@ -296,7 +329,7 @@ export class Timeline {
       pen.fillRect(x, y + tall / 2, wide, 1);
       return;
     }
-    const colour = this.colour[kind === "thread" ? STATES[name] ?? "--warn" : KINDS[kind] ?? "--rate"];
+    const colour = this.colour[kind === "thread" ? STATES[name] ?? "--warn" : kind === "task" ? taskColour(name) : KINDS[kind] ?? "--rate"];
     // A hollow box is the time between wake-up and running.
     if (kind === "thread" && name === "runnable" && wide > 3) {
       pen.strokeStyle = this.colour["--warn"];

@@ -10,10 +10,10 @@ import { Timeline, exact } from "../timeline.js";
 const PARTS = { events: "timeline", activity: "details", messages: "details" };
 const EVENTS = 40;
 const REST_MS = 150;
-const NAMES = ["from", "until", "a", "b"].map((name) => `timeline-${name}`);
+const NAMES = ["from", "until", "a", "b", "used"].map((name) => `timeline-${name}`);
 const COLUMNS = ["at", "since_a", "cpu", "point", "comm", "tid", "interface", "flow_name", "len_bytes"];
 const KEYS = "Drag to zoom in, click for marker A, Shift-click for B. Keys: arrows pan, + and - zoom, Home shows all, a and b set markers at the pointer, Escape removes them; the wheel zooms while the picture has the focus.";
-const LEGEND = [["running", "running"], ["runnable", "woken, waits for a CPU"], ["asleep", "asleep"], ["message", "message"], ["packet", "packet event"], ["socket", "socket event"], ["softirq", "softirq"], ["loss", "drop or loss"], ["mark", "mark"]];
+const LEGEND = [["running", "running"], ["runnable", "woken, waits for a CPU"], ["asleep", "asleep"], ["message", "message"], ["packet", "packet event"], ["socket", "socket event"], ["softirq", "interrupt or softirq"], ["loss", "drop or loss"], ["mark", "mark"]];
 
 const waits = (ms, signal) => new Promise((resolve, reject) => {
   const timer = setTimeout(resolve, ms);
@@ -45,10 +45,12 @@ class Panel {
     const button = (text, action, title = text) => el("button", { type: "button", class: "quiet", title, onclick: action }, text);
     this.text = el("input", { type: "search", placeholder: "event, task or flow", size: 18, "aria-label": "Search the timeline" });
     const { picture } = this;
+    this.inUse = el("input", { type: "checkbox", onchange: () => { picture.filter(this.inUse.checked); this.moved(); } });
     return el("form", { class: "controls", onsubmit: (event) => { event.preventDefault(); this.search(); } },
       button("−", () => picture.zoom(2), "Zoom out"), button("+", () => picture.zoom(0.5), "Zoom in"), button("Whole", () => picture.whole()),
       button("A to B", () => this.between(), "Show what is between the markers"),
       button("Select for all panels", () => this.select(), "Have all panels show the period of the picture"),
+      el("label", {}, this.inUse, " only rows in use"),
       this.text, el("button", { type: "submit" }, "Next"));
   }
 
@@ -77,9 +79,11 @@ class Panel {
 
   /** Begin with what the address says, or the page's period, or all of it. */
   restore(period) {
-    const [from, until, a, b] = NAMES.map((name) => (this.state.get(name) === undefined ? NaN : Number(this.state.get(name))));
+    const [from, until, a, b, used] = NAMES.map((name) => (this.state.get(name) === undefined ? NaN : Number(this.state.get(name))));
     if (Number.isFinite(a)) this.picture.markers.a = a;
     if (Number.isFinite(b)) this.picture.markers.b = b;
+    this.inUse.checked = used === 1;
+    this.picture.filter(used === 1);
     if (until > from) this.picture.look(from, until, { quiet: true });
     else this.follow(period);
   }
@@ -95,7 +99,7 @@ class Panel {
 
   moved() {
     const { view, markers } = this.picture;
-    const values = [...view, markers.a, markers.b];
+    const values = [...view, markers.a, markers.b, this.inUse.checked ? 1 : null];
     this.state.set(Object.fromEntries(NAMES.map((name, place) => [name, values[place] === null ? undefined : String(values[place])])), { keep: true });
     this.load();
   }
