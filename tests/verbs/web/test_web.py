@@ -220,8 +220,8 @@ def test_nobody_else_can_reach_it_and_it_has_no_rights(site: Site) -> None:
         dict(re.findall(r"(\w+):\t(.*)", Path(f"/proc/{pid}/status").read_text())) for pid in children(site.child.pid)
     ]
     confined = [each for each in status if each["NoNewPrivs"] == "1"]
-    assert len(confined) == 3  # two that read the recording, and the server, which is the last
-    assert len(status) == (4 if IS_ROOT else 3)
+    assert len(confined) == 4  # three that read the recording, and the server, which is the last
+    assert len(status) == (5 if IS_ROOT else 4)
     assert {each["CapEff"] for each in confined} == {"0" * 16}
     if IS_ROOT:
         assert {each["CapBnd"] for each in confined} == {"0" * 16}

@@ -181,14 +181,15 @@ class _Marks:
 
     def __init__(self, found: Timeline, rows: _Rows) -> None:
         parts = [each for each in found.marks if len(each) and found.names.texts[int(each.category[0])] != "arrow"]
-        time_ns, category, self._number = (_joined(parts, name) for name in ("time_ns", "category", "number"))
-        self._name, self._detail = (_joined(parts, name).astype(np.int32) for name in ("name", "detail"))
+        time_ns, self._number = (_joined(parts, name) for name in ("time_ns", "number"))
+        self._name, self._detail = (_joined(parts, name, np.int32) for name in ("name", "detail"))
+        kinds = sorted({int(each.category[0]) for each in parts})
+        keys = [rows.of(each.track) * _CATEGORIES + kinds.index(int(each.category[0])) for each in parts]
+        most = max((int(each.max()) for each in keys), default=0)
+        key = _together(keys, np.uint16 if most < 1 << 16 else np.int64)
         order = np.argsort(time_ns, kind="stable")
-        kinds = _present(category)
-        key = rows.of(_joined(parts, "track")) * _CATEGORIES + _places(kinds, category)
-        small = key.astype(np.uint16) if not len(key) or int(key.max()) < 1 << 16 else key
         # The second sort keeps the order of times, and takes one pass for numbers of 16 bits.
-        order = order[np.argsort(small[order], kind="stable")]
+        order = order[np.argsort(key[order], kind="stable")]
         self._order = order
         self._time_ns = time_ns[order]
         ends = np.cumsum(np.bincount(key))
@@ -263,7 +264,7 @@ class _Spans:
         order = np.argsort(begin_ns, kind="stable")
         self._begin_ns, self._end_ns = begin_ns[order], _joined(parts, "end_ns")[order]
         self._strip = _places(used, key)[order]
-        self._name, self._detail = (_joined(parts, name).astype(np.int32)[order] for name in ("name", "detail"))
+        self._name, self._detail = (_joined(parts, name, np.int32)[order] for name in ("name", "detail"))
         self._number = _joined(parts, "number")[order]
         self._reach_ns = np.maximum.accumulate(self._end_ns) if len(order) else order
         self._weak = _named(found, self._name, frozenset(_WEAK))
@@ -375,8 +376,12 @@ class _Arrows:
         return inside[first], count
 
 
-def _joined(parts: Sequence[Marks | Slices], name: str) -> I64:
-    return np.concatenate([getattr(each, name) for each in parts]) if parts else np.zeros(0, np.int64)
+def _joined(parts: Sequence[Marks | Slices], name: str, kind: type[np.integer[Any]] = np.int64) -> NDArray[Any]:
+    return _together([getattr(each, name) for each in parts], kind)
+
+
+def _together(arrays: Sequence[NDArray[Any]], kind: type[np.integer[Any]]) -> NDArray[Any]:
+    return np.concatenate(arrays, dtype=kind, casting="unsafe") if arrays else np.zeros(0, kind)
 
 
 def _named(found: Timeline, places: NDArray[np.integer[Any]], names: frozenset[str]) -> NDArray[np.bool_]:
