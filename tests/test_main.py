@@ -262,6 +262,30 @@ def test_interrupted_while_it_begins_it_says_nothing(module: str, number: signal
     assert (done.stdout, done.stderr.strip()) == ("", "")
 
 
+# A signal comes while C code has called Python's, as libbpf does.
+_CALLED_BACK = """
+import ctypes, os, signal, sys, types
+import click
+from hopscope import main
+callback = ctypes.CFUNCTYPE(None)(lambda: os.kill(os.getpid(), signal.SIGHUP))
+@click.command()
+def command():
+    callback()
+    sys.stdin.read()
+sys.modules["hopscope.verbs.rx.command"] = types.SimpleNamespace(command=command)
+sys.argv = ["hopscope", "rx"]
+main.main(own_process=True)
+"""
+
+
+def test_a_signal_that_comes_where_nothing_can_be_raised_is_not_lost() -> None:
+    words = [sys.executable, "-c", _CALLED_BACK]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True) as child:
+        assert child.wait() == 128 + signal.SIGHUP
+        assert child.stderr is not None
+        assert child.stderr.read().strip() == b""
+
+
 def test_a_signal_that_passes_exec_is_told_as_that_signal(tmp_path: Path) -> None:
     (tmp_path / "hung_up.py").write_text("""
 import click

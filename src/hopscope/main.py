@@ -10,6 +10,7 @@ import os
 import re
 import signal
 import sys
+import threading
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -37,6 +38,7 @@ _NO_MEMORY: Final = re.compile("failed to map segment|cannot allocate memory", r
 _NOBODY_READS: Final = 141
 # As a shell says of a process that a signal ended: this and its number.
 _BY_SIGNAL: Final = 128
+_AGAIN_S: Final = 0.01
 _STDERR: Final = 2
 
 
@@ -173,6 +175,8 @@ class _Interruption:
         """Handle them."""
         for number in self._ours:
             signal.signal(number, self._interrupt)
+        if self._ours:
+            sys.unraisablehook = self._unraised
 
     def end(self) -> None:
         """Let them have their usual effect, which prints nothing either: only the interpreter's end is left."""
@@ -184,6 +188,19 @@ class _Interruption:
         if self.number is None or number != signal.SIGHUP:
             self.number = self.number or number
             raise _Interrupt
+
+    def _unraised(self, lost: sys.UnraisableHookArgs) -> None:
+        """Send a signal again that came while C code had called Python's, which cannot raise there.
+
+        So it is while libbpf loads programs. To raise here is not possible either: it is another thread that sends it.
+        """
+        if isinstance(lost.exc_value, _Interrupt) and self.number:
+            number, self.number = self.number, None
+            again = threading.Timer(_AGAIN_S, os.kill, (os.getpid(), number))
+            again.daemon = True
+            again.start()
+        else:
+            sys.__unraisablehook__(lost)
 
 
 def _run(interruption: _Interruption, *, own_process: bool) -> Any:  # noqa: ANN401 # as click's

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from hopscope.kernel.counters.reader import CounterReader
 from hopscope.lab import Lab
 from hopscope.main import cli
+from hopscope.model.cause import BY_NAME
 from hopscope.model.counters.readings import HOST, Key
 from hopscope.model.counters.sources import LAYERS, SOURCES, kind_of
 from hopscope.term.terminal import Terminal
@@ -25,6 +26,7 @@ from hopscope.verbs.check.findings import SEVERITIES, Check, Entry, evaluate
 from hopscope.verbs.check.fold import fold
 from hopscope.verbs.check.json import check_lines
 from hopscope.verbs.check.knowledge.all import ENTRIES
+from hopscope.verbs.check.knowledge.causes import _CAUSES
 from hopscope.verbs.check.table import render_check
 from hopscope.verbs.rx.hops import HOPS as RX_HOPS
 from hopscope.verbs.tx.hops import HOPS as TX_HOPS
@@ -153,6 +155,11 @@ HEALTHY: Final = {
     "pressure::memory.some.total_us": 9_000, "pressure::cpu.some.total_us": 1_900_000,
     "clock::current_clocksource": "kvm-clock",
 }  # fmt: skip
+
+
+def test_what_is_said_of_causes_has_names_that_are_there() -> None:
+    assert _CAUSES.keys() <= {entry.id for entry in ENTRIES}
+    assert {cause for causes in _CAUSES.values() for cause in causes} <= BY_NAME.keys()
 
 
 def test_healthy_busy_host_gives_no_finding() -> None:

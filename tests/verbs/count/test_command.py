@@ -66,7 +66,7 @@ def groups(line: dict[str, Any]) -> Counter[str]:
 )
 def test_each_call_is_counted_once_for_whom_it_is_of(by: str | None, call: str) -> None:
     event, mine = f"syscalls:sys_enter_{call.partition('(')[0]}", f"by, {by} "
-    lines, printed = counted(call, event, "-i", 0.1, *(["--by", by] if by else []), name=mine)
+    lines, printed = counted(call, event, "-i", 0.1, *(["-g", by] if by else []), name=mine)
     assert {line["events"][0]["event"] for line in lines} == {event}
     assert (lines[-1]["overhead"] is None) == (by in {None, "cpu"})
     if by is None:
@@ -84,9 +84,7 @@ def test_each_call_is_counted_once_for_whom_it_is_of(by: str | None, call: str) 
 
 def test_what_a_filter_leaves_out_is_not_counted() -> None:
     event = "syscalls:sys_enter_sched_rr_get_interval"
-    lines, printed = counted(
-        "sched_rr_get_interval(os.getppid())", f"{event}:common_pid > 0 && pid == 1", "--by", "cpu"
-    )
+    lines, printed = counted("sched_rr_get_interval(os.getppid())", f"{event}:common_pid > 0 && pid == 1", "-g", "cpu")
     assert lines[-1]["events"][0]["count"] == 0
     lines, printed = counted("sched_rr_get_interval(os.getppid())", f"{event}:pid > 1")
     assert (lines[-1]["events"][0]["count"], len(printed.split())) == (PROCESSES * CALLS, PROCESSES)
@@ -94,7 +92,7 @@ def test_what_a_filter_leaves_out_is_not_counted() -> None:
 
 def test_groups_beyond_the_limit_are_counted_as_others() -> None:
     event = "syscalls:sys_enter_getpgid"
-    lines, _ = counted("getpgid(0)", event, "--by", "pid", "--max-groups", 1)
+    lines, _ = counted("getpgid(0)", event, "-g", "pid", "--max-groups", 1)
     found = groups(lines[-1])
     assert len(found) == 2
     assert found["other"] >= (PROCESSES - 1) * CALLS
@@ -108,7 +106,7 @@ def test_perf_counts_as_many(tmp_path: Path) -> None:
         pytest.skip("perf is not installed: apt-get install linux-perf")
     program, event = shutil.copy2("/bin/ls", tmp_path / "ls-of-this-one"), "raw_syscalls:sys_enter"
     perf = ("perf", "stat", "-x,", "-e", event, program, "/proc")
-    done = hopscope("count", event, "--by", "comm", "--limit", 0, "--json", "--", *perf)
+    done = hopscope("count", event, "-g", "comm", "--limit", 0, "--json", "--", *perf)
     assert done.returncode == 0, done.stderr
     (by_perf,) = [int(line.split(",")[0]) for line in done.stderr.splitlines() if f",{event}," in line]
     assert groups(objects(done.stdout)[-1])["ls-of-this-one"] == by_perf > 0
@@ -121,7 +119,7 @@ def test_people_get_a_table() -> None:
     assert heading.startswith("count  ")
     assert titles.split() == ["count", "/s", "event"]
     assert row.endswith("  sched:sched_process_exec")
-    done = hopscope("count", "sched:sched_stat_*", "-d", 0.1, "--by", "comm")
+    done = hopscope("count", "sched:sched_stat_*", "-d", 0.1, "-g", "comm")
     assert "nanoseconds" not in done.stdout
     done = hopscope("count", "sched:sched_stat_*", "-d", 0.1)
     assert "the kernel adds nanoseconds here" in done.stdout.replace("\n  ", " ")
@@ -135,8 +133,8 @@ def test_people_get_a_table() -> None:
         (["tcp_probe"], "'tcp_probe' is not the name of a tracepoint"),
         (["tcp:tcp_probe:nothing > 1"], "tcp:tcp_probe has no field nothing"),
         (
-            ["net:net_dev_queue:len > 1", "--by", "comm"],
-            "The filter of net:net_dev_queue cannot be combined with --by comm",
+            ["net:net_dev_queue:len > 1", "-g", "comm"],
+            "The filter of net:net_dev_queue cannot be combined with -g comm",
         ),
     ],
 )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from hopscope.model.counters.readings import HOST
 from hopscope.model.counters.sources import LAYERS, SOURCES
 from hopscope.verbs.check.figures import blanks, fill
+from hopscope.verbs.check.knowledge.causes import causes_of
 from hopscope.verbs.check.scene import Place, Ref, Scene
 
 if TYPE_CHECKING:
@@ -127,6 +128,11 @@ class Finding:
     def severity(self) -> Severity:
         """The entry's."""
         return self.entry.severity
+
+    @property
+    def causes(self) -> tuple[str, ...]:
+        """What messages wait for where this is the case, as ``explain`` calls it."""
+        return causes_of(self.id)
 
 
 @dataclass(frozen=True, slots=True)

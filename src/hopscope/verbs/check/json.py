@@ -57,6 +57,7 @@ def _finding(finding: Finding) -> Json:
         "sentence": finding.sentence,
         "evidence": [_evidence(row) for row in finding.evidence],
         "why": finding.entry.why,
+        "causes": list(finding.causes),
         "fixes": [_fix(fix) for fix in finding.fixes],
         "source": finding.entry.source,
     }

@@ -61,6 +61,8 @@ def _finding(folded: Folded, terminal: Terminal) -> list[str]:
     lines += [terminal.paint(line, "bold") for line in _fold(f"{folded.sentence}.", terminal)]
     lines += ["", *_evidence(folded, terminal), ""]
     lines += _fold(entry.why, terminal)
+    if causes := folded.findings[0].causes:
+        lines += _fold(f"Cause in `hopscope explain`: {', '.join(causes)}.", terminal)
     for fix in folded.fixes:
         lines += _fix(fix, terminal)
     if folded.others:

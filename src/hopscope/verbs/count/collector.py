@@ -147,7 +147,7 @@ class CountCollector:
         if weighted and not self._counters.programs:
             yield (
                 f"{', '.join(weighted)}: the kernel adds nanoseconds here, and not 1 an event, as in perf stat; "
-                "--by comm counts events"
+                "-g comm counts events"
             )
 
 

@@ -28,7 +28,7 @@ _GROUPS = ("comm", "pid", "tid", "cgroup", "cpu")
     cls=CommandBesideArguments,
     short_help="Count tracepoints and function calls in the kernel.",
     examples=(
-        ("Which processes send packets, and how many?", "hopscope count net:net_dev_queue --by pid -d 10"),
+        ("Which processes send packets, and how many?", "hopscope count net:net_dev_queue -g pid -d 10"),
         ("Count the retransmissions of a test", "hopscope count tcp:tcp_retransmit_skb -- ./test"),
     ),
 )

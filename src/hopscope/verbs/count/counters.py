@@ -91,9 +91,9 @@ class ProgramCounters:
         for event in events:
             if event.filter:
                 raise UsageError(
-                    f"The filter of {event.label} cannot be combined with --by {group_by}: the kernel applies filters "
+                    f"The filter of {event.label} cannot be combined with -g {group_by}: the kernel applies filters "
                     "to what it counts in all or by CPU",
-                    f"Use --by cpu, or `hopscope record -e '{event.label}:{event.filter}'` and `hopscope sql`",
+                    f"Use -g cpu, or `hopscope record -e '{event.label}:{event.filter}'` and `hopscope sql`",
                 )
         self._events = events
         self._by = BY_PROGRAMS[group_by]

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from hopscope.errors import HopscopeError
 from hopscope.trace.each_host import each_host
@@ -16,8 +16,15 @@ if TYPE_CHECKING:
     from hopscope.verbs.explain.explanation import Explanation
 
 
+_GRAVE: Final = {"critical", "warning"}
+
+
 def with_counters(trace: Trace, explanation: Explanation) -> Explanation:
-    """Return the explanation with a sentence for each problem that the counters of its trace show."""
+    """Return the explanation with a sentence for each problem that the counters of its trace show.
+
+    What is a notice alone is told where messages waited for it.
+    """
+    held = {each.cause for each in explanation.causes}
     told = []
     for host in each_host(trace):
         try:
@@ -25,6 +32,9 @@ def with_counters(trace: Trace, explanation: Explanation) -> Explanation:
         except HopscopeError:
             continue  # none were recorded
         whose = f"counters of {host}" if host else "counters"
-        grave = [each for each in check.findings if each.severity in {"critical", "warning"}]
-        told += [f"{whose}: {finding.sentence}" for finding in grave]
+        for finding in check.findings:
+            agreeing = [cause for cause in finding.causes if cause in held]
+            if agreeing or finding.severity in _GRAVE:
+                of = f", of {' and '.join(agreeing)}" if agreeing else ""
+                told.append(f"{whose}{of}: {finding.sentence}")
     return replace(explanation, counters=tuple(told))
