@@ -194,10 +194,12 @@ def _add_events(place: Place) -> None:
         for own in events.own_tables(trace):
             query = events.rows(trace, place.selection, own.name, window)
             is_mark = own.name == MARKS.name
-            text = f"concat('mark: ', {CLEAN.format('text')})" if is_mark else f"'{own.name}'"
-            rows = trace.columns(f"SELECT time_ns, cpu, {text} AS text FROM ({query}) e")
+            text = f", {CLEAN.format('text')} AS text" if is_mark else ""
+            rows = trace.columns(f"SELECT time_ns, cpu{text} FROM ({query}) e")
             track = tracks_of(place.cpus, np.asarray(rows["cpu"]), place.root)
-            name = found.names.places(np.ma.getdata(rows["text"]).tolist())
+            name: I64 | int = found.names.place(own.name)
+            if is_mark:
+                name = found.names.places(f"mark: {each}" for each in np.ma.filled(rows["text"], "").tolist())
             found.add_marks("mark" if is_mark else "event", track, np.asarray(rows["time_ns"]), name=name)
 
 
