@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 WORDS = frozenset({
-    "ALL", "AND", "AS", "BETWEEN", "BIGINT", "BY", "CASE", "CAST", "CURRENT", "DECIMAL", "DESC", "DISTINCT", "ELSE",
-    "END", "EXCEPT", "EXISTS", "FALSE", "FOLLOWING", "FROM", "FULL", "GROUP", "HAVING", "IGNORE", "IN", "INTEGER",
+    "ALL", "AND", "AS", "BETWEEN", "BIGINT", "BOOLEAN", "BY", "CASE", "CAST", "CURRENT", "DECIMAL", "DESC", "DISTINCT",
+    "ELSE", "END", "EXCEPT", "EXISTS", "FALSE", "FOLLOWING", "FROM", "FULL", "GROUP", "HAVING", "IGNORE", "IN",
+    "INTEGER",
     "IS", "JOIN", "LAST", "LEFT", "LIKE", "LIMIT", "NOT", "NULL", "NULLS", "ON", "OR", "ORDER", "OVER", "PARTITION",
     "PRECEDING", "RANGE", "ROW", "ROWS", "SELECT", "SMALLINT", "STRING", "THEN", "TRUE", "UNBOUNDED", "UNION",
     "VALUES", "WHEN", "WHERE", "WINDOW", "WITH",

@@ -54,7 +54,7 @@ class OutputFile(click.File):
     """A file that is written: opened at once, so that a wrong name is reported before the run; ``-``: standard output.
 
     A link is not followed, as whoever made it decides what is overwritten, unless it leads to a pipe or a device, as
-    ``/dev/stdout`` may.
+    that of the standard output may.
 
     Parameters
     ----------

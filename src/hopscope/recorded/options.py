@@ -111,7 +111,8 @@ def opened(
         return
     which = which_recording(folder)
     if not unrestricted and is_own_process():
-        joined = [str(each) for each in (which, *map(which_recording, beside)) if is_of_hosts(each)]
+        others = [which_recording(each, lambda _: None) for each in beside]  # they say so when they are opened
+        joined = [str(each) for each in (which, *others) if is_of_hosts(each)]
         confine((*writable, *joined))
     with one_trace(which) as one, Trace(one, unrestricted=unrestricted) as trace:
         for warning in trace.warnings:

@@ -237,7 +237,10 @@ def test_events_of_a_run_can_be_compared_later(kept_lab: Lab, tmp_path: Path) ->
         (["--cdf", "tx.ack", "--json"], "--cdf and --json cannot be combined. "),
         (["--cdf", "tx.ack", "--hop", "tx.sched"], "tx.ack is not among the hops of --hop. Add --hop tx.ack"),
         (["--svg", "/dev/null"], "--svg needs --cdf. "),
-        (["--cdf", "tx.ack", "--svg", "/nowhere/run.svg"], "Invalid value for '--svg': '/nowhere/run.svg': No such "),
+        (
+            ["--cdf", "tx.ack", "--svg", "/nowhere/run.svg"],
+            "Invalid value for '--svg': '/nowhere/run.svg' cannot be written: ",
+        ),
         (["--slowest", "0"], "Invalid value for '--slowest': 0 is not in the range 1<=x<=1000"),
     ],
 )

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 import duckdb
+import numpy as np
 import pytest
 
 import hopscope
@@ -27,7 +28,9 @@ from hopscope.errors import UsageError
 from hopscope.store.trace import Trace
 from hopscope.term.report_lines import json_lines
 from hopscope.trace.selection import Selection
+from hopscope.verbs.export.recorded import timeline
 from hopscope.verbs.report.hops import hops_over_time
+from hopscope.verbs.web.answers import PARTS
 from hopscope.verbs.web.command import command
 from tests.lab.command import HOPSCOPE, environ, start
 from tests.lab.command import hopscope as run
@@ -37,6 +40,7 @@ from tests.waiting import eventually
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+SLICED = {"sched.switch", "sched.wake", "irq.enter", "irq.exit", "softirq.enter", "softirq.exit"}
 RECORDINGS = Path(__file__).resolve().parents[2] / "recordings"
 # Markup, an event handler, an escape sequence, the end of a line, and a change of the writing direction.
 EVIL = "<img src=x onerror=pwned=1><script>pwned=1</script>'\"\x1b]0;x\x07\u202e"
@@ -216,8 +220,8 @@ def test_nobody_else_can_reach_it_and_it_has_no_rights(site: Site) -> None:
         dict(re.findall(r"(\w+):\t(.*)", Path(f"/proc/{pid}/status").read_text())) for pid in children(site.child.pid)
     ]
     confined = [each for each in status if each["NoNewPrivs"] == "1"]
-    assert len(confined) == 3  # two that read the recording, and the server, which is the last
-    assert len(status) == (4 if IS_ROOT else 3)
+    assert len(confined) == 4  # three that read the recording, and the server, which is the last
+    assert len(status) == (5 if IS_ROOT else 4)
     assert {each["CapEff"] for each in confined} == {"0" * 16}
     if IS_ROOT:
         assert {each["CapBnd"] for each in confined} == {"0" * 16}
@@ -236,6 +240,10 @@ def test_nobody_else_can_reach_it_and_it_has_no_rights(site: Site) -> None:
         {"ask": "report", "name": "hops", "options": {"flow": ["--json"]}},
         {"ask": "heat", "options": {"port": ["x"]}},
         {"ask": "message", "begin_ns": "1"},
+        {"ask": "timeline", "part": "all", "columns": 9},
+        {"ask": "timeline", "part": "events", "columns": 0},
+        {"ask": "timeline", "part": "events", "columns": 9, "from_ns": 5, "until_ns": 5},
+        {"ask": "timeline", "part": "events", "columns": 9, "until_ns": 1 << 61},
         {"ask": "sql", "query": "SELECT * FROM read_text('/etc/passwd')"},
         {"ask": "sql", "query": "COPY packets TO 'x.csv'"},
         {"ask": "sql", "query": "SELECT nothing"},
@@ -292,6 +300,87 @@ def test_the_heat_map_is_the_histograms_of_the_report(site: Site) -> None:
             if count
         ]
         assert hop["p95_ns"] == [part.percentile(95) for part in parts]
+
+
+TIMELINE = {"events": "timeline", "activity": "details", "messages": "details"}
+DRAWN = "document.querySelector('.timeline').dataset.state === 'shown'"
+
+
+@pytest.mark.parametrize("part", TIMELINE)
+def test_each_column_of_the_timeline_counts_what_the_export_has_there(part: str, site: Site) -> None:
+    with Trace(site.folder) as trace:
+        found = timeline(trace, Selection(), limit=None, parts=PARTS[part])
+        started_ns = found.started_ns
+    texts = found.names.texts
+    marks = np.sort(np.concatenate([
+        each.time_ns for each in found.marks if len(each) and texts[int(each.category[0])] != "arrow"
+    ] or [[]]))  # fmt: skip
+    spans = [(begin, end) for each in found.slices for begin, end in zip(each.begin_ns, each.end_ns, strict=True)]
+    whole = site.ask({"ask": TIMELINE[part], "part": part, "columns": 700})[1]
+    first, last = whole["extent_ns"]
+    assert len(marks) + len(spans) > 30
+    for from_ns, until_ns, columns in (
+        (first, last, 700), (first, last, 3), (first, first + (last - first) // 3 + 1, 57), (last - 1000, last, 9),
+    ):  # fmt: skip
+        question = {"ask": TIMELINE[part], "part": part, "columns": columns, "from_ns": from_ns, "until_ns": until_ns}
+        status, view = site.ask(question)
+        assert status == 200
+        edges = [started_ns + from_ns + -(-at * (until_ns - from_ns) // columns) for at in range(columns + 1)]
+        per_column = np.bincount(view["marks"]["column"], view["marks"]["count"], minlength=columns)
+        assert per_column.tolist() == np.diff(np.searchsorted(marks, edges)).tolist()
+        inside = [begin for begin, end in spans if end > edges[0] and begin < edges[-1]]
+        assert len(view["spans"]["strip"]) + sum(view["spans"]["cell_count"]) == len(inside)
+        lengths = zip(view["spans"]["at"], view["spans"]["length"], strict=True)
+        assert {started_ns + from_ns + at for at, _ in lengths} <= set(inside)
+
+
+def test_the_timeline_has_an_arrow_for_each_message(site: Site) -> None:
+    known = rows_of(site, "messages")
+    view = site.ask({"ask": "details", "part": "messages", "columns": 1})[1]
+    arrows = view["arrows"]
+    ends = [
+        (view["from_ns"] + begin, view["from_ns"] + end)
+        for begin, end in zip(arrows["at"][0], arrows["at"][3], strict=True)
+        if begin is not None and end is not None
+    ]
+    read = [(row["begin_ns"], row["begin_ns"] + row["total_ns"]) for row in known if row["sender"] and row["reader"]]
+    assert sorted(ends) == sorted(read)
+    assert len(read) > 10
+    assert sum(arrows["count"]) == len(known)
+
+
+def test_the_timeline_shows_one_message_with_its_events_and_measures_it(site: Site, browser: Chromium) -> None:
+    slowest = rows_of(site, "messages", limit=1)[0]
+    begin, end = slowest["begin_ns"], slowest["begin_ns"] + slowest["total_ns"] + 1
+    window = {"timeline-from": begin, "timeline-until": end, "timeline-a": begin, "timeline-b": end - 1}
+    look(site, browser, "timeline", "tbody tr", **window)
+    browser.until(DRAWN)
+    expected = rows_of(site, "events", from_=begin / 1e9, until=end / 1e9)
+    listed = shown_rows(browser, "#timeline")
+    started_ns = int(site.ask({"ask": "timeline", "part": "events", "columns": 1})[1]["started_ns"])
+    at = [f"{(row['time_ns'] - started_ns) / 1e9:.9f} s" for row in expected]
+    assert [row[0] for row in listed[: len(at)]] == at[: len(listed)]
+    label = browser.evaluate("document.querySelector('.timeline canvas').getAttribute('aria-label')")
+    assert f"{sum(row['point'] not in SLICED for row in expected)} events" in label
+    assert f"A to B: {slowest['total_ns']:,} ns" in browser.evaluate("document.querySelector('.markers').textContent")
+
+    browser.evaluate("document.querySelector('.timeline canvas').focus()")
+    for key, expression in (
+        ("+", f"Number(new URLSearchParams(location.hash.slice(1)).get('timeline-until')) < {end}"),
+        ("Home", f"Number(new URLSearchParams(location.hash.slice(1)).get('timeline-from')) < {begin}"),
+        ("Escape", "!location.hash.includes('timeline-a=')"),
+        ("b", "location.hash.includes('timeline-b=')"),
+    ):
+        for kind in ("keyDown", "keyUp"):
+            browser.call("Input.dispatchKeyEvent", type=kind, key=key)
+        browser.until(f"({expression}) && {DRAWN}")
+    label = browser.evaluate("document.querySelector('.timeline canvas').getAttribute('aria-label')")
+    assert f"{len(rows_of(site, 'messages'))} messages with arrows" in label
+    rows = int(label.split()[2])
+    look(site, browser, "timeline", "tbody tr", **window, **{"timeline-used": 1})
+    browser.until(DRAWN)
+    label = browser.evaluate("document.querySelector('.timeline canvas').getAttribute('aria-label')")
+    assert 0 < int(label.split()[2]) < rows
 
 
 def test_a_dragged_period_is_that_of_all_panels(site: Site, browser: Chromium) -> None:

@@ -16,6 +16,8 @@ from hopscope.trace.relation import columns, fixed, relation
 if TYPE_CHECKING:
     from hopscope.trace.relation import Context
 
+# Within which a retransmission is told after its packet was queued, by the same call; its first copy left long before.
+_TOLD_NS: Final = 10_000_000
 _KEY: Final = ("flow", "connection", "end_byte")
 
 # Flows whose receiver is a different host than the notified one.
@@ -144,7 +146,8 @@ def _retransmissions(context: Context) -> str:
     queue, again = (number(points(context.trace), name) for name in ("tx.queue", "tcp.retransmit"))
     # It is told when the packet has gone to the device, and may have left it.
     before = "OVER (PARTITION BY flow ORDER BY time_ns)"
-    own = f"CASE WHEN lag(point) {before} = {queue} AND lag(seq) {before} = seq THEN lag(time_ns) {before} END"
+    same = f"lag(point) {before} = {queue} AND lag(seq) {before} = seq AND time_ns - lag(time_ns) {before} < {_TOLD_NS}"
+    own = f"CASE WHEN {same} THEN lag(time_ns) {before} END"
     return (
         f"SELECT flow, connection, start_byte, start_byte + payload AS end_byte, time_ns FROM ("
         f" SELECT e.flow, e.connection, {place('e.seq')} AS start_byte, e.payload, e.time_ns FROM ("

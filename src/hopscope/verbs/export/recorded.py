@@ -3,26 +3,36 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import numpy as np
 
+from hopscope.live.recorder.marks import MARKS
+from hopscope.store.engine import last_known
 from hopscope.term.format import plural
 from hopscope.trace import events
 from hopscope.trace.gaps import loss_notes
-from hopscope.trace.host_numbers import CPUS
+from hopscope.trace.host_numbers import CPUS, THREADS
 from hopscope.trace.names import CLEAN, points
 from hopscope.trace.relation import build
 from hopscope.verbs.export.labels import Labels
 from hopscope.verbs.export.messages import add_messages
 from hopscope.verbs.export.timeline import Timeline, Values, lanes, nested, together
-from hopscope.verbs.export.tracks import tracks_of, with_tracks
+from hopscope.verbs.export.tracks import Place, tracks_of, with_tracks
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
     from hopscope.store.trace import Trace
     from hopscope.trace.selection import Selection
     from hopscope.verbs.export.timeline import I64
-    from hopscope.verbs.export.tracks import Place
+
+# What a timeline consists of. "messages" have arrows, "activity" is what CPUs and threads did, and "events" have drops
+# and losses. "tasks" are the threads that a CPU ran, which its interrupts are not nested in, as viewers demand.
+Part: TypeAlias = Literal["messages", "activity", "tasks", "events", "counters"]
+EXPORTED: Final[tuple[Part, ...]] = ("messages", "activity", "events", "counters")
 
 # include/linux/interrupt.h
 _SOFTIRQS: Final = ("HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU")
@@ -31,25 +41,23 @@ _BY_CALLER: Final = ("call.enter", "tx.send", "tx.sent", "rx.read", "rx.received
 # What intervals show.
 _AS_SLICES: Final = ("softirq.enter", "softirq.exit", "irq.enter", "irq.exit", "sched.switch", "sched.wake")
 _STATES: Final = ("running", "reading", "runnable", "throttled", "asleep", "stopped")
+_ON_CPU: Final = ("running", "reading")
 _MOST_COUNTERS: Final = 500
 
 
-def timeline(trace: Trace, selection: Selection, *, limit: int | None) -> Timeline:
-    """Return the timeline of the selected part of a recording, of so many events at most."""
-    place = _begun(trace, selection, limit)
-    add_messages(place)
-    _add_activity(place)
-    _add_events(place)
-    _add_drops(place)
-    _add_losses(place)
-    _add_counters(place)
-    return place.timeline
+def timeline(trace: Trace, selection: Selection, *, limit: int | None, parts: Sequence[Part] = EXPORTED) -> Timeline:
+    """Return the timeline of the selected part of a recording, of so many events at most.
 
-
-def activity(trace: Trace, selection: Selection, *, limit: int | None) -> Timeline:
-    """Return what CPUs and threads did alone, as far as intervals show it."""
+    Parameters
+    ----------
+    parts
+        What of it, in any order. Hosts, CPUs, processes and threads have the same track numbers whatever is chosen.
+    """
     place = _begun(trace, selection, limit)
-    _add_activity(place)
+    for part, adders in _ADDERS.items():
+        if part in parts:
+            for add in adders:
+                add(place)
     return place.timeline
 
 
@@ -106,21 +114,47 @@ def _interrupt(kind: str, number: int) -> str:
 
 def _add_states(place: Place) -> None:
     """Add what threads did, from one change to the next."""
-    trace, found = place.trace, place.timeline
-    build(trace, "thread_states")
-    whose = f"subject IN ({place.selection.threads(trace)})" if place.selection.processes else "TRUE"
-    rows = trace.columns(f"""
-        SELECT * FROM (
-            SELECT subject, state, time_ns AS begin_ns,
-                   lead(time_ns) OVER (PARTITION BY subject ORDER BY time_ns, place) AS end_ns FROM thread_states) s
-        WHERE end_ns > begin_ns AND state IN ({", ".join(f"'{state}'" for state in _STATES)}) AND {whose}
-            AND {place.selection.window(trace, "begin_ns")}""")
+    found = place.timeline
+    rows = _states(place, _STATES)
     track = tracks_of(place.threads, np.asarray(rows["subject"]), 0)
-    known, at = np.unique(np.asarray(rows["state"], dtype=object).astype(str), return_inverse=True)
-    name = found.names.places(known.tolist())[at.reshape(-1)] if len(known) else np.zeros(0, np.int64)
+    name = found.names.places(_STATES)[np.ma.getdata(rows["state"])]
     begin_ns, end_ns = np.asarray(rows["begin_ns"]), np.asarray(rows["end_ns"])
     shown = track > 0
     found.add_slices("thread", track[shown], begin_ns[shown], end_ns[shown], name=name[shown])
+
+
+def _add_tasks(place: Place) -> None:
+    """Add which thread each CPU ran."""
+    if place.by_flow:
+        return
+    found = place.timeline
+    # Who wakes a thread may be on another CPU; all else that happens to it is on its own. Where it leaves another CPU
+    # than it had, events are missing in between: a thread's are recorded from its first use of sockets on.
+    own = "CASE WHEN place > 0 THEN cpu END"
+    order = "OVER (PARTITION BY subject ORDER BY time_ns, place"
+    last = f"{last_known(own)} {order} ROWS UNBOUNDED PRECEDING)"
+    rows = _states(place, _ON_CPU, cpu=f"CASE WHEN coalesce(lead({own}) {order}), {last}) = {last} THEN {last} END")
+    names = {each.number: f"{each.name} {each.tid % THREADS}" for each in found.tracks if each.kind == "thread"}
+    places = {tid: found.names.place(names[track]) for tid, track in place.threads.items()}
+    name = tracks_of(places, np.asarray(rows["subject"]), found.names.place("?"))
+    track = tracks_of(place.cpus, np.ma.filled(rows["cpu"], -1), 0)
+    begin_ns, end_ns = np.asarray(rows["begin_ns"]), np.asarray(rows["end_ns"])
+    shown = track > 0
+    found.add_slices("task", track[shown], begin_ns[shown], end_ns[shown], name=name[shown])
+
+
+def _states(place: Place, states: tuple[str, ...], cpu: str = "cpu") -> dict[str, NDArray[Any]]:
+    """Return what threads did; `state` is a place in `states`."""
+    trace = place.trace
+    build(trace, "thread_states")
+    whose = f"subject IN ({place.selection.threads(trace)})" if place.selection.processes else "TRUE"
+    whens = " ".join(f"WHEN '{state}' THEN {number}" for number, state in enumerate(states))
+    return trace.columns(f"""
+        SELECT subject, CASE state {whens} END AS state, cpu, begin_ns, end_ns FROM (
+            SELECT subject, state, {cpu} AS cpu, time_ns AS begin_ns,
+                   lead(time_ns) OVER (PARTITION BY subject ORDER BY time_ns, place) AS end_ns FROM thread_states) s
+        WHERE end_ns > begin_ns AND state IN ({", ".join(f"'{state}'" for state in states)}) AND {whose}
+            AND {place.selection.window(trace, "begin_ns")}""")
 
 
 def _add_events(place: Place) -> None:
@@ -159,9 +193,14 @@ def _add_events(place: Place) -> None:
             )
         for own in events.own_tables(trace):
             query = events.rows(trace, place.selection, own.name, window)
-            rows = trace.columns(f"SELECT time_ns, cpu FROM ({query}) e")
+            is_mark = own.name == MARKS.name
+            text = f", {CLEAN.format('text')} AS text" if is_mark else ""
+            rows = trace.columns(f"SELECT time_ns, cpu{text} FROM ({query}) e")
             track = tracks_of(place.cpus, np.asarray(rows["cpu"]), place.root)
-            found.add_marks("event", track, np.asarray(rows["time_ns"]), name=found.names.place(own.name))
+            name: I64 | int = found.names.place(own.name)
+            if is_mark:
+                name = found.names.places(f"mark: {each}" for each in np.ma.filled(rows["text"], "").tolist())
+            found.add_marks("mark" if is_mark else "event", track, np.asarray(rows["time_ns"]), name=name)
 
 
 def _numbers(place: Place, names: tuple[str, ...]) -> str:
@@ -233,3 +272,12 @@ def _add_counters(place: Place) -> None:
     track = np.array([wanted.get(key, 0) for key in keys], np.int64)
     shown = track > 0
     found.values.append(Values(track[shown], np.asarray(rows["time_ns"])[shown], np.asarray(rows["value"])[shown]))
+
+
+_ADDERS: Final[dict[Part, tuple[Callable[[Place], None], ...]]] = {
+    "messages": (add_messages,),
+    "activity": (_add_activity,),
+    "tasks": (_add_tasks,),
+    "events": (_add_events, _add_drops, _add_losses),
+    "counters": (_add_counters,),
+}

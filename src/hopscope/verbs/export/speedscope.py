@@ -10,7 +10,7 @@ import numpy as np
 
 from hopscope.errors import UsageError
 from hopscope.term.speedscope import Evented, render_speedscope
-from hopscope.verbs.export.recorded import activity
+from hopscope.verbs.export.recorded import timeline
 from hopscope.verbs.export.stacks import drop_stacks
 from hopscope.verbs.export.timeline import interleaved
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def write_speedscope(trace: Trace, selection: Selection, out: BinaryIO, *, limit: int | None) -> list[str]:
     """Write the file, and return sentences on what is missing."""
-    found = activity(trace, selection, limit=limit)
+    found = timeline(trace, selection, limit=limit, parts=["activity"])
     evented = list(_evented(found))
     stacks = drop_stacks(trace, selection)
     if not evented and not stacks:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from hopscope.verbs.export.timeline import I64, Timeline
 
 _INT32: Final = 1 << 31
+_FEW: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,12 @@ def tracks_of(tracks: dict[int, int], numbers: NDArray[Any], otherwise: I64 | in
     """Return the tracks of numbers, and another one for those that have none."""
     if not tracks:
         return np.broadcast_to(np.asarray(otherwise, np.int64), len(numbers))
+    if min(tracks) >= 0 and (last := max(tracks)) < _FEW:
+        # A table is several times faster than a search.
+        table = np.full(last + 2, -1, np.int64)
+        table[list(tracks)] = list(tracks.values())
+        found = table[np.where((numbers >= 0) & (numbers <= last), numbers, last + 1)]
+        return np.where(found >= 0, found, otherwise)
     known = np.array(sorted(tracks), np.int64)
     track = np.array([tracks[each] for each in known.tolist()], np.int64)
     at = np.minimum(np.searchsorted(known, numbers), len(known) - 1)

@@ -29,6 +29,7 @@ from hopscope.verbs.explain.json import explanation_line
 from hopscope.verbs.explain.text import told_of
 from hopscope.verbs.export.command import FORMATS
 from hopscope.verbs.export.formats import FILES, write_to
+from hopscope.verbs.export.recorded import timeline
 from hopscope.verbs.export.stacks import drop_stacks
 from hopscope.verbs.report.command import command as reports
 from hopscope.verbs.report.hops import hops_over_time
@@ -36,6 +37,7 @@ from hopscope.verbs.report.messages import messages
 from hopscope.verbs.report.messages_text import stages_of
 from hopscope.verbs.sql.reports import listed, query_report
 from hopscope.verbs.web.heat import over_time, upper_ns
+from hopscope.verbs.web.timeline import Drawn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from hopscope.model.report import Report
     from hopscope.model.stacks import Stack
     from hopscope.store.trace import Trace
+    from hopscope.verbs.export.recorded import Part
     from hopscope.verbs.web.wire import Answerer
 
 _SELECTING: Final = {
@@ -63,6 +66,16 @@ _SHOWN: Final = 50
 _MOST_ROWS: Final = 10_000
 _COLUMNS: Final = 120
 _MOST_COLUMNS: Final = 1_000
+# Parts of a timeline that are shown, and how many of them are kept: two selections.
+PARTS: Final[dict[str, tuple[Part, ...]]] = {
+    "events": ("events",),
+    "activity": ("activity", "tasks"),
+    "messages": ("messages",),
+}
+_MOST_TIMELINES: Final = 4
+_MOST_PIXELS: Final = 4_096
+# Columns times nanoseconds are numbers of 64 bits.
+_LONGEST_NS: Final = 1 << 50
 _JSON: Final = "application/json"
 _SVG: Final = "image/svg+xml"
 _BYTES: Final = "application/octet-stream"
@@ -89,10 +102,13 @@ class Answers:
         self._folder = folder
         self._other = other
         self._other_folder = other_folder
+        self._timelines: dict[tuple[str, Selection], Drawn] = {}
         self._known: dict[str, Callable[[Options, Answerer], None]] = {
             "about": self._about,
             "report": self._report,
             "heat": self._heat,
+            "timeline": self._timeline,
+            "details": self._timeline,
             "findings": self._findings,
             "explain": self._explain,
             "message": self._message,
@@ -177,6 +193,44 @@ class Answers:
             ],
             "command": self._command("report hops", options, "--plot", "hops.svg"),
         })  # fmt: skip
+
+    def _timeline(self, question: Options, out: Answerer) -> None:
+        """Show a view of a part of the timeline, or search in it. The period of the selection does not apply to it."""
+        part = str(question.get("part"))
+        if part not in PARTS:
+            raise UsageError("The page asks for a part that timelines do not have", "Load it again")
+        options = {name: value for name, value in _options(question).items() if name not in _WINDOW}
+        drawn = self._drawn(part, selection_of(options))
+        started_ns = self._trace.metadata.started_ns
+        if "find" in question:
+            found = drawn.search(str(question["find"]), started_ns + _whole(question.get("after_ns")))
+            _json(out, {"found": found})
+            return
+        extent = drawn.extent() or (started_ns, started_ns + 1)
+        given = [question.get(name) for name in ("from_ns", "until_ns")]
+        from_ns, until_ns = (
+            whole if each is None else started_ns + _whole(each) for each, whole in zip(given, extent, strict=True)
+        )
+        columns = question.get("columns")
+        if not isinstance(columns, int) or not 1 <= columns <= _MOST_PIXELS or not 0 < until_ns - from_ns < _LONGEST_NS:
+            raise UsageError("The page asks for a view that cannot be drawn", "Load it again")
+        _json(out, {
+            "from_ns": from_ns - started_ns,
+            "until_ns": until_ns - started_ns,
+            "started_ns": str(started_ns),
+            "extent_ns": [each - started_ns for each in extent],
+            **drawn.seen(from_ns, until_ns, columns),
+            "notes": drawn.notes,
+            "command": self._command("export perfetto", options, "-o", "timeline.pftrace"),
+        })  # fmt: skip
+
+    def _drawn(self, part: str, selection: Selection) -> Drawn:
+        """Return a part of the timeline, which is prepared when it is first asked for."""
+        if (part, selection) not in self._timelines:
+            while len(self._timelines) >= _MOST_TIMELINES:
+                del self._timelines[next(iter(self._timelines))]
+            self._timelines[part, selection] = Drawn(timeline(self._trace, selection, limit=None, parts=PARTS[part]))
+        return self._timelines[part, selection]
 
     def _findings(self, _question: Options, out: Answerer) -> None:
         check, at_ns = check_of(self._trace)
@@ -325,7 +379,7 @@ def _head(kind: str) -> dict[str, Any]:
 
 def _json(out: Answerer, document: Mapping[str, Any]) -> None:
     out.begin(_head(_JSON))
-    out.write(json.dumps(document).encode())
+    out.write(json.dumps(document, separators=(",", ":")).encode())
 
 
 def _document(report: Report) -> dict[str, Any]:

@@ -36,8 +36,9 @@ _LONGEST_LINE: Final = 1 << 24
 _KEPT: Final = 120
 _WAITING: Final = 8
 _MOST_STREAMS: Final = 32
-# What takes long waits for other questions of its kind alone.
-_SLOW: Final = frozenset({"sql", "export", "flame"})
+# Which of the processes that read the recording answers, if not the first one: what takes long waits for other
+# questions of its kind alone. Events of the timeline come from another one than what is prepared for it.
+_READERS: Final = {"sql": 1, "export": 1, "flame": 1, "timeline": 1, "details": 2}
 
 
 class Reader:
@@ -135,7 +136,7 @@ def page_files() -> dict[str, bytes]:
     }
 
 
-def make_app(token: str, port: int, readers: tuple[socket, socket] | None, collector: socket | None) -> ASGIApp:
+def make_app(token: str, port: int, readers: tuple[socket, ...], collector: socket | None) -> ASGIApp:
     """Return the application.
 
     Parameters
@@ -145,7 +146,7 @@ def make_app(token: str, port: int, readers: tuple[socket, socket] | None, colle
     port
         On which it listens.
     readers
-        To the processes that read the recording: for the panels, and for what takes long.
+        To the processes that read the recording, of which the first has said that it is open; empty: there is none.
     collector
         To the process that measures.
     """
@@ -153,10 +154,10 @@ def make_app(token: str, port: int, readers: tuple[socket, socket] | None, colle
 
 
 class _Site:
-    def __init__(self, token: str, port: int, readers: tuple[socket, socket] | None, collector: socket | None) -> None:
+    def __init__(self, token: str, port: int, readers: tuple[socket, ...], collector: socket | None) -> None:
         self._files = page_files()
         self._flame = _flame_policy()
-        self._readers = (Reader(readers[0], opening=False), Reader(readers[1], opening=True)) if readers else ()
+        self._readers = [Reader(each, opening=number > 0) for number, each in enumerate(readers)]
         self._stream = Stream(collector) if collector else None
         routes = [
             Route("/", self._page),
@@ -249,7 +250,7 @@ class _Site:
         return StreamingResponse(self._stream.events(), media_type="text/event-stream")
 
     def _reader_for(self, question: dict[str, Any]) -> Reader:
-        return self._readers[question.get("ask") in _SLOW]
+        return self._readers[_READERS.get(str(question.get("ask")), 0)]
 
     async def _whole(self, reader: Reader, question: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
         try:

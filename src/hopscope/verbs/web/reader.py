@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 # A question that takes longer is given up, so that others are answered; a download may take as long as it likes.
 _LONGEST_S: Final = 60.0
+# So may what is prepared once, and is then at hand.
+_FREE: Final = frozenset({"export", "timeline", "details"})
 _BAD: Final = 400
 # Answers that are kept, and the size of the longest.
 _KEPT: Final = 200
@@ -130,7 +132,7 @@ def _limited(question: Any) -> Iterator[None]:  # noqa: ANN401 # whatever was se
         raise _TooLong
 
     signal.signal(signal.SIGALRM, give_up)
-    free = isinstance(question, dict) and question.get("ask") == "export"
+    free = isinstance(question, dict) and question.get("ask") in _FREE
     signal.setitimer(signal.ITIMER_REAL, 0.0 if free else _LONGEST_S)
     try:
         yield

@@ -27,6 +27,7 @@ from hopscope.gate import tell
 from hopscope.live.stop import stop_on_signal
 from hopscope.recorded.confine import confine
 from hopscope.verbs.web.privileges import give_up, owner_of, unprivileged_user
+from hopscope.verbs.web.wire import READERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -60,15 +61,15 @@ def serve(folder: Path | None, other: Path | None, *, interval_s: float | None, 
         listening = stack.enter_context(_listening(port))
         port = listening.getsockname()[1]
         children = stack.enter_context(_children())
-        readers = None
+        readers: tuple[socket.socket, ...] = ()
         if folder:
             first = _reader(folder, other, children, quiet=False)
-            _expect(first)  # it may have to join hosts, which the other one finds done
-            readers = first, _reader(folder, other, children, quiet=True)
+            _expect(first)  # it may have to join hosts, which the others find done
+            readers = first, *(_reader(folder, other, children, quiet=True) for _ in range(READERS - 1))
         collector = _collector(interval_s, children) if interval_s is not None else None
         token = secrets.token_urlsafe(32)
         _server(listening, token, readers, collector, children)
-        for each in (listening, *(readers or ()), *([collector] if collector else ())):
+        for each in (listening, *readers, *([collector] if collector else ())):
             each.close()
         url = f"http://{_ADDRESS}:{port}/#token={token}"
         print(f"{url}\nOpen this address in a browser on this machine; Ctrl-C ends.")  # noqa: T201 # what it is for
@@ -176,7 +177,7 @@ def _collector(interval_s: float, children: dict[int, str]) -> socket.socket:
 def _server(
     listening: socket.socket,
     token: str,
-    readers: tuple[socket.socket, socket.socket] | None,
+    readers: tuple[socket.socket, ...],
     collector: socket.socket | None,
     children: dict[int, str],
 ) -> None:

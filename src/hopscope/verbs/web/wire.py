@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 _HEAD: Final = struct.Struct("!cI")
 _PART: Final = 1 << 16
 _MOST: Final = 1 << 24
+# Processes that read the recording: for the panels, for what takes long, and for what is prepared for the timeline.
+READERS: Final = 3
 # A line of more is no question.
 LONGEST: Final = 1 << 16
 

@@ -19,10 +19,11 @@ import { cpu, network, others } from "./panels/simple.js";
 import sql from "./panels/sql.js";
 import summary from "./panels/summary.js";
 import tcp from "./panels/tcp.js";
+import timeline from "./panels/timeline.js";
 import { selectionForm } from "./selection.js";
 import { View } from "./view.js";
 
-const PANELS = [summary, heat, hops, messages, requests, drops, tcp, cpu, network, others, compare, sql, exports, ...LIVE];
+const PANELS = [summary, heat, timeline, hops, messages, requests, drops, tcp, cpu, network, others, compare, sql, exports, ...LIVE];
 const THEMES = ["auto", "light", "dark"];
 const byId = (id) => document.getElementById(id);
 
@@ -155,7 +156,7 @@ class Page {
     this.selected?.();
     if (this.where !== this.chosen()) this.build(this.chosen());
     if (this.where !== "recording") return;
-    const now = JSON.stringify([...new URLSearchParams(this.view.link().split("#")[1])].filter(([name]) => !["panel", "theme"].includes(name)));
+    const now = JSON.stringify([...new URLSearchParams(this.view.link().split("#")[1])].filter(([name]) => !["panel", "theme"].includes(name) && !name.startsWith("timeline-")));
     const colours = this.view.get("theme");
     if (now === this.before && colours === this.colours) return;
     [this.before, this.colours] = [now, colours];
