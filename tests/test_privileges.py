@@ -59,7 +59,7 @@ CASES: Final = {
     "record --library": Case(
         ("record", "-o", "t", "--library", "openssl", *_SECONDS),
         r"[1-9][\d,]* events in",
-        {**_HOOKS, "CAP_SYSLOG": "CAP_SYSLOG", "CAP_SYS_PTRACE": "inspected, which takes CAP_SYS_PTRACE"},
+        {"CAP_SYSLOG": "CAP_SYSLOG", "CAP_SYS_PTRACE": "inspected, which takes CAP_SYS_PTRACE"},
     ),
     "record -e": Case(
         ("record", "-o", "t", "-e", "net:net_dev_queue", *_SECONDS),

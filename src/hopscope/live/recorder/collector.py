@@ -27,6 +27,7 @@ from hopscope.kernel.libraries import find
 from hopscope.kernel.tracepoint_columns import CALLER
 from hopscope.kernel.tracepoints import Tracepoints
 from hopscope.libbpf import Btf, RingReader, possible_cpus
+from hopscope.libbpf.capabilities import NEEDED
 from hopscope.live.attached import Attached
 from hopscope.live.filters import set_list
 from hopscope.live.own_flows import SelfTrafficFilter
@@ -53,6 +54,8 @@ CAPTURE: Final = "capture"
 _REFRESH_S: Final = 1.0
 # Calls of TLS libraries that are under way at once.
 _TLS_CALLS: Final = 16_384
+# perf_uprobe_event_init() is not content with CAP_PERFMON.
+_FOR_LIBRARIES: Final = ("CAP_SYS_ADMIN",)
 
 
 class Taken(NamedTuple):
@@ -74,6 +77,11 @@ class Taken(NamedTuple):
         """What it takes of memory."""
         columns = (column for _, each in self.others for column in each.values())
         return sum(records.nbytes for _, records in self.records) + sum(column.nbytes for column in columns)
+
+
+def rights(libraries: Sequence[str]) -> Sequence[str]:
+    """Return the capabilities that a recorder takes, with these libraries."""
+    return _FOR_LIBRARIES if libraries else NEEDED
 
 
 class Recorder(SelfTrafficFilter, Attached):
@@ -127,7 +135,10 @@ class Recorder(SelfTrafficFilter, Attached):
     def _open(self, stack: contextlib.ExitStack) -> None:
         options = self._options
         functions = pcap.functions(options.pcap) if options.pcap else None
-        self._session = stack.enter_context(Session("record", self._plan, self._configure, functions=functions))
+        needed = rights(options.libraries)
+        self._session = stack.enter_context(
+            Session("record", self._plan, self._configure, functions=functions, needed=needed)
+        )
         stack.enter_context(self._session.refreshed(_REFRESH_S))
         bpf = self._session.bpf
         self._note_plan(bpf, self._forced)

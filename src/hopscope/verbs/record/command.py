@@ -202,11 +202,11 @@ def command(  # noqa: PLR0913 # one parameter an option
         with given_folder(output, mode) if output else dated_folder(mode) as folder:
             return record_hosts(targets, transports, words, folder, limits, command=command)
     from hopscope.kernel.capabilities import require_rights  # noqa: PLC0415
-    from hopscope.live.recorder.collector import Recorder  # noqa: PLC0415
+    from hopscope.live.recorder.collector import Recorder, rights  # noqa: PLC0415
     from hopscope.verbs.record.asked import asked  # noqa: PLC0415
     from hopscope.verbs.record.run import record  # noqa: PLC0415
 
-    require_rights()
+    require_rights(rights(what["libraries"]))
     options, flight, counters_s = asked(what)
     with given_folder(output, mode) if output else dated_folder(mode) as folder:
         return record(Recorder(options), folder, limits, counters_s=counters_s, flight=flight, command=command)
