@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from hopscope.trace.host_numbers import hosts
 from hopscope.trace.relation import build, columns, fixed
 
 if TYPE_CHECKING:
@@ -53,6 +54,13 @@ def difference_bound(first: str, first_host: str, second: str, second_host: str)
         Expressions for the hosts. Within one host, the bound is 0.
     """
     return f"CASE WHEN {first_host} = {second_host} THEN 0 ELSE {first}.bound_ns + {second}.bound_ns END"
+
+
+def order_bound_ns(trace: Trace) -> int | None:
+    """Return the maximum error of the difference of times of two hosts; None in a trace of one host."""
+    build(trace, "clock_bounds")
+    most = trace.rows("SELECT max(bound_ns) FROM clock_bounds GROUP BY host ORDER BY 1 DESC LIMIT 2")
+    return sum(int(bound_ns) for (bound_ns,) in most) if hosts(trace) else None
 
 
 def bounds_ns(trace: Trace, host: int, times_ns: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from hopscope.trace.recorded_counters import first_and_last
 from hopscope.trace.selection import Selection
+from hopscope.verbs.report.after import after
 from hopscope.verbs.report.calls import calls
 from hopscope.verbs.report.calls import summary as calls_summary
 from hopscope.verbs.report.compare import compare
@@ -116,6 +117,7 @@ _REPORTS: Final[dict[str, Callable[[Trace], object]]] = {
     "summary": lambda trace: summary(trace, _ALL),
     "counters": lambda trace: counter_history(trace, _ALL),
     "moments": lambda trace: moments(trace, _ALL),
+    "after": lambda trace: after(trace, _ALL, "rx.core", 1.0),
     "events": lambda trace: write_events(trace, _ALL, "text", BytesIO()),
     "events of some": lambda trace: write_events(trace, _SOME, "json", BytesIO(), limit=_EVENTS),
     "events as csv": lambda trace: write_events(trace, _ALL, "csv", BytesIO()),

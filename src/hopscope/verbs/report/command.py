@@ -13,6 +13,7 @@ from hopscope.gate import bytes_out, tell
 from hopscope.live.handover import handover
 from hopscope.live.help import OUTPUT, TRAFFIC, Command, option, section
 from hopscope.live.options import SHOWN, group_option
+from hopscope.live.seconds import Seconds
 from hopscope.recorded.options import SINCE_START, report_options, show, trace_argument
 from hopscope.recorded.plot import plot_option
 
@@ -383,6 +384,33 @@ def events(*, common: Common) -> None:
         out.flush()
     for note in notes:
         tell(f"hopscope: {note}")
+
+
+@command.command(
+    "after",
+    cls=Command,
+    short_help="What followed an event, for certain or possibly.",
+    examples=(
+        ("What follows a retransmission?", "hopscope report after tcp.retransmit trace"),
+        ("What followed a mark, within a second", "hopscope report after mark --within 1 trace"),
+    ),
+)
+@click.argument("event", metavar="EVENT")
+@section(
+    TRAFFIC,
+    option("--within", type=Seconds(1e-9, 1e6), default=0.01, show_default=True, help="How long after it."),
+)
+@report_options()
+def after(*, common: Common, event: str, within: float) -> None:
+    """Show which events came after EVENT, how often, and how soon: for certain, or possibly.
+
+    EVENT is a probe point as `report events` shows it, or an event of `record -e`. Of each kind, the first one after
+    each EVENT counts. The clocks of several hosts differ by up to a bound: what is closer may have come before.
+    """
+    from hopscope.verbs.report import after as analysis  # noqa: PLC0415
+
+    with common.trace() as trace:
+        show(analysis.after(trace, common.selection, event, within, limit=common.limit), common.form)
 
 
 @command.command(

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from hopscope.model.report import of_rows
 from hopscope.term import format as fmt
+from hopscope.trace.clock_bounds import order_bound_ns
 from hopscope.trace.events import each_slice, notes, own_tables, prepare, rows, slices
-from hopscope.trace.host_numbers import host_of_cpu, hosts
+from hopscope.trace.host_numbers import host_of_cpu
 from hopscope.trace.relation import build
 from hopscope.verbs.report.event_lines import (
     COLUMNS,
@@ -62,7 +63,7 @@ def write_events(
     if form == "csv":
         out.write(f"{CSV_HEADING}\n".encode())
     left = limit
-    bound_ns = _order_bound_ns(trace)
+    bound_ns = order_bound_ns(trace)
     for slice_ns in each_slice(trace, selection):
         query = _query(trace, selection, form, slice_ns, bound_ns)
         written = trace.copy_lines(query if left is None else f"{query} LIMIT {left}", out)
@@ -80,7 +81,7 @@ def write_parquet(trace: Trace, selection: Selection, out: BinaryIO, *, limit: i
     """
     build(trace, *NAMES)
     prepare(trace, selection)
-    bound_ns = _order_bound_ns(trace)
+    bound_ns = order_bound_ns(trace)
     periods = slices(trace, selection) or [(0, 0)]
     query = _query(trace, selection, "parquet", (periods[0][0], periods[-1][1]), bound_ns)
     trace.copy_parquet(query if limit is None else f"{query} LIMIT {limit}", out)
@@ -108,13 +109,6 @@ def _value(event: dict[str, Any], column: Column) -> Value:
     return int(value) if column.unit == "id" and value is not None else value
 
 
-def _order_bound_ns(trace: Trace) -> int | None:
-    """Return the maximum error of the difference of times of two hosts; None in a trace of one host."""
-    build(trace, "clock_bounds")
-    most = trace.rows("SELECT max(bound_ns) FROM clock_bounds GROUP BY host ORDER BY 1 DESC LIMIT 2")
-    return sum(int(bound_ns) for (bound_ns,) in most) if hosts(trace) else None
-
-
 def _order_notes(bound_ns: int | None) -> list[str]:
     if bound_ns is None:
         return []
@@ -124,7 +118,7 @@ def _order_notes(bound_ns: int | None) -> list[str]:
 def _query(trace: Trace, selection: Selection, form: Form, slice_ns: tuple[int, int], bound_ns: int | None) -> str:
     """Return the query for the lines of a slice; ties in time are resolved deterministically.
 
-    `bound_ns`: see :func:`_order_bound_ns`. Events that are as close to the slice decide whether the order is certain.
+    `bound_ns`: see :func:`order_bound_ns`. Events that are as close to the slice decide whether the order is certain.
     """
     first_ns, until_ns = slice_ns
     inside = f"time_ns >= {first_ns} AND time_ns < {until_ns}"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from hopscope.term.report_lines import VERSION
 from hopscope.term.schema_files import line_schema, write_schemas
 from hopscope.verbs.report import (
+    after,
     calls,
     compare,
     flows,
@@ -44,6 +45,7 @@ REPORTS: Final[Mapping[str, tuple[Sequence[Column], Sequence[Column]]]] = {
     "flows": (flows.COLUMNS, ()),
     "tcp": (tcp.COLUMNS, ()),
     "tcp.history": (tcp.HISTORY_COLUMNS, ()),
+    "after": (after.COLUMNS, ()),
     "calls": (calls.COLUMNS, ()),
     "calls.summary": (calls.SUMMARY_COLUMNS, ()),
     "tls": (tls.COLUMNS, ()),
