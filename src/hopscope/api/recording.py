@@ -8,7 +8,7 @@ import logging
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 
 from hopscope.api.relation import Relation
 from hopscope.errors import UsageError
@@ -236,7 +236,9 @@ class Recording:
         check_names("report", name, command.commands, hint=f"There are {', '.join(command.commands)}")
         with contextlib.ExitStack() as stack:
             traces = {self.path: trace}
-            arguments = [self.path]
+            arguments: list[object] = [self.path]
+            if name == "after":
+                arguments.insert(0, options.pop("event", None) or _no_event())
             if name == "compare":
                 other = _other(stack, options.pop("other", None))
                 traces[other.path] = other._opened()  # noqa: SLF001 # of this class
@@ -253,6 +255,10 @@ class Recording:
         if self._closed:
             raise UsageError(f"The recording {self.path} is closed", "Use it inside of its `with`, or open it again")
         return self._trace
+
+
+def _no_event() -> NoReturn:
+    raise UsageError("The report after needs an event", 'Name one: recording.report("after", event="tcp.retransmit")')
 
 
 def _engine(spark: SparkSession | None) -> Any:  # noqa: ANN401 # None, or an engine whose module needs pyspark

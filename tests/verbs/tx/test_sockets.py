@@ -16,7 +16,17 @@ import pytest
 from hopscope.verbs.tx import collector as tx_module
 from hopscope.verbs.tx.collector import TxCollector
 from hopscope.verbs.tx.options import TxOptions
-from tests.lab.measure import MS, NetworkPath, all_discarded, histogram, in_thread, ping, tcp_pair, wait_acknowledged
+from tests.lab.measure import (
+    MS,
+    NetworkPath,
+    all_discarded,
+    histogram,
+    in_thread,
+    ping,
+    tcp_pair,
+    wait_acknowledged,
+    wait_at_rest,
+)
 from tests.verbs.tx.tcp_measure import accounted, assert_accounted, assert_each, done, events, read_all, run
 from tests.waiting import eventually
 
@@ -177,6 +187,7 @@ def test_sockets_beyond_the_bound_are_counted_and_make_room_when_they_close(
 ) -> None:
     # Both ends of the first connection send; so they are two.
     monkeypatch.setattr(tx_module, "_STAMPED_SOCKETS", 2)
+    wait_at_rest(lab.client, lab.server)  # what an earlier test has closed may still send
     with run(lab) as tx:
         with tcp_pair(veth) as first, tcp_pair(veth) as second:
             assert ping(*first, 5) == 5
