@@ -12,7 +12,9 @@ import chromium
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORDINGS = ROOT / "tests" / "recordings"
-READY = "!document.querySelector('[aria-busy=true]')"
+# What is in the window is filled.
+BUSY = "[...document.querySelectorAll('[aria-busy=true]')]"
+READY = f"!{BUSY}.some((each) => each.getBoundingClientRect().top < innerHeight)"
 TIMELINE = "document.querySelector('.timeline')"
 # The file, the recording, the window, what of it, what has to be there.
 PICTURES = (

@@ -18,10 +18,7 @@ from hopscope.errors import UsageError
 from hopscope.live.arguments import check_names, invoke, words_for
 from hopscope.live.handover import handed_over
 from hopscope.term.flamegraph import render_flamegraph
-from hopscope.term.report_lines import json_lines
 from hopscope.trace.gaps import lost_events
-from hopscope.trace.messages.path import BY_COLUMN
-from hopscope.trace.selection import Selection
 from hopscope.verbs.check.json import check_lines
 from hopscope.verbs.check.recorded import check_of
 from hopscope.verbs.explain.analysis import explain
@@ -34,34 +31,23 @@ from hopscope.verbs.export.stacks import drop_stacks
 from hopscope.verbs.report.command import command as reports
 from hopscope.verbs.report.hops import hops_over_time
 from hopscope.verbs.report.messages import messages
-from hopscope.verbs.report.messages_text import stages_of
 from hopscope.verbs.sql.reports import listed, query_report
+from hopscope.verbs.web.documents import head, with_stages, write_json, write_report
 from hopscope.verbs.web.heat import over_time, upper_ns
+from hopscope.verbs.web.questions import WINDOW, options_of, selection_of, whole_number
 from hopscope.verbs.web.timeline import Drawn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from hopscope.model.report import Report
     from hopscope.model.stacks import Stack
     from hopscope.store.trace import Trace
+    from hopscope.trace.selection import Selection
     from hopscope.verbs.export.recorded import Part
+    from hopscope.verbs.web.questions import Options
     from hopscope.verbs.web.wire import Answerer
 
-_SELECTING: Final = {
-    "flow": ("flows", str),
-    "port": ("ports", int),
-    "address": ("addresses", str),
-    "process": ("processes", str),
-    "interface": ("interfaces", str),
-}
-_WINDOW: Final = ("from", "until")
-_SHAPING: Final = {
-    *("limit", "group-by", "slowest", "stacks", "summary", "history", "rx", "tx", "second-from", "second-until"),
-}
-_ALLOWED: Final = {*_SELECTING, *_WINDOW, "protocol", *_SHAPING}
-_MOST_VALUES: Final = 100
 _SHOWN: Final = 50
 _MOST_ROWS: Final = 10_000
 _COLUMNS: Final = 120
@@ -76,10 +62,8 @@ _MOST_TIMELINES: Final = 4
 _MOST_PIXELS: Final = 4_096
 # Columns times nanoseconds are numbers of 64 bits.
 _LONGEST_NS: Final = 1 << 50
-_JSON: Final = "application/json"
 _SVG: Final = "image/svg+xml"
 _BYTES: Final = "application/octet-stream"
-Options = dict[str, Any]
 
 
 class Answers:
@@ -139,7 +123,7 @@ class Answers:
         hosts = [name for (name,) in trace.rows("SELECT name FROM hosts ORDER BY host")]
         ((first, last),) = trace.rows("SELECT min(time_ns), max(time_ns) FROM packets")
         begins = [None if each is None else (each - metadata.started_ns) / 1e9 for each in (first, last)]
-        _json(out, {
+        write_json(out, {
             "version": __version__,
             "folder": str(self._folder),
             "name": self._folder.resolve().name,
@@ -158,7 +142,7 @@ class Answers:
 
     def _report(self, question: Options, out: Answerer) -> None:
         name = str(question.get("name"))
-        options = {option.replace("-", "_"): value for option, value in _options(question).items()}
+        options = {option.replace("-", "_"): value for option, value in options_of(question).items()}
         commands = reports.commands
         check_names("report", name, commands, hint="The page shows those that there are")
         limit = options.pop("limit", None)
@@ -174,18 +158,16 @@ class Answers:
         with handed_over(traces) as left:
             invoke(commands[name], called, options, ["--json"], arguments)
         words = words_for(commands[name], called, options)
-        out.begin(_head(_JSON))
-        documents = [_document(each) for each in left.reports[1:]]
         command = shlex.join([*called.split(), *words, *map(str, arguments)])
-        _write_report(out, left.reports[0], command, more=documents)
+        write_report(out, left.reports[0], command, more=left.reports[1:])
 
     def _heat(self, question: Options, out: Answerer) -> None:
         columns = question.get("columns")
         wanted = columns if isinstance(columns, int) and 1 <= columns <= _MOST_COLUMNS else _COLUMNS
-        options = _options(question)
+        options = options_of(question)
         bounds_s, found = hops_over_time(self._trace, selection_of(options), wanted)
         width_s = bounds_s[1] - bounds_s[0] if len(bounds_s) > 1 else 1.0
-        _json(out, {
+        write_json(out, {
             "bounds_s": bounds_s,
             "upper_ns": upper_ns(),
             "hops": [
@@ -199,22 +181,23 @@ class Answers:
         part = str(question.get("part"))
         if part not in PARTS:
             raise UsageError("The page asks for a part that timelines do not have", "Load it again")
-        options = {name: value for name, value in _options(question).items() if name not in _WINDOW}
+        options = {name: value for name, value in options_of(question).items() if name not in WINDOW}
         drawn = self._drawn(part, selection_of(options))
         started_ns = self._trace.metadata.started_ns
         if "find" in question:
-            found = drawn.search(str(question["find"]), started_ns + _whole(question.get("after_ns")))
-            _json(out, {"found": found})
+            found = drawn.search(str(question["find"]), started_ns + whole_number(question.get("after_ns")))
+            write_json(out, {"found": found})
             return
         extent = drawn.extent() or (started_ns, started_ns + 1)
         given = [question.get(name) for name in ("from_ns", "until_ns")]
         from_ns, until_ns = (
-            whole if each is None else started_ns + _whole(each) for each, whole in zip(given, extent, strict=True)
+            whole if each is None else started_ns + whole_number(each)
+            for each, whole in zip(given, extent, strict=True)
         )
         columns = question.get("columns")
         if not isinstance(columns, int) or not 1 <= columns <= _MOST_PIXELS or not 0 < until_ns - from_ns < _LONGEST_NS:
             raise UsageError("The page asks for a view that cannot be drawn", "Load it again")
-        _json(out, {
+        write_json(out, {
             "from_ns": from_ns - started_ns,
             "until_ns": until_ns - started_ns,
             "started_ns": str(started_ns),
@@ -235,12 +218,12 @@ class Answers:
     def _findings(self, _question: Options, out: Answerer) -> None:
         check, at_ns = check_of(self._trace)
         lines = [json.loads(line) for line in check_lines(check, at_ns)]
-        _json(out, {"findings": lines[:-1], "summary": lines[-1], "command": self._command("check", {})})
+        write_json(out, {"findings": lines[:-1], "summary": lines[-1], "command": self._command("check", {})})
 
     def _explain(self, question: Options, out: Answerer) -> None:
-        options = _options(question)
+        options = options_of(question)
         explanation = explain(self._trace, selection_of(options))
-        _json(out, {
+        write_json(out, {
             **json.loads(explanation_line(explanation)),
             "told": [told_of(each, unicode=True) for each in explanation.causes],
             "command": self._command("explain", options),
@@ -248,8 +231,8 @@ class Answers:
 
     def _message(self, question: Options, out: Answerer) -> None:
         """Tell of the message, or of the messages of the request, that begin in a microsecond: causes, stages."""
-        at_ns = _whole(question.get("begin_ns")) // 1000 * 1000
-        options = _options(question)
+        at_ns = whole_number(question.get("begin_ns")) // 1000 * 1000
+        options = options_of(question)
         if question.get("request"):
             explanation, found = explain(self._trace, selection_of(options), request_ns=at_ns), None
         else:
@@ -257,9 +240,9 @@ class Answers:
             window = {**options, "from": at_ns / 1e9, "until": (at_ns + 1000) / 1e9}
             found = messages(self._trace, selection_of(window), limit=_SHOWN)
         which = "--request" if found is None else "--message"
-        _json(out, {
+        write_json(out, {
             "told": [told_of(each, unicode=True) for each in explanation.causes],
-            "messages": [] if found is None else _with_stages(found),
+            "messages": [] if found is None else with_stages(found),
             "command": self._command("explain", {}, f"{which}={at_ns / 1e9:.6f}"),
         })  # fmt: skip
 
@@ -268,18 +251,16 @@ class Answers:
         if not query.strip("; \n\r\t"):
             raise UsageError("No query was given", "Write one, such as SELECT * FROM packets LIMIT 10")
         report = query_report(self._trace, query, limit=_MOST_ROWS)
-        out.begin(_head(_JSON))
-        _write_report(out, report, shlex.join(["hopscope", "sql", str(self._folder), query]))
+        write_report(out, report, shlex.join(["hopscope", "sql", str(self._folder), query]))
 
     def _tables(self, _question: Options, out: Answerer) -> None:
-        out.begin(_head(_JSON))
-        _write_report(out, listed(self._trace), shlex.join(["hopscope", "sql", str(self._folder), "--tables"]))
+        write_report(out, listed(self._trace), shlex.join(["hopscope", "sql", str(self._folder), "--tables"]))
 
     def _flame(self, question: Options, out: Answerer) -> None:
-        found: Sequence[Stack] = drop_stacks(self._trace, selection_of(_options(question)))
+        found: Sequence[Stack] = drop_stacks(self._trace, selection_of(options_of(question)))
         if not found:
             raise UsageError("There are no stacks in this period", "Record with `hopscope record -P drops --stacks`")
-        out.begin(_head(_SVG))
+        out.begin(head(_SVG))
         out.write(render_flamegraph(f"drops of {self._folder.resolve().name}", found).encode())
 
     def _export(self, question: Options, out: Answerer) -> None:
@@ -288,9 +269,9 @@ class Answers:
             raise UsageError(f"{form} is not a file that can be downloaded", "Copy the command instead")
         # It is complete before anything is sent: until then, it can still fail, and what it lacks is in the head.
         with tempfile.TemporaryFile() as file:
-            notes = write_to(file, form, self._trace, selection_of(_options(question)))
+            notes = write_to(file, form, self._trace, selection_of(options_of(question)))
             file.seek(0)
-            out.begin({**_head(_BYTES), "notes": notes})
+            out.begin({**head(_BYTES), "notes": notes})
             shutil.copyfileobj(file, out)
 
     def _command(self, what: str, options: Options, *more: str) -> str:
@@ -300,102 +281,3 @@ class Answers:
             for each in (value if isinstance(value, list) else [value])
         ]
         return shlex.join(["hopscope", *what.split(), *words, *more, str(self._folder)])
-
-
-def selection_of(options: Mapping[str, Any]) -> Selection:
-    """Return the part of a recording that options of the page select, which :func:`_options` has checked."""
-    chosen: dict[str, Any] = {
-        name: tuple(kind(each) for each in options[option])
-        for option, (name, kind) in _SELECTING.items()
-        if option in options
-    }
-    window = {f"{name}_s": options[name] for name in _WINDOW if name in options}
-    return Selection(**chosen, **window, protocol=options.get("protocol"))
-
-
-def _options(question: Mapping[str, Any]) -> Options:
-    """Return the options of a question, checked.
-
-    Raises
-    ------
-    UsageError
-        One of them is not allowed, or its value is not of its kind.
-    """
-    given = question.get("options", {})
-    if not isinstance(given, dict) or not given.keys() <= _ALLOWED:
-        raise UsageError("The page asks with options that it may not have", "Load it again")
-    return {name: _value(name, value) for name, value in given.items()}
-
-
-def _value(name: str, value: object) -> object:
-    if name in _SELECTING:
-        kind = _SELECTING[name][1]
-        values = value if isinstance(value, list) else [value]
-        if len(values) <= _MOST_VALUES and all(isinstance(each, kind | str) for each in values):
-            try:
-                return [kind(each) for each in values]
-            except ValueError:
-                raise UsageError(f"{values[0]!r} is not a {name}", "Give a number") from None
-    elif name in {*_WINDOW, "second-from", "second-until"}:
-        if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e9:
-            return float(value)
-    elif name == "protocol":
-        if value in {"tcp", "udp"}:
-            return value
-    elif isinstance(value, bool | int | str):
-        return value
-    raise UsageError(f"The value of {name} cannot be understood", "Give another one")
-
-
-def _whole(value: object) -> int:
-    if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 62:
-        return value
-    raise UsageError("The page does not say which message it asks for", "Load it again")
-
-
-def _with_stages(report: Report) -> list[dict[str, Any]]:
-    names = [column.name for column in report.columns]
-    lines = map(json.loads, json_lines(report))
-    found = []
-    for line, values in zip(lines, report.rows(), strict=True):
-        first, parts = stages_of(dict(zip(names, values, strict=True)))
-        stages = [
-            {
-                "point": BY_COLUMN[part.column].title,
-                "after_ns": part.after_ns,
-                "duration_ns": part.duration_ns,
-                "causes": part.causes,
-                "told": part.told,
-            }
-            for part in parts
-        ]
-        found.append({**line, "first": BY_COLUMN[first].title, "stages": stages})
-    return found
-
-
-def _head(kind: str) -> dict[str, Any]:
-    return {"status": 200, "type": kind}
-
-
-def _json(out: Answerer, document: Mapping[str, Any]) -> None:
-    out.begin(_head(_JSON))
-    out.write(json.dumps(document, separators=(",", ":")).encode())
-
-
-def _document(report: Report) -> dict[str, Any]:
-    return {
-        "name": report.name,
-        "columns": [
-            {"name": each.name, "unit": each.unit, "meaning": each.meaning, "title": each.title, "rank": each.rank}
-            for each in report.columns
-        ],
-        "notes": list(report.notes),
-        "left_out": report.left_out,
-        "heading": [line for line in report.heading if line],
-        "rows": [json.loads(line) for line in json_lines(report)],
-    }
-
-
-def _write_report(out: Answerer, report: Report, command: str, *, more: Sequence[dict[str, Any]] = ()) -> None:
-    """Write a report: its rows are the lines that --json prints."""
-    out.write(json.dumps({**_document(report), "more": list(more), "command": command}).encode())

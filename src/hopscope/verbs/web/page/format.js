@@ -18,6 +18,9 @@ export const time = (ns) => {
 /** A time since the start, in s. */
 export const at = (seconds) => (seconds === null || seconds === undefined ? MISSING : `${seconds.toFixed(6)} s`);
 
+/** A time since the start in ns, to the nanosecond. */
+export const exact = (ns) => `${(ns / 1e9).toFixed(9)} s`;
+
 /** A time since the start, as short as the width of what is shown allows. */
 export const tick = (seconds, span) => {
   const places = span > 100 ? 0 : span > 10 ? 1 : span > 1 ? 2 : span > 0.1 ? 3 : 6;

@@ -35,12 +35,14 @@ class Shown {
     this.error = el("p", { class: "nothing", hidden: true });
     this.element = el("section", { id: panel.id, "aria-labelledby": `title-${panel.id}`, tabindex: -1 }, this.title, this.error, this.body);
     this.fill = panel.mount(this.body, context);
-    this.stale = true;
     this.seen = false;
+    this.outdated();
   }
 
+  /** What it shows is of another view: it is filled again when it is seen. */
   outdated() {
     this.stale = true;
+    this.element.setAttribute("aria-busy", "true");
     this.refresh();
   }
 
@@ -50,7 +52,6 @@ class Shown {
     this.aborted?.abort();
     const mine = new AbortController();
     this.aborted = mine;
-    this.element.setAttribute("aria-busy", "true");
     let told = "";
     try {
       await this.fill(mine.signal);
@@ -121,7 +122,13 @@ class Page {
     byId("skip").addEventListener("click", (event) => { event.preventDefault(); byId("main").focus(); });
     this.shown = [];
     this.changed();
-    if (this.view.get("panel")) byId(this.view.get("panel"))?.scrollIntoView();
+    this.toPanel();
+    window.addEventListener("hashchange", () => this.toPanel());
+  }
+
+  /** Go where the address says. */
+  toPanel() {
+    if (this.view.get("panel")) byId(this.view.get("panel"))?.scrollIntoView({ behavior: "instant" });
   }
 
   toggle() {

@@ -2,9 +2,9 @@
 
 import { ask, report } from "../ask.js";
 import { clean, copyButton, el, put } from "../dom.js";
-import { count, time } from "../format.js";
+import { count, exact, time } from "../format.js";
 import { table } from "../table.js";
-import { Timeline, exact } from "../timeline.js";
+import { Timeline } from "../timeline.js";
 
 // Who answers: events are at hand at once; what takes long is prepared by the process that also runs queries.
 const PARTS = { events: "timeline", activity: "details", messages: "details" };
@@ -39,6 +39,8 @@ class Panel {
     container.append(this.controls(), el("p", { class: "hint legend" }, LEGEND.map(([name, text]) => el("span", { class: `key key-${name}` }, text))),
       this.picture.element, this.told, this.markers, this.status,
       el("p", { class: "hint", id: "keys-timeline" }, KEYS), this.list, this.foot);
+    // Somebody's link, opened where the page is open already.
+    window.addEventListener("hashchange", () => this.chosen !== undefined && this.restore(this.period));
   }
 
   controls() {
@@ -71,21 +73,23 @@ class Panel {
       this.picture.show("events", found);
       put(this.foot, found.notes.map((note) => el("p", {}, note)), copyButton(found.command));
       this.restore(period);
-    } else if (JSON.stringify(period) !== JSON.stringify(this.period)) this.follow(period);
+    } else if (JSON.stringify(period) !== JSON.stringify(this.period)) {
+      this.follow(period);
+      this.load();
+    }
     this.period = period;
     this.picture.draw();
-    this.load();
   }
 
   /** Begin with what the address says, or the page's period, or all of it. */
   restore(period) {
     const [from, until, a, b, used] = NAMES.map((name) => (this.state.get(name) === undefined ? NaN : Number(this.state.get(name))));
-    if (Number.isFinite(a)) this.picture.markers.a = a;
-    if (Number.isFinite(b)) this.picture.markers.b = b;
+    this.picture.markers = { a: Number.isFinite(a) ? a : null, b: Number.isFinite(b) ? b : null };
     this.inUse.checked = used === 1;
     this.picture.filter(used === 1);
     if (until > from) this.picture.look(from, until, { quiet: true });
     else this.follow(period);
+    this.load();
   }
 
   follow([from, until]) {
