@@ -21,8 +21,9 @@ from hopscope.term.category_colours import COLOURS, NEUTRAL
 from hopscope.term.format import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from hopscope.model.classify import Category
     from hopscope.model.stacks import Stack
 
 _WIDTH: Final = 1200
@@ -59,7 +60,18 @@ class _Frame:
             yield from frame.walk()
 
 
-def render_flamegraph(title: str, stacks: Iterable[Stack], own: tuple[str, ...] = ()) -> str:
+def _samples(count: int) -> str:
+    return plural(count, "sample")
+
+
+def render_flamegraph(
+    title: str,
+    stacks: Iterable[Stack],
+    own: tuple[str, ...] = (),
+    *,
+    category: Callable[[Sequence[str]], Category] | None = None,
+    amount: Callable[[int], str] = _samples,
+) -> str:
     """Return the picture as an SVG document.
 
     Parameters
@@ -70,31 +82,36 @@ def render_flamegraph(title: str, stacks: Iterable[Stack], own: tuple[str, ...] 
         The part is the first level, the group (where there is one) the second.
     own
         Beginnings of the names of hopscope's own BPF programs.
+    category
+        Returns the category of frames that are no functions of the kernel.
+    amount
+        Returns as words what the samples of a stack count.
     """
+    of = category or (lambda frames: classify(frames, own))
     stacks = [stack for stack in merge(stacks) if stack.samples]
-    root = _tree(stacks, own)
+    root = _tree(stacks, of)
     frames = [frame for frame in root.walk() if frame.samples]
     drawn = [frame for frame in frames if _pixels(frame, root) >= _NARROWEST]
     shares = Counter[str]()
     for stack in stacks:
-        shares[classify(stack.frames, own).category] += stack.samples
+        shares[of(stack.frames).category] += stack.samples
     keys = _legend(shares, root.samples)
     top = _HEAD_HEIGHT + _KEY_HEIGHT * -(-len(shares) // _KEYS_IN_ROW)
     levels = max((frame.level for frame in drawn), default=0) + 1
     bottom = top + levels * _FRAME_HEIGHT
     parts = [
         _text(_MARGIN, 26, title, "title"),
-        _text(_MARGIN, 48, _summary(root, len(frames) - len(drawn)), "faint"),
+        _text(_MARGIN, 48, _summary(root, amount, len(frames) - len(drawn)), "faint"),
         f'<text id="reset" class="reset hidden" x="{_WIDTH - 370}" y="30">reset zoom</text>',
         f'<text id="matched" class="faint" x="{_WIDTH - 250}" y="56"></text>',
         *keys,
-        *(_frame(frame, root, bottom) for frame in drawn),
+        *(_frame(frame, root, amount, bottom) for frame in drawn),
         _text(_MARGIN, bottom + 22, "", "faint", 'id="detail"'),
     ]
     return _document(title, bottom + _FOOT_HEIGHT, parts, scripted=bool(drawn))
 
 
-def _tree(stacks: Sequence[Stack], own: tuple[str, ...]) -> _Frame:
+def _tree(stacks: Sequence[Stack], of: Callable[[Sequence[str]], Category]) -> _Frame:
     root = _Frame("all")
     for stack in stacks:
         root.samples += stack.samples
@@ -106,7 +123,7 @@ def _tree(stacks: Sequence[Stack], own: tuple[str, ...]) -> _Frame:
             if frame is None:
                 frame = _Frame(name, part=stack.part, level=level + 1)
                 if level >= first_function:
-                    frame.category, frame.detail = classify(path[first_function : level + 1], own)
+                    frame.category, frame.detail = of(path[first_function : level + 1])
                 above.called[name] = frame
             frame.samples += stack.samples
             above = frame
@@ -127,8 +144,8 @@ def _pixels(frame: _Frame, root: _Frame) -> float:
     return frame.samples * _GRAPH_WIDTH / root.samples
 
 
-def _summary(root: _Frame, hidden: int) -> str:
-    summary = f"{plural(root.samples, 'sample')}"
+def _summary(root: _Frame, amount: Callable[[int], str], hidden: int) -> str:
+    summary = amount(root.samples)
     if hidden:
         summary += f"; {plural(hidden, 'frame')} narrower than {_NARROWEST} px not shown"
     return summary
@@ -149,7 +166,7 @@ def _legend(shares: Counter[str], total: int) -> list[str]:
     return keys
 
 
-def _frame(frame: _Frame, root: _Frame, bottom: int) -> str:
+def _frame(frame: _Frame, root: _Frame, amount: Callable[[int], str], bottom: int) -> str:
     x = _MARGIN + frame.start * _GRAPH_WIDTH / root.samples
     y = bottom - (frame.level + 1) * _FRAME_HEIGHT
     pixels = _pixels(frame, root)
@@ -162,13 +179,13 @@ def _frame(frame: _Frame, root: _Frame, bottom: int) -> str:
     return (
         f'<g class="frame{" thin" if pixels < _THIN else ""}" '
         f'data-x="{frame.start}" data-n="{frame.samples}" data-level="{frame.level}" '
-        f'data-category="{frame.category}"><title>{escape(_tooltip(frame, root))}</title>'
+        f'data-category="{frame.category}"><title>{escape(_tooltip(frame, root, amount))}</title>'
         f'<rect x="{x:.2f}" y="{y}" width="{pixels:.2f}" height="{_FRAME_HEIGHT - 1}" fill="{colour}"/>{text}</g>'
     )
 
 
-def _tooltip(frame: _Frame, root: _Frame) -> str:
-    lines = [_clean(frame.name), f"{plural(frame.samples, 'sample')}, {frame.samples / root.samples:.1%}"]
+def _tooltip(frame: _Frame, root: _Frame, amount: Callable[[int], str]) -> str:
+    lines = [_clean(frame.name), f"{amount(frame.samples)}, {frame.samples / root.samples:.1%}"]
     if frame.level > 1:
         of = root.called[frame.part].samples
         lines[1] += f", {frame.samples / of:.1%} of {frame.part}"

@@ -15,6 +15,8 @@ from hopscope.verbs.report.calls import calls
 from hopscope.verbs.report.calls import summary as calls_summary
 from hopscope.verbs.report.compare import compare
 from hopscope.verbs.report.counters import counter_history
+from hopscope.verbs.report.cpu import BY as CPU_BY
+from hopscope.verbs.report.cpu import report_cpu
 from hopscope.verbs.report.drops import drop_reasons
 from hopscope.verbs.report.events import write_events
 from hopscope.verbs.report.flows import flows
@@ -107,6 +109,7 @@ _REPORTS: Final[dict[str, Callable[[Trace], object]]] = {
     "packets of some": lambda trace: packet_trees(trace, _SOME, limit=None, slowest=False),
     "calls": lambda trace: (calls(trace, _SOME), calls_summary(trace, _ALL)),
     "tls": lambda trace: (tls(trace, _SOME), tls_summary(trace, _ALL)),
+    "cpu": lambda trace: (report_cpu(trace, _SOME), *(report_cpu(trace, _ALL, by=by) for by in CPU_BY)),
     "interrupts": lambda trace: (interrupts(trace, _ALL), interrupts(trace, _SOME)),
     "flows": lambda trace: flows(trace, _ALL),
     "tcp": lambda trace: (connections(trace, _SOME), history(trace, _ALL)),

@@ -15,6 +15,7 @@ from hopscope.store.trace import Trace
 from hopscope.term.report_lines import json_lines
 from hopscope.trace.selection import Selection
 from hopscope.verbs.export.recorded import timeline
+from hopscope.verbs.report.cpu import report_cpu
 from hopscope.verbs.report.hops import hops_over_time
 from hopscope.verbs.report.messages import messages
 from hopscope.verbs.web.answers import PARTS, Answers
@@ -72,6 +73,9 @@ def ask(trace: Trace) -> Ask:
         {"ask": "sql", "query": "SELECT * FROM read_text('/etc/passwd')"},
         {"ask": "sql", "query": "COPY packets TO 'x.csv'"},
         {"ask": "sql", "query": "SELECT nothing"},
+        {"ask": "cpu", "by": "flow"},
+        {"ask": "flame"},
+        {"ask": "flame", "of": "cpu", "options": {"from": 0.0, "until": 0.0}},
         {"ask": "sql", "query": ""},
         {"ask": "__class__"},
         {},
@@ -96,6 +100,21 @@ def test_the_heat_map_is_the_histograms_of_the_report(ask: Ask, trace: Trace) ->
             if count
         ]
         assert hop["p95_ns"] == [part.percentile(95) for part in parts]
+
+
+@pytest.mark.parametrize("by", ["", "cpu", "process"])
+def test_cpu_time_over_time_is_that_of_the_report(by: str, ask: Ask, trace: Trace) -> None:
+    answer = ask({"ask": "cpu", "by": by})
+    bounds = answer["bounds_s"]
+    shown_s = sum(
+        share * (until - from_)
+        for each in answer["series"]
+        for share, from_, until in zip(each["shares"], bounds, bounds[1:], strict=False)
+    )
+    report = report_cpu(trace, Selection(), by=by or None)
+    assert shown_s == pytest.approx(sum(report.column("time_ns")) / 1e9)
+    assert shown_s > 0
+    assert len(answer["series"]) <= 6
 
 
 TIMELINE = {"events": "timeline", "activity": "details", "messages": "details"}

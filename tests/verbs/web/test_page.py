@@ -56,6 +56,7 @@ REPORTS = {
     "messages": ("messages", {"limit": 20}),
     "requests": ("requests", {"limit": 20}),
     "drops": ("drops", {}),
+    "cpu": ("cpu", {"limit": 20}),
 }
 
 
@@ -182,6 +183,7 @@ def test_names_of_others_are_text_and_nothing_else(
     for panel in panels:
         show(browser, panel)
     show(browser, "drops", "iframe")
+    show(browser, "cpu", "iframe")
     show(browser, "sql", "tbody tr")
     text = browser.evaluate("document.body.textContent")
     assert text.count("<img src=x onerror=pwned=1>") > 10
@@ -192,12 +194,14 @@ def test_names_of_others_are_text_and_nothing_else(
     )
     assert browser.evaluate("typeof pwned") == "undefined"
     assert "#" not in browser.evaluate("document.title")
-    status, headers, graph = site.send("/api/flame.svg")
-    assert status == 200
-    assert headers["content-security-policy"].startswith(
-        "sandbox allow-scripts; default-src 'none'; script-src 'sha256-"
-    )
-    assert b"<img" not in graph
+    for of in ("drops", "cpu"):
+        status, headers, graph = site.send(f"/api/flame.svg?of={of}")
+        assert status == 200
+        assert headers["content-security-policy"].startswith(
+            "sandbox allow-scripts; default-src 'none'; script-src 'sha256-"
+        )
+        assert b"&lt;img" in graph
+        assert b"<img" not in graph
 
 
 def test_it_can_be_read_on_a_telephone_and_in_the_dark(site: Site, browser: Chromium) -> None:

@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import numpy as np
 
 from hopscope.live.recorder.marks import MARKS
-from hopscope.store.engine import last_known
 from hopscope.term.format import plural
 from hopscope.trace import events
+from hopscope.trace.activity import interrupt_runs, softirq, thread_runs
 from hopscope.trace.gaps import loss_notes
 from hopscope.trace.host_numbers import CPUS, THREADS
 from hopscope.trace.names import CLEAN, points
@@ -23,8 +23,6 @@ from hopscope.verbs.export.tracks import Place, tracks_of, with_tracks
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from numpy.typing import NDArray
-
     from hopscope.store.trace import Trace
     from hopscope.trace.selection import Selection
     from hopscope.verbs.export.timeline import I64
@@ -34,14 +32,11 @@ if TYPE_CHECKING:
 Part: TypeAlias = Literal["messages", "activity", "tasks", "events", "counters"]
 EXPORTED: Final[tuple[Part, ...]] = ("messages", "activity", "events", "counters")
 
-# include/linux/interrupt.h
-_SOFTIRQS: Final = ("HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU")
 # Points in the thread that called; others may be in any that a softirq interrupted.
 _BY_CALLER: Final = ("call.enter", "tx.send", "tx.sent", "rx.read", "rx.received")
 # What intervals show.
 _AS_SLICES: Final = ("softirq.enter", "softirq.exit", "irq.enter", "irq.exit", "sched.switch", "sched.wake")
 _STATES: Final = ("running", "reading", "runnable", "throttled", "asleep", "stopped")
-_ON_CPU: Final = ("running", "reading")
 _MOST_COUNTERS: Final = 500
 
 
@@ -80,18 +75,10 @@ def _add_activity(place: Place) -> None:
 
 def _add_interrupts(place: Place) -> None:
     """Add interrupts and softirqs, of which beginning and end are there, and nothing is lost in between."""
-    trace, found, numbers = place.trace, place.timeline, points(place.trace)
+    trace, found = place.trace, place.timeline
+    source = events.rows(trace, place.selection, "cpu", place.selection.window(trace))
     for kind in ("irq", "softirq"):
-        first, last = (numbers.get(f"{kind}.{end}", -1) for end in ("enter", "exit"))
-        rows = trace.columns(f"""
-            SELECT cpu, subject, time_ns AS begin_ns, end_ns FROM (
-                SELECT cpu, subject, point, time_ns, lead(time_ns) OVER w AS end_ns, lead(point) OVER w AS next_point
-                FROM ({events.rows(trace, place.selection, "cpu", place.selection.window(trace))}) e
-                WHERE point IN ({first}, {last})
-                WINDOW w AS (PARTITION BY cpu, subject ORDER BY time_ns, point)) s
-            WHERE point = {first} AND next_point = {last} AND end_ns > time_ns
-                AND NOT EXISTS (SELECT 1 FROM losses l
-                                WHERE l.cpu = s.cpu AND l.from_ns < s.end_ns AND l.until_ns > s.time_ns)""")
+        rows = interrupt_runs(trace, kind, source)
         subject = np.asarray(rows["subject"])
         known = {number: _interrupt(kind, number) for number in np.unique(subject).tolist()}
         name = tracks_of({number: found.names.place(text) for number, text in known.items()}, subject, 0)
@@ -107,15 +94,20 @@ def _add_interrupts(place: Place) -> None:
 
 
 def _interrupt(kind: str, number: int) -> str:
-    if kind == "softirq":
-        return _SOFTIRQS[number] if 0 <= number < len(_SOFTIRQS) else f"softirq {number}"
-    return f"interrupt {number}"
+    return softirq(number) if kind == "softirq" else f"interrupt {number}"
 
 
 def _add_states(place: Place) -> None:
     """Add what threads did, from one change to the next."""
     found = place.timeline
-    rows = _states(place, _STATES)
+    trace = place.trace
+    build(trace, "thread_states")
+    whens = " ".join(f"WHEN '{state}' THEN {number}" for number, state in enumerate(_STATES))
+    rows = trace.columns(f"""
+        SELECT subject, CASE state {whens} END AS state, begin_ns, end_ns FROM (
+            SELECT subject, state, time_ns AS begin_ns,
+                   lead(time_ns) OVER (PARTITION BY subject ORDER BY time_ns, place) AS end_ns FROM thread_states) s
+        WHERE end_ns > begin_ns AND state IN ({", ".join(f"'{state}'" for state in _STATES)}) AND {_wanted(place)}""")
     track = tracks_of(place.threads, np.asarray(rows["subject"]), 0)
     name = found.names.places(_STATES)[np.ma.getdata(rows["state"])]
     begin_ns, end_ns = np.asarray(rows["begin_ns"]), np.asarray(rows["end_ns"])
@@ -128,33 +120,21 @@ def _add_tasks(place: Place) -> None:
     if place.by_flow:
         return
     found = place.timeline
-    # Who wakes a thread may be on another CPU; all else that happens to it is on its own. Where it leaves another CPU
-    # than it had, events are missing in between: a thread's are recorded from its first use of sockets on.
-    own = "CASE WHEN place > 0 THEN cpu END"
-    order = "OVER (PARTITION BY subject ORDER BY time_ns, place"
-    last = f"{last_known(own)} {order} ROWS UNBOUNDED PRECEDING)"
-    rows = _states(place, _ON_CPU, cpu=f"CASE WHEN coalesce(lead({own}) {order}), {last}) = {last} THEN {last} END")
+    rows = thread_runs(place.trace, _wanted(place, "r."))
     names = {each.number: f"{each.name} {each.tid % THREADS}" for each in found.tracks if each.kind == "thread"}
     places = {tid: found.names.place(names[track]) for tid, track in place.threads.items()}
     name = tracks_of(places, np.asarray(rows["subject"]), found.names.place("?"))
-    track = tracks_of(place.cpus, np.ma.filled(rows["cpu"], -1), 0)
+    track = tracks_of(place.cpus, np.asarray(rows["cpu"]), 0)
     begin_ns, end_ns = np.asarray(rows["begin_ns"]), np.asarray(rows["end_ns"])
     shown = track > 0
     found.add_slices("task", track[shown], begin_ns[shown], end_ns[shown], name=name[shown])
 
 
-def _states(place: Place, states: tuple[str, ...], cpu: str = "cpu") -> dict[str, NDArray[Any]]:
-    """Return what threads did; `state` is a place in `states`."""
-    trace = place.trace
-    build(trace, "thread_states")
-    whose = f"subject IN ({place.selection.threads(trace)})" if place.selection.processes else "TRUE"
-    whens = " ".join(f"WHEN '{state}' THEN {number}" for number, state in enumerate(states))
-    return trace.columns(f"""
-        SELECT subject, CASE state {whens} END AS state, cpu, begin_ns, end_ns FROM (
-            SELECT subject, state, {cpu} AS cpu, time_ns AS begin_ns,
-                   lead(time_ns) OVER (PARTITION BY subject ORDER BY time_ns, place) AS end_ns FROM thread_states) s
-        WHERE end_ns > begin_ns AND state IN ({", ".join(f"'{state}'" for state in states)}) AND {whose}
-            AND {place.selection.window(trace, "begin_ns")}""")
+def _wanted(place: Place, prefix: str = "") -> str:
+    """Return the condition that what a thread did is selected."""
+    chosen = place.selection
+    whose = f"{prefix}subject IN ({chosen.threads(place.trace)})" if chosen.processes else "TRUE"
+    return f"{whose} AND {chosen.window(place.trace, f'{prefix}begin_ns')}"
 
 
 def _add_events(place: Place) -> None:

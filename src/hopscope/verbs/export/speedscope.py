@@ -11,8 +11,8 @@ import numpy as np
 from hopscope.errors import UsageError
 from hopscope.term.speedscope import Evented, render_speedscope
 from hopscope.verbs.export.recorded import timeline
-from hopscope.verbs.export.stacks import drop_stacks
 from hopscope.verbs.export.timeline import interleaved
+from hopscope.verbs.report.drops import drop_stacks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 # Of a heat map.
 _COLUMNS = 120
+_CPU_BY = ("cpu", "process")
 _BY = ("flow", "interface", "cpu", "process", "netns", "host")
 
 
@@ -198,6 +199,34 @@ def interrupts(*, common: Common) -> None:
 
 
 @command.command(
+    "cpu",
+    cls=Command,
+    short_help="CPU time of interrupts, softirqs and threads that use sockets.",
+    examples=(
+        ("What did each CPU spend its time on?", "hopscope report cpu --group-by cpu trace"),
+        ("A flame graph of one tenth of a second", "hopscope report cpu --from 1.2 --until 1.3 --plot cpu.svg trace"),
+    ),
+)
+@group_option(_CPU_BY)
+@plot_option("Also draw a flame graph.")
+@report_options()
+def cpu(*, common: Common, group_by: str | None, plot: Picture | None) -> None:
+    """Show for how long CPUs were in each interrupt, softirq and process, without what interrupted it.
+
+    The trace must be recorded with `-P cpu`. Processes are those of threads that use sockets, from the first use on;
+    other threads are not recorded. Of the options that select, --from and --until apply.
+    """
+    from hopscope.verbs.report.cpu import report_cpu  # noqa: PLC0415
+
+    with common.trace() as trace:
+        if plot:
+            from hopscope.verbs.report.pictures import draw_cpu  # noqa: PLC0415
+
+            plot.write(draw_cpu(trace, common.selection))
+        show(report_cpu(trace, common.selection, by=group_by, limit=common.limit), common.form)
+
+
+@command.command(
     "hops",
     cls=Command,
     short_help="Time that packets took from point to point.",
@@ -278,13 +307,18 @@ def packets(*, common: Common, slowest: bool) -> None:
     ),
 )
 @section(OUTPUT, option("--stacks", is_flag=True, help="Also group by kernel stack, and show it."))
+@plot_option("Also draw a flame graph of kernel stacks.")
 @report_options()
-def drops(*, common: Common, stacks: bool) -> None:
+def drops(*, common: Common, stacks: bool, plot: Picture | None) -> None:
     """Count the packets that the kernel dropped, by reason, function, flow and device, the most frequent first."""
     from hopscope.verbs.report.drops import drop_reasons  # noqa: PLC0415
     from hopscope.verbs.report.drops_text import render_drops  # noqa: PLC0415
 
     with common.trace() as trace:
+        if plot:
+            from hopscope.verbs.report.pictures import draw_drops  # noqa: PLC0415
+
+            plot.write(draw_drops(trace, common.selection))
         show(drop_reasons(trace, common.selection, limit=common.limit, stacks=stacks), common.form, render_drops)
 
 

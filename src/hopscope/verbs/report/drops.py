@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from hopscope.model.report import Column, Report, of_rows
+from hopscope.model.stacks import Stack
 from hopscope.term.format import plural
 from hopscope.trace.gaps import lost_events, unattached_notes
 from hopscope.trace.relation import build
@@ -30,6 +31,8 @@ COLUMNS: Final = (
 )
 STACK: Final = Column("stack", "text", "kernel stack, innermost function first", "stack", rank=0)
 
+# The first level of stacks of drops.
+_PART: Final = "drop"
 _PEAK_NS: Final = 100_000_000
 _GROUP: Final = "reason, location, flow, netns, ifindex"
 # A function may drop packets at several instructions.
@@ -125,6 +128,23 @@ def stack_frames(trace: Trace) -> dict[int, list[str]]:
     ):
         names.setdefault(stack, []).append(name)
     return {stack: _outside(found) for stack, found in names.items()}
+
+
+def drop_stacks(trace: Trace, selection: Selection, *, limit: int | None = None) -> list[Stack]:
+    """Return the stacks of the selected drops, by reason."""
+    frames = stack_frames(trace)
+    conditions = (selection.window(trace, "d.time_ns"), selection.flow(trace, "d.flow"), selection.device(trace, "d."))
+    wanted = " AND ".join(conditions)
+    rows = trace.rows(
+        "SELECT d.stack, coalesce(r.name, CAST(d.reason AS STRING)), count(*) FROM"
+        f" (SELECT * FROM drops d WHERE {wanted} ORDER BY d.time_ns{'' if limit is None else f' LIMIT {limit}'}) d"
+        " LEFT JOIN reasons r ON r.reason = d.reason WHERE d.stack >= 0 GROUP BY 1, 2 ORDER BY 1, 2"
+    )
+    return [
+        Stack(_PART, tuple(reversed(frames[stack])), drops, reason)
+        for stack, reason, drops in rows
+        if frames.get(stack)
+    ]
 
 
 def _outside(names: list[str]) -> list[str]:

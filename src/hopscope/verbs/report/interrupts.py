@@ -10,6 +10,7 @@ import numpy as np
 
 from hopscope.model.histogram import SLOTS, Histogram
 from hopscope.model.report import Column, Report, of_rows
+from hopscope.trace.activity import softirq
 from hopscope.trace.gaps import loss_notes, unattached_notes
 from hopscope.trace.histogram_sql import slot
 from hopscope.trace.host_numbers import host_of_cpu, host_of_netns, hosts
@@ -50,8 +51,6 @@ COLUMNS: Final = (
     Column("packets_per_poll", "ratio", "mean number of packets per poll", "per poll"),
     Column("full", "count", "polls that used up their budget: there were more packets", "full", rank=2),
 )
-# include/linux/interrupt.h
-_SOFTIRQS: Final = ("HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU")
 _BACKLOG: Final = "backlog"
 _OFFSET: Final = re.compile(r"\+0x0$")
 
@@ -234,8 +233,7 @@ class _Names:
 
     def softirq(self, key: _Key) -> str:
         """Return the name of a softirq, as in /proc/softirqs."""
-        known = 0 <= key.number < len(_SOFTIRQS)
-        return f"{_SOFTIRQS[key.number] if known else f'softirq {key.number}'}{self._at(key)}"
+        return f"{softirq(key.number)}{self._at(key)}"
 
     def handler(self, key: _Key) -> str | None:
         """Return the function of a handler, None if it is not known."""

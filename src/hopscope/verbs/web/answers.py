@@ -17,7 +17,6 @@ from hopscope import __version__
 from hopscope.errors import UsageError
 from hopscope.live.arguments import check_names, invoke, words_for
 from hopscope.live.handover import handed_over
-from hopscope.term.flamegraph import render_flamegraph
 from hopscope.trace.gaps import lost_events
 from hopscope.verbs.check.json import check_lines
 from hopscope.verbs.check.recorded import check_of
@@ -27,10 +26,11 @@ from hopscope.verbs.explain.text import told_of
 from hopscope.verbs.export.command import FORMATS
 from hopscope.verbs.export.formats import FILES, write_to
 from hopscope.verbs.export.recorded import timeline
-from hopscope.verbs.export.stacks import drop_stacks
 from hopscope.verbs.report.command import command as reports
+from hopscope.verbs.report.cpu import BY, cpu_over_time
 from hopscope.verbs.report.hops import hops_over_time
 from hopscope.verbs.report.messages import messages
+from hopscope.verbs.report.pictures import draw_cpu, draw_drops
 from hopscope.verbs.sql.reports import listed, query_report
 from hopscope.verbs.web.documents import head, with_stages, write_json, write_report
 from hopscope.verbs.web.heat import over_time, upper_ns
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from hopscope.model.stacks import Stack
     from hopscope.store.trace import Trace
     from hopscope.trace.selection import Selection
     from hopscope.verbs.export.recorded import Part
@@ -63,6 +62,10 @@ _MOST_PIXELS: Final = 4_096
 # Columns times nanoseconds are numbers of 64 bits.
 _LONGEST_NS: Final = 1 << 50
 _SVG: Final = "image/svg+xml"
+# What is drawn as a flame graph.
+_FLAMES: Final[Mapping[str, Callable[[Trace, Selection], str]]] = {"drops": draw_drops, "cpu": draw_cpu}
+# As many lines as can be told apart, and one for the others.
+_SERIES: Final = 5
 _BYTES: Final = "application/octet-stream"
 
 
@@ -91,6 +94,7 @@ class Answers:
             "about": self._about,
             "report": self._report,
             "heat": self._heat,
+            "cpu": self._cpu,
             "timeline": self._timeline,
             "details": self._timeline,
             "findings": self._findings,
@@ -176,6 +180,20 @@ class Answers:
             "command": self._command("report hops", options, "--plot", "hops.svg"),
         })  # fmt: skip
 
+    def _cpu(self, question: Options, out: Answerer) -> None:
+        """Tell what CPUs did over time; what has least of it is together."""
+        options = options_of(question)
+        by = question.get("by") or None
+        if by not in {None, *BY}:
+            raise UsageError("The page asks for a grouping that there is not", "Load it again")
+        bounds_s, series = cpu_over_time(self._trace, selection_of(options), _COLUMNS, by=by)
+        few = [*series[:_SERIES], *([("others", _added(series[_SERIES:]))] if series[_SERIES:] else [])]
+        write_json(out, {
+            "bounds_s": bounds_s,
+            "series": [{"name": name, "shares": shares} for name, shares in few],
+            "command": self._command("report cpu", options, "--plot", "cpu.svg"),
+        })  # fmt: skip
+
     def _timeline(self, question: Options, out: Answerer) -> None:
         """Show a view of a part of the timeline, or search in it. The period of the selection does not apply to it."""
         part = str(question.get("part"))
@@ -257,11 +275,12 @@ class Answers:
         write_report(out, listed(self._trace), shlex.join(["hopscope", "sql", str(self._folder), "--tables"]))
 
     def _flame(self, question: Options, out: Answerer) -> None:
-        found: Sequence[Stack] = drop_stacks(self._trace, selection_of(options_of(question)))
-        if not found:
-            raise UsageError("There are no stacks in this period", "Record with `hopscope record -P drops --stacks`")
+        draw = _FLAMES.get(str(question.get("of")))
+        if draw is None:
+            raise UsageError("The page asks for a flame graph that there is not", "Load it again")
+        svg = draw(self._trace, selection_of(options_of(question)))
         out.begin(head(_SVG))
-        out.write(render_flamegraph(f"drops of {self._folder.resolve().name}", found).encode())
+        out.write(svg.encode())
 
     def _export(self, question: Options, out: Answerer) -> None:
         form = str(question.get("form"))
@@ -281,3 +300,7 @@ class Answers:
             for each in (value if isinstance(value, list) else [value])
         ]
         return shlex.join(["hopscope", *what.split(), *words, *more, str(self._folder)])
+
+
+def _added(series: Sequence[tuple[str, Sequence[float]]]) -> list[float]:
+    return [sum(each) for each in zip(*(shares for _, shares in series), strict=True)]

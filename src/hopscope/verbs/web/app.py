@@ -38,7 +38,7 @@ _WAITING: Final = 8
 _MOST_STREAMS: Final = 32
 # Which of the processes that read the recording answers, if not the first one: what takes long waits for other
 # questions of its kind alone. Events of the timeline come from another one than what is prepared for it.
-_READERS: Final = {"sql": 1, "export": 1, "flame": 1, "timeline": 1, "details": 2}
+_READERS: Final = {"sql": 1, "export": 1, "flame": 1, "cpu": 1, "timeline": 1, "details": 2}
 
 
 class Reader:
@@ -215,7 +215,8 @@ class _Site:
     async def _flame_graph(self, request: Request) -> Response:
         if not self._readers:
             return JSONResponse({"error": "No recording is open."}, 404)
-        head, data = await self._whole(self._readers[1], {"ask": "flame", "options": _options(request)})
+        question = {"ask": "flame", "of": request.query_params.get("of"), "options": _options(request)}
+        head, data = await self._whole(self._readers[1], question)
         # An origin of its own: whatever a name in it did, it could not reach the page.
         headers = {"Content-Security-Policy": self._flame}
         return Response(data, head.get("status", 502), headers, head.get("type"))

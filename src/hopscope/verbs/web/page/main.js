@@ -8,6 +8,7 @@ import { about as askAbout, login } from "./ask.js";
 import { clean, el, put, say } from "./dom.js";
 import { Live } from "./live.js";
 import compare from "./panels/compare.js";
+import cpu from "./panels/cpu.js";
 import drops from "./panels/drops.js";
 import exports from "./panels/export.js";
 import heat from "./panels/heat.js";
@@ -15,7 +16,7 @@ import hops from "./panels/hops.js";
 import { LIVE } from "./panels/live.js";
 import messages from "./panels/messages.js";
 import requests from "./panels/requests.js";
-import { cpu, network, others } from "./panels/simple.js";
+import { interrupts, network, others } from "./panels/simple.js";
 import sql from "./panels/sql.js";
 import summary from "./panels/summary.js";
 import tcp from "./panels/tcp.js";
@@ -23,7 +24,7 @@ import timeline from "./panels/timeline.js";
 import { selectionForm } from "./selection.js";
 import { View } from "./view.js";
 
-const PANELS = [summary, heat, timeline, hops, messages, requests, drops, tcp, cpu, network, others, compare, sql, exports, ...LIVE];
+const PANELS = [summary, heat, timeline, hops, messages, requests, drops, tcp, cpu, interrupts, network, others, compare, sql, exports, ...LIVE];
 const THEMES = ["auto", "light", "dark"];
 const byId = (id) => document.getElementById(id);
 

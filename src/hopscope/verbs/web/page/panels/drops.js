@@ -2,6 +2,7 @@
 
 import { report } from "../ask.js";
 import { el, put } from "../dom.js";
+import { flameGraph } from "../flame.js";
 import { table } from "../table.js";
 
 export default {
@@ -16,10 +17,7 @@ export default {
       box.checked = view.get("stacks") === "1";
       const found = await report(view, "drops", box.checked ? { stacks: true } : {}, signal);
       put(place, table(found, { caption: "Dropped packets: why, where, and of which flow" }));
-      const options = encodeURIComponent(JSON.stringify(view.selection()));
-      put(graph, ...(box.checked && found.rows.length
-        ? [el("iframe", { src: `/api/flame.svg?options=${options}`, title: "Flame graph of the stacks of drops; the table above has the same" })]
-        : []));
+      put(graph, box.checked && found.rows.length ? flameGraph("drops", view, "Flame graph of the stacks of drops; the table above has the same") : null);
     };
   },
 };

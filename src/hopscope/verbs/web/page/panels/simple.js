@@ -18,7 +18,7 @@ const simple = (id, title, name, caption, options = {}, when = () => true) => ({
   },
 });
 
-export const cpu = simple("cpu", "Interrupts and CPU time", "interrupts",
+export const interrupts = simple("interrupts", "Interrupts", "interrupts",
   "Interrupts, softirqs and polls: how often, how long, and how long they waited");
 export const network = simple("network", "Between hosts", "network",
   "Losses and one-way latencies between hosts, with the bounds of the clocks", {}, (about) => about.recording.hosts.length > 1);

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`report cpu` of traces in which everything is known, and beside what the kernel says of a process."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from hopscope.errors import UsageError
+from hopscope.store.trace import Trace
+from hopscope.trace.selection import Selection
+from hopscope.verbs.report.cpu import cpu_over_time, cpu_stacks, report_cpu
+from hopscope.verbs.report.pictures import draw_cpu
+from tests.lab.command import hopscope
+from tests.lab.traces import MadeTrace
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from hopscope.model.report import Report
+
+MS: Final = 1_000_000
+# Uses a socket, computes for half a second of CPU time, and says how much it has used since then.
+PROGRAM: Final = """
+import socket, time
+one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+one.bind(("127.0.0.1", 0))
+one.sendto(b"x", one.getsockname())
+since = time.process_time_ns()
+while time.process_time_ns() < since + 500_000_000:
+    pass
+one.recv(9)
+print(time.process_time_ns() - since)
+time.sleep(0.01)
+"""
+
+
+def small() -> MadeTrace:
+    """Return a trace of a thread that uses sockets and is interrupted, and of another one that does not."""
+    made = MadeTrace()
+    made.thread(7, "server")
+    made.thread(8, "other")
+    made.work("irq.enter", 0, subject=30, cpu=1)
+    made.work("irq.exit", 1 * MS, subject=30, cpu=1)
+    made.socket("tx.send", 10 * MS, tid=7)
+    made.work("softirq.enter", 20 * MS, subject=3)
+    made.work("irq.enter", 22 * MS, subject=30)
+    made.work("irq.exit", 23 * MS, subject=30)
+    made.work("softirq.exit", 30 * MS, subject=3)
+    made.work("sched.switch", 50 * MS, tid=7, subject=8)  # who gets it now may leave it meanwhile, unseen
+    made.work("sched.switch", 60 * MS, tid=8, subject=7)
+    made.work("sched.switch", 70 * MS, tid=7, subject=0)
+    made.work("softirq.enter", 80 * MS, subject=1)
+    made.work("softirq.exit", 81 * MS, subject=1)
+    made.work("softirq.enter", 100 * MS, subject=9, cpu=1)
+    return made
+
+
+def rows(report: Report) -> list[tuple[Any, ...]]:
+    return [row[:-1] for row in report.rows()]
+
+
+def test_the_innermost_has_the_time(tmp_path: Path) -> None:
+    with Trace(small().write(tmp_path / "trace")) as trace:
+        whole = report_cpu(trace, Selection())
+        assert rows(whole) == [
+            ("thread", "server (7)", 40 * MS), ("softirq", "NET_RX", 9 * MS), ("irq", "30", 2 * MS),
+            ("softirq", "TIMER", 1 * MS),
+        ]  # fmt: skip
+        assert whole.column("share") == [pytest.approx(each / 100) for each in (40, 9, 2, 1)]
+        assert rows(report_cpu(trace, Selection(), by="cpu"))[2:] == [
+            ("0", "irq", "30", 1 * MS), ("0", "softirq", "TIMER", 1 * MS), ("1", "irq", "30", 1 * MS),
+        ]  # fmt: skip
+        interrupted = rows(report_cpu(trace, Selection(), by="process", limit=3))
+        assert interrupted[1:] == [("server (7)", "softirq", "NET_RX", 9 * MS), ("-", "irq", "30", 1 * MS)]
+        part = report_cpu(trace, Selection(from_s=0.0225, until_s=0.065))
+        assert rows(part) == [
+            ("thread", "server (7)", 25 * MS), ("softirq", "NET_RX", 7 * MS), ("irq", "30", MS // 2),
+        ]  # fmt: skip
+        assert "threads without sockets" in part.notes[0]
+
+
+def test_over_time_and_as_a_flame_graph_it_is_the_same_time(tmp_path: Path) -> None:
+    with Trace(small().write(tmp_path / "trace")) as trace:
+        bounds_s, series = cpu_over_time(trace, Selection(), 10)
+        assert bounds_s == pytest.approx([each / 100 for each in range(11)])
+        assert dict(series)["thread"] == pytest.approx([0, 1, 0, 1, 1, 0, 1, 0, 0, 0])
+        assert dict(series)["softirq NET_RX"] == pytest.approx([0, 0, 0.9, 0, 0, 0, 0, 0, 0, 0])
+        stacks = {(each.part, *each.frames): each.samples for each in cpu_stacks(trace, Selection())}
+        assert stacks["CPU 0", "server (7)", "NET_RX", "interrupt 30"] == MS
+        assert stacks["CPU 1", "interrupt 30"] == MS
+        assert sum(stacks.values()) == sum(report_cpu(trace, Selection()).column("time_ns"))
+        assert "<title>interrupt 30\n1.00ms, 1.9%" in draw_cpu(trace, Selection())
+        with pytest.raises(UsageError, match="does not say what CPUs did in this period"):
+            draw_cpu(trace, Selection(from_s=0.09, until_s=0.095))
+
+
+def test_what_is_not_certain_is_not_counted(tmp_path: Path) -> None:
+    made = small()
+    made.lose(40 * MS, 45 * MS)  # within the first run of the server
+    with Trace(made.write(tmp_path / "lost")) as trace:
+        assert rows(report_cpu(trace, Selection()))[0] == ("thread", "server (7)", 10 * MS)
+    with Trace(MadeTrace().write(tmp_path / "empty")) as trace:
+        assert "record with `-P cpu`" in report_cpu(trace, Selection()).notes[0]
+
+
+@pytest.mark.root
+def test_a_process_has_the_time_that_the_kernel_gives_it(tmp_path: Path) -> None:
+    done = hopscope(
+        "record", "-P", "cpu", "-P", "messages", "-o", tmp_path / "trace", "--", sys.executable, "-c", PROGRAM
+    )
+    assert done.returncode == 0, done.stderr
+    used_ns = int(json.loads(done.stdout.splitlines()[0]))
+    with Trace(tmp_path / "trace") as trace:
+        whole = report_cpu(trace, Selection(), by="process")
+        mine = max((row for row in whole.rows() if row[1] == "thread"), key=lambda row: int(row[3]))[0]
+        # The kernel's clock of a process goes on in interrupts and softirqs.
+        time_ns = sum(int(row[3]) for row in whole.rows() if row[0] == mine)
+    assert used_ns <= time_ns <= used_ns * 1.2
