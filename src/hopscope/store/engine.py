@@ -126,6 +126,9 @@ class Engine(ABC):
     def close(self) -> None:
         """Give back what it has."""
 
+    def interrupt(self) -> None:  # noqa: B027 # not every engine can
+        """Have a query that another thread runs end soon, if the engine can."""
+
     @abstractmethod
     def cause(self, error: Exception) -> Cause | None:
         """Tell what an exception is about; None: it is none of the engine's."""
@@ -299,6 +302,10 @@ class DuckDB(Engine):
             self._connection.execute(statement)
         finally:
             os.close(writing)
+
+    def interrupt(self) -> None:
+        """Have a query that another thread runs end with what :meth:`cause` calls interrupted."""
+        self._connection.interrupt()
 
     def close(self) -> None:
         """Close the connection; again is allowed."""

@@ -208,6 +208,10 @@ class Trace:
         with self._errors():
             self._engine.copy_parquet(query, out)
 
+    def interrupt(self) -> None:
+        """Have a query that another thread runs end with a KeyboardInterrupt there, if the engine can."""
+        self._engine.interrupt()
+
     def close(self) -> None:
         """Close the engine."""
         self._engine.close()

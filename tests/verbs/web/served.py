@@ -42,6 +42,11 @@ class Site:
     def port(self) -> int:
         return int(self.base.rpartition(":")[2].rstrip("/"))
 
+    @property
+    def server(self) -> int:
+        """The PID of the process that talks to browsers: the last one."""
+        return children(self.child.pid)[-1]
+
     def send(
         self, path: str, body: object = None, *, cookie: bool = True, **headers: str
     ) -> tuple[int, dict[str, str], bytes]:

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
 import shutil
 import signal
+import tarfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -99,7 +101,13 @@ def test_an_export_is_the_command_s(site: Site, hostile: Path, tmp_path: Path) -
     assert (status, data) == (200, (tmp_path / "a.csv").read_bytes())
     assert headers["content-disposition"] == 'attachment; filename="hopscope.csv"'
     assert site.send("/api/download/perfetto")[2][:1] == b"\n"
-    assert site.send("/api/download/ctf")[0] == 400
+    status, headers, data = site.send("/api/download/ctf")
+    assert (status, headers["content-disposition"]) == (200, 'attachment; filename="hopscope.ctf.tar"')
+    run("export", "ctf", hostile, "-o", tmp_path / "ctf")
+    with tarfile.open(fileobj=io.BytesIO(data)) as archive:
+        sent = {each.name: archive.extractfile(each).read() for each in archive.getmembers()}  # type: ignore[union-attr]
+    assert sent == {f"ctf/{each.name}": each.read_bytes() for each in (tmp_path / "ctf").iterdir()}
+    assert site.send("/api/download/zip")[0] == 400
 
 
 # ---- what cannot be ----

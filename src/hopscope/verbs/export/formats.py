@@ -6,14 +6,18 @@ The output is opened before the recording is: from then on, this process can ope
 
 from __future__ import annotations
 
+import contextlib
+import os
+import tarfile
+import tempfile
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple, Protocol, cast
 
+from hopscope.store.folder import OpenFolder
 from hopscope.verbs.export.output import file_output, folder_output
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from hopscope.recorded.options import Common
     from hopscope.store.trace import Trace
     from hopscope.trace.selection import Selection
@@ -43,8 +47,6 @@ _FORMATS: Final = {
     "jsonl": _Format("rows", "write_jsonl"),
     "parquet": _Format("rows", "write_parquet", binary=True),
 }
-# Those that are one file, and not a folder.
-FILES: Final = tuple(_FORMATS)
 
 
 def write(form: str, common: Common, output: Path, most: int | None) -> list[str]:
@@ -80,9 +82,32 @@ def write(form: str, common: Common, output: Path, most: int | None) -> list[str
         return write_to(out, form, trace, common.selection, most)
 
 
+def file_name(form: str) -> str:
+    """Return the name of the one file that :func:`write_to` writes."""
+    return f"hopscope.{form}{'.tar' if form == _CTF else ''}"
+
+
 def write_to(out: BinaryIO, form: str, trace: Trace, selection: Selection, most: int | None = None) -> list[str]:
-    """Write an open recording in a format that is one file; parameters and exceptions are as of :func:`write`."""
+    """Write an open recording in a format as one file; parameters and exceptions are as of :func:`write`.
+
+    What is a folder otherwise is an archive of tar.
+    """
+    if form == _CTF:
+        return _write_archive(out, trace, selection, most or None)
     chosen = _FORMATS[form]
     limit = chosen.most if most is None else most or None
     module = import_module(f"hopscope.verbs.export.{chosen.module}")
     return cast("_Writer", getattr(module, chosen.function))(trace, selection, out, limit=limit)
+
+
+def _write_archive(out: BinaryIO, trace: Trace, selection: Selection, limit: int | None) -> list[str]:
+    from hopscope.verbs.export.ctf import write_ctf  # noqa: PLC0415 # NumPy
+
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name)
+        with contextlib.closing(OpenFolder(os.open(path, os.O_RDONLY | os.O_DIRECTORY), path)) as folder:
+            notes = write_ctf(trace, selection, folder, limit=limit)
+        with tarfile.open(fileobj=out, mode="w") as archive:
+            for each in sorted(path.iterdir()):
+                archive.add(each, f"{_CTF}/{each.name}")
+    return notes

@@ -197,7 +197,7 @@ def _of_hops(area: Area, frame: Frame, *, unicode: bool) -> Worst | None:
 def _times(histogram: Histogram, *, unicode: bool) -> str:
     shown = {"p99": histogram.percentile(99), "max": histogram.max_ns, "p50": histogram.percentile(50)}
     times = ", ".join(f"{name} {fmt.time(each, unicode=unicode)}" for name, each in shown.items())
-    return f"{times}, {fmt.count(histogram.count)} samples"
+    return f"{times}, {fmt.count(histogram.count)} {fmt.noun_of(histogram.count, 'sample')}"
 
 
 def _of_cpu(frame: Frame) -> Worst | None:

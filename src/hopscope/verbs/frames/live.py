@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import queue
+import shlex
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from hopscope.live.lookup import namespaces
 from hopscope.live.words import words_of
 from hopscope.term import format as fmt
 from hopscope.verbs.check.findings import evaluate
-from hopscope.verbs.frames.filters import narrowed
+from hopscope.verbs.frames.filters import narrowed, parsed
 from hopscope.verbs.frames.frame import Answer, Frame, SlowMessage
 from hopscope.verbs.frames.messages import layer_lines
 from hopscope.verbs.frames.recording import OwnRecording
@@ -96,6 +97,17 @@ def words_for(verb: str, chosen: Mapping[str, Any]) -> list[str]:
     return words_of(import_module(f"hopscope.verbs.{verb}.command").command, chosen)
 
 
+def chosen_by(text: str) -> dict[str, Any]:
+    """Return what a line of options selects, as `hopscope rx` would understand it.
+
+    Raises
+    ------
+    UsageError
+        It is not what the command takes, or names a path.
+    """
+    return parsed(import_module("hopscope.verbs.rx.command").command, text)
+
+
 class LiveSource:
     """Measures; see :class:`~hopscope.verbs.frames.source.Source`.
 
@@ -124,6 +136,11 @@ class LiveSource:
         self._extra: tuple[Question, _Running] | None = None
         self._messages: Sequence[SlowMessage] = ()
         self._started_s = time.monotonic()
+
+    @property
+    def only(self) -> str:
+        """The options that select what is shown; empty: everything."""
+        return shlex.join(words_for("rx", self._chosen))
 
     def run(self, post: Callable[[Event], object], requests: queue.SimpleQueue[Request]) -> None:
         """Send a frame an interval until None is requested."""

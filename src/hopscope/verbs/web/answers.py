@@ -14,7 +14,7 @@ import tempfile
 from typing import TYPE_CHECKING, Any, Final
 
 from hopscope import __version__
-from hopscope.errors import UsageError
+from hopscope.errors import HopscopeError, UsageError
 from hopscope.live.arguments import check_names, invoke, words_for
 from hopscope.live.handover import handed_over
 from hopscope.trace.gaps import lost_events
@@ -24,7 +24,7 @@ from hopscope.verbs.explain.analysis import explain
 from hopscope.verbs.explain.json import explanation_line
 from hopscope.verbs.explain.text import told_of
 from hopscope.verbs.export.command import FORMATS
-from hopscope.verbs.export.formats import FILES, write_to
+from hopscope.verbs.export.formats import file_name, write_to
 from hopscope.verbs.export.recorded import timeline
 from hopscope.verbs.report.command import command as reports
 from hopscope.verbs.report.cpu import BY, cpu_over_time
@@ -119,6 +119,11 @@ class Answers:
             raise UsageError("The page asks for what there is not", "Load it again")
         self._known[asked](dict(question), out)
 
+    def interrupt(self) -> None:
+        """Have a query end that another thread runs; of both recordings, as it may be of either."""
+        for trace in filter(None, (self._trace, self._other)):
+            trace.interrupt()
+
     # ---- what is answered ----
 
     def _about(self, _question: Options, out: Answerer) -> None:
@@ -140,8 +145,7 @@ class Answers:
             "lost": lost_events(trace) + metadata.missed,
             "warnings": list(trace.warnings),
             "reports": sorted(reports.commands),
-            "formats": list(FORMATS),
-            "files": list(FILES),
+            "files": {form: file_name(form) for form in FORMATS},
         })  # fmt: skip
 
     def _report(self, question: Options, out: Answerer) -> None:
@@ -234,9 +238,14 @@ class Answers:
         return self._timelines[part, selection]
 
     def _findings(self, _question: Options, out: Answerer) -> None:
-        check, at_ns = check_of(self._trace)
+        command = self._command("check", {})
+        try:
+            check, at_ns = check_of(self._trace)
+        except HopscopeError as error:  # it has no counters, which is nothing that the page could do better
+            write_json(out, {"findings": [], "summary": None, "notes": [str(error)], "command": command})
+            return
         lines = [json.loads(line) for line in check_lines(check, at_ns)]
-        write_json(out, {"findings": lines[:-1], "summary": lines[-1], "command": self._command("check", {})})
+        write_json(out, {"findings": lines[:-1], "summary": lines[-1], "notes": [], "command": command})
 
     def _explain(self, question: Options, out: Answerer) -> None:
         options = options_of(question)
@@ -284,13 +293,13 @@ class Answers:
 
     def _export(self, question: Options, out: Answerer) -> None:
         form = str(question.get("form"))
-        if form not in FILES:
-            raise UsageError(f"{form} is not a file that can be downloaded", "Copy the command instead")
+        if form not in FORMATS:
+            raise UsageError("The page asks for a format that there is not", "Load it again")
         # It is complete before anything is sent: until then, it can still fail, and what it lacks is in the head.
         with tempfile.TemporaryFile() as file:
             notes = write_to(file, form, self._trace, selection_of(options_of(question)))
             file.seek(0)
-            out.begin({**head(_BYTES), "notes": notes})
+            out.begin({**head(_BYTES), "notes": notes, "name": file_name(form)})
             shutil.copyfileobj(file, out)
 
     def _command(self, what: str, options: Options, *more: str) -> str:

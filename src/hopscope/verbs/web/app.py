@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 _TYPES: Final = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 _LONGEST_QUESTION: Final = 1 << 15
 _LONGEST_LINE: Final = 1 << 24
+_LONGEST_REQUEST: Final = 1 << 11
+# How lines begin that the process that measures sends.
+_FRAME: Final = b'{"kind": "frame"'
+_RESTART: Final = b'{"kind": "restart"'
 # Frames that a page gets that is opened later; further ones are dropped for a page that does not read them.
 _KEPT: Final = 120
 _WAITING: Final = 8
@@ -95,17 +99,27 @@ class Stream:
         self._first = b""
         self._kept: deque[bytes] = deque(maxlen=_KEPT)
         self._listening: set[asyncio.Queue[bytes]] = set()
+        self._writer: asyncio.StreamWriter | None = None
 
     async def run(self) -> None:
-        """Pass frames on until that process ends."""
-        reader, _ = await asyncio.open_connection(sock=self._line, limit=_LONGEST_LINE)
+        """Pass frames on until that process ends; those before another selection are forgotten."""
+        reader, self._writer = await asyncio.open_connection(sock=self._line, limit=_LONGEST_LINE)
         self._first = await reader.readline()
         while line := await reader.readline():
-            self._kept.append(line)
+            if line.startswith(_RESTART):
+                self._kept.clear()
+            elif line.startswith(_FRAME):
+                self._kept.append(line)
             for each in self._listening:
                 if each.full():
                     each.get_nowait()
                 each.put_nowait(line)
+
+    async def ask(self, question: dict[str, Any]) -> None:
+        """Pass a request on; what becomes of it, all pages are told."""
+        if self._writer:
+            self._writer.write(json.dumps(question).encode() + b"\n")
+            await self._writer.drain()
 
     async def events(self) -> AsyncIterator[bytes]:
         """Iterate over server-sent events."""
@@ -168,6 +182,7 @@ class _Site:
             Route(f"{DATA}flame.svg", self._flame_graph),
             Route(f"{DATA}download/{{form}}", self._download),
             Route(f"{DATA}events", self._events),
+            Route(f"{DATA}measure", self._measure, methods=["POST"]),
         ]
         inner = Starlette(
             routes=routes,
@@ -239,7 +254,7 @@ class _Site:
                     yield part
 
         headers = {
-            "Content-Disposition": f'attachment; filename="hopscope.{form}"',
+            "Content-Disposition": f'attachment; filename="{head.get("name", "hopscope")}"',
             "Hopscope-Notes": json.dumps(head.get("notes", [])),
         }
         good = head.get("status") == 200
@@ -249,6 +264,15 @@ class _Site:
         if self._stream is None or self._stream.is_full():
             return JSONResponse({"error": "Nothing is measured, or too many pages listen."}, 404)
         return StreamingResponse(self._stream.events(), media_type="text/event-stream")
+
+    async def _measure(self, request: Request) -> Response:
+        question = await _body(request)
+        if self._stream is None:
+            return JSONResponse({"error": "Nothing is measured."}, 404)
+        if len(question) != 1 or len(json.dumps(question)) > _LONGEST_REQUEST:
+            return JSONResponse({"error": "This filter is too long."}, 400)
+        await self._stream.ask(question)
+        return Response(status_code=204)
 
     def _reader_for(self, question: dict[str, Any]) -> Reader:
         return self._readers[_READERS.get(str(question.get("ask")), 0)]

@@ -7,13 +7,14 @@ import contextlib
 import json
 import os
 import signal
+import threading
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
 
 from hopscope.errors import HopscopeError
 from hopscope.verbs.web.wire import LONGEST, Answerer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
     from socket import socket
     from types import FrameType
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 # A question that takes longer is given up, so that others are answered; a download may take as long as it likes.
 _LONGEST_S: Final = 60.0
+_AGAIN_S: Final = 0.5
 # So may what is prepared once, and is then at hand.
 _FREE: Final = frozenset({"export", "timeline", "details"})
 _BAD: Final = 400
@@ -99,19 +101,19 @@ def _opened(folder: Path, other: Path | None, stack: contextlib.ExitStack) -> An
 
 
 def _answer(answers: Answers, line: bytes, out: Answerer) -> None:
+    limit = _Limit(answers.interrupt)
     try:
         question = json.loads(line)
-        with _limited(question):
+        with limit.of(question):
             answers.answer(question, out)
-    except HopscopeError as error:
-        _fail(out, error)
-        return
-    except (_TooLong, KeyboardInterrupt):
-        sentence = f"This took longer than {_LONGEST_S:.0f} s and was given up. Select a shorter period."
-        _say(out, sentence)
-        return
-    except Exception as error:  # noqa: BLE001 # the page says so, and others are still answered
-        _say(out, f"This failed in a way that was not foreseen ({type(error).__name__}): please report it.")
+    except (Exception, _TooLong, KeyboardInterrupt) as error:  # noqa: BLE001 # the page says so, and others are still answered
+        # The engine makes an error of its own of what interrupts it.
+        if limit.is_over:
+            _say(out, f"This took longer than {_LONGEST_S:.0f} s and was given up. Select a shorter period.")
+        elif isinstance(error, HopscopeError):
+            _fail(out, error)
+        else:
+            _say(out, f"This failed in a way that was not foreseen ({type(error).__name__}): please report it.")
         return
     out.end()
 
@@ -126,15 +128,43 @@ def _say(out: Answerer, sentence: str) -> None:
     _fail(out, HopscopeError(sentence))
 
 
-@contextlib.contextmanager
-def _limited(question: Any) -> Iterator[None]:  # noqa: ANN401 # whatever was sent
-    def give_up(_number: int, _frame: FrameType | None) -> None:
-        raise _TooLong
+class _Limit:
+    """How long a question may take.
 
-    signal.signal(signal.SIGALRM, give_up)
-    free = isinstance(question, dict) and question.get("ask") in _FREE
-    signal.setitimer(signal.ITIMER_REAL, 0.0 if free else _LONGEST_S)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0.0)
+    Parameters
+    ----------
+    interrupt
+        Ends a query that runs: the engine does not look for signals in all of them.
+    """
+
+    def __init__(self, interrupt: Callable[[], None]) -> None:
+        self.is_over = False
+        self._interrupt = interrupt
+        self._answered = threading.Event()
+
+    @contextlib.contextmanager
+    def of(self, question: Any) -> Iterator[None]:  # noqa: ANN401 # whatever was sent
+        """Raise what nobody catches when the time for a question is over."""
+        if isinstance(question, dict) and question.get("ask") in _FREE:
+            yield
+            return
+        signal.signal(signal.SIGALRM, self._give_up)
+        watching = threading.Thread(target=self._watch, name="limit", daemon=True)
+        watching.start()
+        try:
+            yield
+        finally:
+            self._answered.set()
+            watching.join()
+
+    def _watch(self) -> None:
+        wait_s = _LONGEST_S
+        while not self._answered.wait(wait_s):
+            self.is_over = True
+            self._interrupt()
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGALRM)
+            wait_s = _AGAIN_S  # it may have been between two queries
+
+    def _give_up(self, _number: int, _frame: FrameType | None) -> None:
+        if not self._answered.is_set():
+            raise _TooLong

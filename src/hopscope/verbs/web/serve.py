@@ -2,7 +2,8 @@
 """The processes behind the page: who measures, who reads the recording, and who talks to browsers are not the same.
 
 What a browser sends is read by a process that has no right but to talk to the others; a recording by its owner, who is
-confined to reading; and the process that measures is asked for nothing. All are forked before anything is loaded.
+confined to reading; and the process that measures takes options that select traffic alone. All are forked before
+anything is loaded.
 """
 
 from __future__ import annotations

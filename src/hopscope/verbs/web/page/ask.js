@@ -47,12 +47,18 @@ export const about = async () => answer(await reached("/api/about", { credential
 /** Ask anything: {ask: "report", name, options}, {ask: "heat", options, columns}, … (answers.py). */
 export const ask = async (question, signal) => answer(await post("/api/ask", question, signal));
 
+/** Have this host measured otherwise: {only: "--port 443"} or {cpu_by: "process"}; the stream says what becomes of it. */
+export const measure = async (question) => {
+  const response = await post("/api/measure", question);
+  if (!response.ok) await answer(response);
+};
+
 /** A report of the selected part. */
 export const report = (view, name, options = {}, signal = undefined) =>
   ask({ ask: "report", name, options: { ...view.selection(), ...options } }, signal);
 
 /** Fetch an export, and give it to the browser as a download; return sentences on what is missing. */
-export const download = async (form, options) => {
+export const download = async (form, name, options) => {
   const response = await reached(`/api/download/${form}?options=${encodeURIComponent(JSON.stringify(options))}`, {
     credentials: "same-origin",
   });
@@ -60,7 +66,7 @@ export const download = async (form, options) => {
   const url = URL.createObjectURL(await response.blob());
   const link = document.createElement("a");
   link.href = url;
-  link.download = `hopscope.${form}`;
+  link.download = name;
   link.click();
   setTimeout(() => URL.revokeObjectURL(url), 60_000);
   return JSON.parse(response.headers.get("Hopscope-Notes") ?? "[]");

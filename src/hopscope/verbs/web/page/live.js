@@ -8,6 +8,7 @@ export class Live extends EventTarget {
   frames = [];
   paused = false;
   upper = [];
+  cpu = null;
   #waiting = [];
 
   constructor() {
@@ -31,11 +32,16 @@ export class Live extends EventTarget {
   #restart() {
     this.frames = []; // the server sends those that it has again
     this.#waiting = [];
+    this.cpu = null;
     say("");
+    this.dispatchEvent(new Event("restart"));
   }
 
   #take(message) {
     if (message.kind === "error") say(message.error);
+    else if (message.kind === "said") say(message.sentence);
+    else if (message.kind === "cpu") this.cpu = message;
+    else if (message.kind === "restart") this.#restart();
     else if (message.kind === "ready") this.interval = message.interval_s;
     else if (message.kind === "frame" && this.paused) this.#waiting = [...this.#waiting, message].slice(-KEPT);
     else if (message.kind === "frame") {

@@ -5,7 +5,7 @@ import { copyButton, el, put, say } from "../dom.js";
 
 const MEANINGS = {
   perfetto: "timeline for ui.perfetto.dev: CPUs, threads, messages, counters, losses",
-  ctf: "every event, for babeltrace2 and Trace Compass: a folder, which the command writes",
+  ctf: "every event, for babeltrace2 and Trace Compass: a folder, which is downloaded as an archive",
   chrome: "the timeline as Chrome's trace events, for small parts",
   speedscope: "CPUs and threads over time, and stacks, for speedscope.app",
   folded: "kernel stacks of drops, as the FlameGraph scripts read them",
@@ -27,12 +27,12 @@ export default {
   title: "Downloads",
   where: "recording",
   mount(container, { view, about }) {
-    const { formats, files, folder } = about.recording;
+    const { files, folder } = about.recording;
     const get = async (form, button) => {
       button.disabled = true;
       say(`Writing ${form} …`);
       try {
-        const notes = await download(form, view.selection());
+        const notes = await download(form, files[form], view.selection());
         say(["Downloaded.", ...notes].join(" "));
       } catch (error) {
         say(error.message);
@@ -42,10 +42,10 @@ export default {
     const grid = el("tbody");
     container.append(el("div", { class: "scroll" }, el("table", {}, el("caption", {}, "Formats of the selected part"), grid)));
     return async () => {
-      put(grid, ...formats.map((form) => {
+      put(grid, ...Object.keys(files).map((form) => {
         const button = el("button", { type: "button", onclick: () => get(form, button) }, "Download");
         return el("tr", {}, el("th", { scope: "row" }, form), el("td", {}, MEANINGS[form] ?? ""),
-          el("td", { class: "controls" }, files.includes(form) ? button : null, " ", copyButton(command(form, view, folder))));
+          el("td", { class: "controls" }, button, " ", copyButton(command(form, view, folder))));
       }));
     };
   },

@@ -1,6 +1,7 @@
 // Panels of this host, now. Each is drawn anew with a frame, and keeps where the keyboard is.
 
-import { copyButton, el, put } from "../dom.js";
+import { measure } from "../ask.js";
+import { copyButton, el, put, say } from "../dom.js";
 import { findingList } from "../findings.js";
 import { count } from "../format.js";
 import { HeatMap } from "../heat.js";
@@ -17,12 +18,15 @@ const made = (columns, rows, more = {}) => ({ columns, rows, heading: [], notes:
 
 const absent = (frame, area) => el("p", { class: "nothing" }, frame.absent[area] ?? "Waiting for the first interval.");
 
-const live = (id, title, draw, command) => ({
+/** A panel that `draw` fills; `controls` are above it, and stay. */
+const live = (id, title, draw, command, controls = () => null) => ({
   id,
   title,
   where: "live",
   mount(container, { live: stream }) {
     const place = el("div");
+    const above = controls(stream);
+    if (above) container.append(above);
     container.append(place, el("footer", { class: "notes" }, command ? copyButton(command) : null));
     return async () => {
       if (stream.last) put(place, ...draw(stream.last, stream).filter(Boolean));
@@ -31,12 +35,23 @@ const live = (id, title, draw, command) => ({
   },
 });
 
+const filter = (stream) => {
+  const text = el("input", { size: 30, placeholder: "--port 443 --protocol tcp", autocomplete: "off", spellcheck: "false", "aria-label": "Options that select traffic" });
+  const apply = (options) => measure({ only: options }).catch((error) => say(error.message));
+  stream.addEventListener("frame", () => {
+    if (stream.last && document.activeElement !== text) text.value = stream.last.only;
+  });
+  return el("form", { class: "controls", onsubmit: (event) => { event.preventDefault(); apply(text.value); } },
+    el("label", {}, "Only ", text), " ", el("button", { type: "submit" }, "Apply"), " ",
+    el("button", { type: "button", class: "quiet", onclick: () => apply("") }, "Everything"));
+};
+
 export const now = live("live-now", "Now", (frame) => [
   el("ul", { class: "findings" }, frame.worst.map((each) => el("li", { class: each.harm },
     el("p", {}, el("strong", { class: "badge" }, el("a", { href: `#${TARGETS[each.area]}`, "data-panel": TARGETS[each.area] }, AREAS[each.area])),
       " ", el("bdi", {}, each.sentence))))),
   el("p", { class: frame.lost ? "error" : "hint" }, frame.lost ? `Lost: ${frame.lost}` : "Nothing was lost.", frame.cost ? ` Cost ${frame.cost}.` : ""),
-], "sudo hopscope top");
+], "sudo hopscope top", filter);
 
 const HOPS = [text("hop", "hop"), text("group", "of", 2), figure("count", "count", "count"), figure("mean_ns", "mean", "ns", 3),
   figure("p50_ns", "p50", "ns"), figure("p90_ns", "p90", "ns", 1), figure("p99_ns", "p99", "ns"), figure("max_ns", "max", "ns")];
@@ -61,6 +76,15 @@ const cpuRow = (row) => ({
   ...Object.fromEntries(row.parts.map((part) => [`part ${part.part}`, part.ns || null])),
 });
 
+const GROUPS = { "": "nothing", process: "process", cgroup: "cgroup", interface: "interface" };
+
+const cpuGroups = (stream) => {
+  const choice = el("select", { onchange: () => { stream.cpu = null; measure({ cpu_by: choice.value }).catch((error) => say(error.message)); } },
+    Object.entries(GROUPS).map(([value, name]) => el("option", { value }, name)));
+  stream.addEventListener("restart", () => { choice.value = ""; });
+  return el("p", { class: "controls" }, el("label", {}, "Also by ", choice));
+};
+
 const overFrames = (stream, area, value) => {
   const frames = stream.frames.filter((frame) => frame[area]);
   return [frames.map((frame) => frame.since_s), frames.map(value)];
@@ -77,8 +101,9 @@ export const cpu = live("live-cpu", "CPU time by part of the stack", (frame, str
     values: overFrames(stream, "cpu", (each) => each.cpu.total.parts.find((part) => part.part === name)?.ns ?? null)[1],
   }));
   const report = made(CPU_COLUMNS(rows), rows.map(cpuRow), { notes: frame.cpu.notes });
-  return [lines("CPU time of each interval", x, series), table(report, { caption: "CPU time of the last interval, by CPU and part" })];
-}, "sudo hopscope cpu");
+  const by = stream.cpu && table(made(CPU_COLUMNS(stream.cpu.cpu.rows), stream.cpu.cpu.rows.map(cpuRow), { notes: stream.cpu.cpu.notes }), { caption: `CPU time of the last interval, by ${stream.cpu.by}` });
+  return [lines("CPU time of each interval", x, series), table(report, { caption: "CPU time of the last interval, by CPU and part" }), by];
+}, "sudo hopscope cpu", cpuGroups);
 
 export const drops = live("live-drops", "Drops", (frame) => {
   if (!frame.drops) return [absent(frame, "drops")];

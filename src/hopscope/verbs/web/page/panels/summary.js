@@ -19,9 +19,9 @@ const causes = (found) => [
 
 const findings = (found) => [
   findingList(found.findings),
-  el("p", { class: found.findings.length ? "" : "well" },
+  found.summary && el("p", { class: found.findings.length ? "" : "well" },
     `${count(found.summary.looked_at)} known problems were looked for, ${found.findings.length || "none"} found.`),
-  el("footer", { class: "notes" }, copyButton(found.command)),
+  el("footer", { class: "notes" }, found.notes.map((each) => el("p", {}, each)), copyButton(found.command)),
 ];
 
 const failed = (error) => [el("p", { class: "nothing" }, error.message)];
