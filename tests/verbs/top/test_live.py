@@ -16,6 +16,7 @@ import pytest
 
 from hopscope.lab import Lab
 from hopscope.lab.veth import SERVER_IPV4
+from hopscope.store.trace import Trace
 from tests import leftovers
 from tests.lab.command import HOPSCOPE, environ
 from tests.waiting import eventually, state
@@ -138,3 +139,26 @@ def test_ctrl_z_and_ctrl_c(terminal: Tmux, tmp_path: Path) -> None:
     eventually(lambda: not state(pid), "it goes on")
     eventually(lambda: terminal.settings() == settings, "the settings are left")
     assert not terminal.alternate()
+
+
+def test_what_is_shown_can_be_narrowed_and_recorded(state_directory: Path, terminal: Tmux, tmp_path: Path) -> None:
+    with Lab() as lab:
+        start(terminal, tmp_path, "-i", 1)
+        for typed, sentence in (("--port x", "is not a valid integer"), (f"--port {PORT}", f"only --port={PORT}")):
+            terminal.keys("/", *typed, "Enter")
+            terminal.until(sentence)
+        terminal.until(r"rx +no packets")
+        terminal.keys("r")
+        terminal.until("recording; r ends it")
+        folder = eventually(lambda: next(state_directory.glob("*/hopscope.json"), None), "it is not recorded").parent
+        sent = 0
+        while not re.search(r"rx +rx\.udp", terminal.text()):  # of the last interval alone
+            lab.server.run([sys.executable, "-c", SEND], check=True)
+            sent += DATAGRAMS
+        terminal.keys("r")
+        terminal.until("event")
+    with Trace(folder) as trace:
+        ports = set(trace.rows("SELECT source_port, destination_port FROM flows"))
+        ((reads,),) = trace.rows("SELECT count(*) FROM sockets s JOIN points USING (point) WHERE name = 'rx.received'")
+    assert all(PORT in pair for pair in ports)
+    assert reads == sent
