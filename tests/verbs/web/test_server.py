@@ -16,6 +16,7 @@ from urllib.parse import quote
 
 import pytest
 
+import hopscope
 from hopscope.errors import UsageError
 from hopscope.verbs.web.command import command
 from tests.lab.command import hopscope as run
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 IS_ROOT = os.geteuid() == 0
+NOBODY = 65534
 
 
 @pytest.fixture(scope="module")
@@ -122,6 +124,22 @@ def test_what_cannot_be_served_is_a_sentence(site: Site, hostile: Path, tmp_path
         assert done.returncode not in {0, 77}
         assert sentence in done.stderr
         assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.root
+def test_an_owner_who_cannot_read_hopscope_is_a_sentence(tmp_path: Path) -> None:
+    recording = shutil.copytree(RECORDINGS / "udp", tmp_path / "udp")
+    for each in (recording, *recording.rglob("*")):
+        os.chown(each, NOBODY, NOBODY)
+    code = tmp_path / "code"
+    code.mkdir(mode=0o700)
+    (code / "hopscope").symlink_to(Path(hopscope.__file__).parent)
+    done = run("web", "--no-browser", recording, PYTHONPATH=str(code))
+    assert done.returncode == 1
+    assert done.stderr.startswith(
+        f"hopscope: User {NOBODY}, who owns {recording} and reads it for the page, cannot read "
+    )
+    assert done.stderr.count("\n") == 1
 
 
 def test_who_lacks_the_server_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

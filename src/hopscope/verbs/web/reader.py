@@ -7,7 +7,9 @@ import contextlib
 import json
 import os
 import signal
+import sys
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
 
 from hopscope.errors import HopscopeError
@@ -15,7 +17,6 @@ from hopscope.verbs.web.wire import LONGEST, Answerer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
     from socket import socket
     from types import FrameType
 
@@ -51,6 +52,9 @@ def read(folder: Path, other: Path | None, line: socket, *, quiet: bool) -> None
             answers = _opened(folder, other, stack)
         except HopscopeError as error:
             _fail(Answerer(out), error)
+            return
+        except (ImportError, PermissionError) as error:
+            _fail(Answerer(out), _unreadable(folder, error))
             return
         ready = Answerer(out)
         ready.begin({"status": 200})
@@ -90,6 +94,16 @@ class _Copy:
 
 def _be_quiet() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+
+
+def _unreadable(folder: Path, error: ImportError | PermissionError) -> HopscopeError:
+    """Return what is wrong where a module or a file is that the owner of the recording cannot read."""
+    file = getattr(error, "filename", None)
+    what = f"{file}" if file else f"Python in {sys.base_prefix}, or hopscope in {Path(__file__).parents[2]}"
+    return HopscopeError(
+        f"User {os.geteuid()}, who owns {folder} and reads it for the page, cannot read {what}",
+        "Copy the recording, so that it is yours, or install hopscope where every user can read it",
+    )
 
 
 def _opened(folder: Path, other: Path | None, stack: contextlib.ExitStack) -> Answers:
