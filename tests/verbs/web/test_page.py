@@ -51,6 +51,33 @@ def rows_of(recording: hopscope.Recording, name: str, **options: object) -> list
     return [json.loads(line) for line in json_lines(recording.report(name, **options))]
 
 
+# Notes what the page asks, and whether the timeline shows something by then.
+NOTING = """
+window.asked = [];
+const real = window.fetch;
+window.fetch = (path, options) => {
+  const drawn = document.querySelector('.timeline canvas')?.getAttribute('aria-label') ?? '';
+  if (path === '/api/ask') asked.push([JSON.parse(options.body).ask, /with [1-9]/.test(drawn)]);
+  return real(path, options);
+};
+"""
+
+
+def test_the_timeline_is_asked_first(site: Site) -> None:
+    with looking(site) as browser:
+        browser.show(1200, 900)
+        browser.call("Page.addScriptToEvaluateOnNewDocument", source=NOTING)
+        browser.open(f"{site.base}#token={site.token}")
+        (first, _), *others = browser.until("window.asked?.length > 5 && asked")
+        assert first == "timeline"
+        assert {"heat", "explain"} <= {each for each, _ in others}
+        assert all(drawn for _, drawn in others)
+        browser.open("about:blank")
+        browser.open(f"{site.base}#panel=sql&sql=SELECT+1")  # where it is not seen, nothing waits for it
+        browser.until("!!document.querySelector('#sql tbody tr')")
+        assert "timeline" not in dict(browser.evaluate("asked"))
+
+
 REPORTS = {
     "hops": ("hops", {}),
     "messages": ("messages", {"limit": 20}),

@@ -1,6 +1,7 @@
 // The page: it logs in, asks what there is, and gives each panel a container, the view and a way to ask.
 //
-// A panel is a module with {id, title, where: "recording" or "live", when(about), mount(container, context)}. `context`
+// A panel is a module with {id, title, where: "recording" or "live", when(about), mount(container, context)}; all others
+// wait for one that has `first`, if it is seen at once. `context`
 // has `view` (view.js), `about` (what is open), and `live` (live.js). `mount` builds what stays, and returns a function
 // of an AbortSignal that fills it; it is called whenever the view or the frame is another one while the panel is seen.
 
@@ -28,9 +29,17 @@ const PANELS = [summary, heat, timeline, hops, messages, requests, drops, tcp, c
 const THEMES = ["auto", "light", "dark"];
 const byId = (id) => document.getElementById(id);
 
+/** Whoever waits may go on when the first panel has been filled, or is not seen. */
+class Turn {
+  constructor() {
+    this.passed = new Promise((resolve) => { this.pass = resolve; });
+  }
+}
+
 class Shown {
-  constructor(panel, context) {
+  constructor(panel, context, turn) {
     this.panel = panel;
+    this.turn = turn;
     this.title = el("h2", { id: `title-${panel.id}` }, panel.title);
     this.body = el("div", { class: "body" });
     this.error = el("p", { class: "nothing", hidden: true });
@@ -55,10 +64,14 @@ class Shown {
     this.aborted = mine;
     let told = "";
     try {
+      if (!this.panel.first) await this.turn.passed;
+      mine.signal.throwIfAborted();
       await this.fill(mine.signal);
     } catch (error) {
       if (error.name === "AbortError") return;
       told = error.message;
+    } finally {
+      if (this.panel.first) this.turn.pass();
     }
     if (this.aborted !== mine) return;
     put(this.error, told);
@@ -100,12 +113,7 @@ class Page {
     this.found = found;
     this.view = new View();
     this.live = found.live ? new Live() : null;
-    this.eyes = new IntersectionObserver((entries) => entries.forEach((entry) => {
-      const each = this.shown.find((one) => one.element === entry.target);
-      if (!each) return;
-      each.seen = entry.isIntersecting;
-      each.refresh();
-    }), { rootMargin: "300px" });
+    this.eyes = new IntersectionObserver((entries) => this.look(entries), { rootMargin: "300px" });
     const [choice, theme] = themeSwitch(this.view);
     this.theme = theme;
     this.pause = el("button", { type: "button", onclick: () => this.toggle() }, "Pause");
@@ -130,6 +138,17 @@ class Page {
   /** Go where the address says. */
   toPanel() {
     if (this.view.get("panel")) byId(this.view.get("panel"))?.scrollIntoView({ behavior: "instant" });
+  }
+
+  /** Fill what has come into sight. */
+  look(entries) {
+    for (const entry of entries) {
+      const each = this.shown.find((one) => one.element === entry.target);
+      if (!each) continue;
+      each.seen = entry.isIntersecting;
+      each.refresh();
+    }
+    if (!this.shown.some((each) => each.panel.first && each.seen)) this.turn.pass();
   }
 
   toggle() {
@@ -174,8 +193,9 @@ class Page {
   build(where) {
     this.where = where;
     this.eyes.disconnect();
+    this.turn = new Turn();
     const context = { view: this.view, about: this.found, live: this.live };
-    this.shown = PANELS.filter((panel) => panel.where === where && (panel.when?.(this.found) ?? true)).map((panel) => new Shown(panel, context));
+    this.shown = PANELS.filter((panel) => panel.where === where && (panel.when?.(this.found) ?? true)).map((panel) => new Shown(panel, context, this.turn));
     put(byId("main"), ...this.shown.map((each) => each.element));
     this.shown.forEach((each) => this.eyes.observe(each.element));
     contents(this.shown, this.view);

@@ -210,6 +210,7 @@ export default {
   id: "timeline",
   title: "Timeline",
   where: "recording",
+  first: true,
   mount(container, context) {
     const panel = new Panel(container, context);
     return (signal) => panel.fill(signal);
