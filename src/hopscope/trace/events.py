@@ -76,7 +76,7 @@ def rows(trace: Trace, selection: Selection, table: str, window: str) -> str:
 
 def notes(trace: Trace, selection: Selection) -> list[str]:
     """Return a sentence about events that are left out because they have no flow, by which others are selected."""
-    if not _is_by_flow(selection):
+    if not selection.is_by_flow:
         return []
     counted = " UNION ALL ".join(
         f"SELECT count(*) AS events FROM {table} WHERE {selection.window(trace)}{without}"
@@ -138,17 +138,13 @@ def each_slice(trace: Trace, selection: Selection) -> Iterator[tuple[int, int]]:
         yield period
 
 
-def _is_by_flow(selection: Selection) -> bool:
-    return bool(selection.flows or selection.ports or selection.addresses or selection.protocol)
-
-
 def _has_flows(selection: Selection) -> bool:
-    return _is_by_flow(selection) or bool(selection.processes)
+    return selection.is_by_flow or bool(selection.processes)
 
 
 def _wanted_of_threads(trace: Trace, selection: Selection) -> str:
     """Return the condition on events that have a thread, but neither flow nor device."""
-    if _is_by_flow(selection) or selection.interfaces:
+    if selection.is_by_flow or selection.interfaces:
         return "FALSE"
     return f"tid IN ({selection.threads(trace)})" if selection.processes else "TRUE"
 
@@ -158,7 +154,7 @@ def _wanted(trace: Trace, selection: Selection, table: str) -> str:
         return selection.device(trace)  # those of selected flows are chosen before
     if table in {"sockets", "tcp"}:
         return "FALSE" if selection.interfaces else selection.flow(trace)
-    if _is_by_flow(selection):
+    if selection.is_by_flow:
         return "FALSE"
     if not selection.processes:
         return selection.device(trace)

@@ -67,6 +67,11 @@ class Selection:
         """Whether it is limited in time."""
         return self.from_s is not None or self.until_s is not None
 
+    @property
+    def is_by_flow(self) -> bool:
+        """Whether it is limited to some flows by what flows have themselves."""
+        return bool(self.flows or self.ports or self.addresses or self.protocol)
+
     def window(self, trace: Trace, column: str = "time_ns") -> str:
         """Return the condition that a time is within the selected period."""
         started_ns = trace.metadata.started_ns
