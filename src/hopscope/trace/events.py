@@ -144,20 +144,20 @@ def _has_flows(selection: Selection) -> bool:
 
 def _wanted_of_threads(trace: Trace, selection: Selection) -> str:
     """Return the condition on events that have a thread, but neither flow nor device."""
-    if selection.is_by_flow or selection.interfaces:
+    if selection.is_by_flow or selection.is_by_place:
         return "FALSE"
     return f"tid IN ({selection.threads(trace)})" if selection.processes else "TRUE"
 
 
 def _wanted(trace: Trace, selection: Selection, table: str) -> str:
     if table == "packets":
-        return selection.device(trace)  # those of selected flows are chosen before
+        return selection.place(trace)  # those of selected flows are chosen before
     if table in {"sockets", "tcp"}:
-        return "FALSE" if selection.interfaces else selection.flow(trace)
+        return "FALSE" if selection.interfaces else f"{selection.flow(trace)} AND {selection.namespace(trace)}"
     if selection.is_by_flow:
         return "FALSE"
     if not selection.processes:
-        return selection.device(trace)
+        return selection.place(trace)
     threads = selection.threads(trace)
     scheduled = "point IN (SELECT point FROM points WHERE name LIKE 'sched.%')"
-    return f"(tid IN ({threads}) OR (subject IN ({threads}) AND {scheduled})) AND {selection.device(trace)}"
+    return f"(tid IN ({threads}) OR (subject IN ({threads}) AND {scheduled})) AND {selection.place(trace)}"

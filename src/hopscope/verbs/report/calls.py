@@ -141,7 +141,7 @@ def _found(trace: Trace, selection: Selection) -> list[Call]:
     for time_ns, thread, machine, number, fd, size, result, took_ns, sock in trace.rows(query):
         name = call_name(number, machine)
         flow_name, flow, wanted = flows.of(sock, time_ns + (took_ns or 0))
-        if selection.is_by_flow and not wanted:
+        if (selection.is_by_flow or selection.namespaces) and not wanted:
             continue
         # Without ends, the arguments were not recorded either.
         fd_or_none = fd if sock or (took_ns is not None and name not in _WITHOUT_FD) else None
@@ -154,7 +154,7 @@ class _Flows:
     """The flows of sockets over time, as their other events have them."""
 
     def __init__(self, trace: Trace, selection: Selection) -> None:
-        wanted = f"CASE WHEN {selection.flow(trace, 's.flow')} THEN 1 ELSE 0 END"
+        wanted = f"CASE WHEN {selection.flow(trace, 's.flow')} AND {selection.namespace(trace, 's.')} THEN 1 ELSE 0 END"
         rows = trace.rows(_FLOWS.format(unnamed=UNNAMED.format("s.flow"), wanted=wanted))
         self._of: dict[int, tuple[NDArray[np.int64], list[tuple[str, int, bool]]]] = {}
         socks: dict[int, list[tuple[int, str, int, bool]]] = {}

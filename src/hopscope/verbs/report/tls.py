@@ -195,7 +195,7 @@ def _found(trace: Trace, selection: Selection) -> list[_Call]:
         data=f"CASE WHEN t.point = {number['tls.write']} THEN {sent} ELSE {received} END",
         threads=f"tid IN ({selection.threads(trace)})" if selection.processes else "TRUE",
         window=selection.window(trace, "j.begin_ns"),
-        wanted=selection.flow(trace, "j.flow") if selection.is_by_flow else "TRUE",
+        wanted=_of_flows(trace, selection),
         unnamed=UNNAMED.format("j.flow"),
     )
     absent = unattached(trace)
@@ -214,6 +214,13 @@ def _found(trace: Trace, selection: Selection) -> list[_Call]:
             )
         )
     return found
+
+
+def _of_flows(trace: Trace, selection: Selection) -> str:
+    parts = [selection.flow(trace, "j.flow")] if selection.is_by_flow else []
+    if selection.namespaces:
+        parts.append(f"j.flow IN (SELECT flow FROM sockets WHERE {selection.namespace(trace)})")
+    return " AND ".join(parts) or "TRUE"
 
 
 def _notes(trace: Trace) -> list[str]:
