@@ -14,11 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
-from click.testing import CliRunner
-
 from chromium import Chromium
-from hopscope.main import cli
-from tests.lab.command import HOPSCOPE, environ
+from tests.lab.command import HOPSCOPE, environ, printed
 from tests.term.browser import program
 
 if TYPE_CHECKING:
@@ -104,11 +101,9 @@ def children(pid: int) -> list[int]:
     return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-def printed(command: str, folder: Path, *more: str) -> list[Any]:
+def printed_json(command: str, folder: Path) -> list[Any]:
     """Return what a command that the page gives prints of a recording with --json."""
-    done = CliRunner().invoke(cli, [*shlex.split(command)[1:-1], *more, "--json", str(folder)])
-    assert done.exit_code == 0, done.output
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    return [json.loads(line) for line in printed(*shlex.split(command)[1:-1], "--json", folder).splitlines()]
 
 
 def look(site: Site, browser: Chromium, panel: str = "", selector: str = "tbody tr", **view: object) -> None:

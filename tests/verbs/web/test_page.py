@@ -12,7 +12,7 @@ import pytest
 
 import hopscope
 from hopscope.term.report_lines import json_lines
-from tests.verbs.web.served import SIZE, look, looking, printed, serving, show, shown_rows
+from tests.verbs.web.served import SIZE, look, looking, printed_json, serving, show, shown_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -159,7 +159,7 @@ def test_a_dragged_period_is_that_of_all_panels(site: Site, browser: Chromium, r
     assert len(expected) <= before
     assert [row[1] for row in shown_rows(browser, "#hops")] == [row["count"] for row in expected]
     command = browser.evaluate("document.querySelector('#hops .copy').title")
-    assert [row["count"] for row in printed(command, recording.path)] == [row["count"] for row in expected]
+    assert [row["count"] for row in printed_json(command, recording.path)] == [row["count"] for row in expected]
 
 
 def test_a_period_can_be_selected_by_keys_alone(site: Site, browser: Chromium) -> None:
@@ -178,7 +178,7 @@ def test_a_message_is_told_with_its_stages_and_cause(
     look(site, browser, "messages", ".explained p", message=slowest["begin_ns"])
     sentence = browser.evaluate("document.querySelector('#messages .explained p').textContent")
     command = browser.evaluate("document.querySelector('#messages .explained .copy').title")
-    (said,) = printed(command, recording.path)
+    (said,) = printed_json(command, recording.path)
     assert said["causes"][0]["sentence"] in sentence
     stages = browser.evaluate(
         "[...document.querySelectorAll('.waterfall tbody tr')].map((row) => row.cells[3].innerText)"

@@ -134,7 +134,7 @@ def test_an_owner_who_cannot_read_hopscope_is_a_sentence(tmp_path: Path) -> None
     code = tmp_path / "code"
     code.mkdir(mode=0o700)
     (code / "hopscope").symlink_to(Path(hopscope.__file__).parent)
-    done = run("web", "--no-browser", recording, PYTHONPATH=str(code))
+    done = run("web", "--no-browser", recording, before=("env",), PYTHONPATH=str(code))
     assert done.returncode == 1
     assert done.stderr.startswith(
         f"hopscope: User {NOBODY}, who owns {recording} and reads it for the page, cannot read "
