@@ -37,7 +37,6 @@ _GROUPS = ("interface", "netns", "cgroup", "process", "protocol", "cpu")
     examples=(
         ("Where do packets for port 443 wait, by process?", "hopscope rx --port 443 --group-by process -d 10"),
         ("What held the slowest messages that a service read?", "hopscope rx --port 5432 --slowest 5 -d 10"),
-        ("Measure while a command runs, and keep the results as JSON", "hopscope rx --json -- ping -c 5 ::1"),
     ),
 )
 @timing_options()
