@@ -1,17 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hopscope.errors import UsageError
+from hopscope.store.schema import EVENT_TABLES
+from hopscope.store.trace import Trace
 from hopscope.trace.relation import build
 from hopscope.trace.selection import Selection
+from hopscope.verbs.report.drops import drop_reasons
+from hopscope.verbs.report.events import event_report
 from hopscope.verbs.report.flows import flows
 
-if TYPE_CHECKING:
-    from hopscope.store.trace import Trace
+RECORDINGS = Path(__file__).parents[1] / "recordings"
 
 REQUEST, REPLY, QUERY = (
     "10.0.0.1:40000 > 10.0.0.2:80",
@@ -68,6 +72,7 @@ def test_flow_is_chosen_by_its_number(trace: Trace) -> None:
         ({"processes": ["9" * 30]}, "has no process 9+"),
         ({"processes": ["apache"]}, "has no process apache"),
         ({"interfaces": ["wlan0"]}, "no packets at interface wlan0. The recorded interfaces are eth0, eth1"),
+        ({"namespaces": ["blue"]}, "no packets in the network namespace blue. The recorded namespaces are "),
     ],
 )
 def test_what_cannot_be_chosen_is_said(chosen: dict[str, Any], sentence: str, trace: Trace) -> None:
@@ -79,3 +84,14 @@ def test_selection_is_true_when_it_leaves_something_out() -> None:
     assert not Selection()
     assert Selection(ports=[1])
     assert Selection(until_s=0.0)
+
+
+@pytest.mark.parametrize("named", ["8153 (hopscope-netns)", "8153", "4026532246"])
+def test_a_namespace_has_the_events_of_its_packets_and_sockets(named: str) -> None:
+    with Trace(RECORDINGS / "drops") as trace:
+        found = event_report(trace, Selection(namespaces=[named]))
+        tables = " UNION ALL ".join(f"SELECT netns FROM {table} WHERE netns = 4026532246" for table in EVENT_TABLES)
+        ((expected,),) = trace.rows(f"SELECT count(*) FROM ({tables}) events")
+        assert len([*found.rows()]) == expected > 0
+        lost = [len([*drop_reasons(trace, Selection(namespaces=each)).rows()]) for each in ([named], [])]
+        assert lost == [0, 3]  # all were at the other end

@@ -126,7 +126,7 @@ def hop_option() -> Callable[[Decorated], Decorated]:
     return section(MEASURE, option("--hop", "hops", multiple=True, metavar="HOP", help="Only this hop (repeatable)."))
 
 
-def netns_option() -> Callable[[Decorated], Decorated]:
+def netns_option(named_by: str = "name, PID, inode or `self`") -> Callable[[Decorated], Decorated]:
     """Add which network namespaces."""
     return section(
         TRAFFIC,
@@ -135,7 +135,7 @@ def netns_option() -> Callable[[Decorated], Decorated]:
             "namespaces",
             multiple=True,
             metavar="NETNS",
-            help="Only this namespace: name, PID, inode or `self`.",
+            help=f"Only this namespace: {named_by}.",
         ),
     )
 

@@ -19,6 +19,7 @@ from hopscope.live.options import (
     address_option,
     json_option,
     limit_option,
+    netns_option,
     port_option,
     process_options,
     protocol_option,
@@ -181,6 +182,7 @@ def report_options(
         port_option(),
         address_option(),
         process_options("uses"),
+        netns_option("name or inode"),
         section(
             TRAFFIC,
             option("--process", "processes", multiple=True, metavar="NAME|PID", hidden=True),
@@ -207,6 +209,7 @@ def report_options(
             comms: tuple[str, ...],
             processes: tuple[str, ...],
             interfaces: tuple[str, ...],
+            namespaces: tuple[str, ...],
             from_s: float | None,
             until_s: float | None,
             **own: Any,  # noqa: ANN401 # the command's own options
@@ -218,6 +221,7 @@ def report_options(
                 "addresses": addresses,
                 "processes": (*map(str, pids), *comms, *processes),
                 "interfaces": interfaces,
+                "namespaces": namespaces,
                 "from_s": from_s,
                 "until_s": until_s,
             }

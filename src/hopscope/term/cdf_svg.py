@@ -11,21 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 from hopscope.model.cdf import PERCENTILES, points
 from hopscope.term import format as fmt
+from hopscope.term import svg
 from hopscope.term.cdf import LETTERS, legend, ratio, verdicts
-from hopscope.term.svg import (
-    COLOURS,
-    DARK,
-    DARK_COLOURS,
-    LEFT,
-    LIGHT,
-    LINE,
-    PLOT_WIDTH,
-    TITLE_TOP,
-    WIDTH,
-    clean,
-    document,
-    text,
-)
 from hopscope.term.time_axis import TimeAxis
 
 if TYPE_CHECKING:
@@ -39,7 +26,7 @@ _MOST_MARKS: Final = 14
 _COLUMNS: Final = 124
 _NAME_COLUMNS: Final = 104
 _CELL: Final = 104
-_FIRST_CELL: Final = LEFT + 8
+_FIRST_CELL: Final = svg.LEFT + 8
 _DASHES: Final = ("none", "7 4", "2 3", "10 4 2 4", "14 5", "1 5")
 
 _STYLE: Final = """\
@@ -60,21 +47,21 @@ def render_svg(title: str, curves: Sequence[Curve]) -> str:
     """
     found = [(number, curve) for number, curve in enumerate(curves[: len(LETTERS)])]
     drawn = [(number, curve) for number, curve in found if curve.histogram.count]
-    parts = [text(LEFT, TITLE_TOP, clean(title), "title")]
-    top = TITLE_TOP + LINE
+    parts = [svg.text(svg.LEFT, svg.TITLE_TOP, svg.clean(title), "title")]
+    top = svg.TITLE_TOP + svg.LINE
     for number, curve in found:
         parts += _legend(number, curve, top)
-        top += LINE
+        top += svg.LINE
     if drawn:
         parts += _plot(drawn, top + 4)
         top += _PLOT_HEIGHT + 84
         parts += _table(drawn, top)
-        top += (2 * len(drawn) + 1) * LINE
+        top += (2 * len(drawn) + 1) * svg.LINE
     for sentence in verdicts([(LETTERS[number], curve) for number, curve in drawn]):
         for line in textwrap.wrap(sentence, _COLUMNS):
-            parts.append(text(LEFT, top, clean(line), "faint"))
-            top += LINE
-    return document(title, (WIDTH, top + 4), _rules(), parts)
+            parts.append(svg.text(svg.LEFT, top, svg.clean(line), "faint"))
+            top += svg.LINE
+    return svg.document(title, (svg.WIDTH, top + 4), _rules(), parts)
 
 
 def _rules() -> tuple[str, str, str]:
@@ -85,7 +72,7 @@ def _rules() -> tuple[str, str, str]:
             f".curve.c{number} {{ stroke: {colour}; }} .letter.c{number} {{ fill: {colour}; }}"
             for number, colour in enumerate(curves)
         )
-        for palette, curves in ((LIGHT, COLOURS), (DARK, DARK_COLOURS))
+        for palette, curves in ((svg.LIGHT, svg.COLOURS), (svg.DARK, svg.DARK_COLOURS))
     )
     return f"{_STYLE}\n{dashes}", light, dark
 
@@ -94,9 +81,9 @@ def _legend(number: int, curve: Curve, top: int) -> list[str]:
     said = legend(curve)
     cut = said if len(said) <= _NAME_COLUMNS else "…" + said[1 - _NAME_COLUMNS :]
     return [
-        f'<path class="curve c{number}" d="M{LEFT} {top - 4}h36"/>',
-        text(LEFT + 46, top, LETTERS[number], f"letter c{number}"),
-        text(LEFT + 64, top, clean(cut)),
+        f'<path class="curve c{number}" d="M{svg.LEFT} {top - 4}h36"/>',
+        svg.text(svg.LEFT + 46, top, LETTERS[number], f"letter c{number}"),
+        svg.text(svg.LEFT + 64, top, svg.clean(cut)),
     ]
 
 
@@ -106,15 +93,15 @@ def _plot(curves: Sequence[tuple[int, Curve]], top: int) -> list[str]:
     parts = []
     for percent in range(0, 101, 10):
         y = bottom - percent * _PLOT_HEIGHT / 100
-        parts.append(f'<path class="grid" d="M{LEFT} {y:g}h{PLOT_WIDTH}"/>')
+        parts.append(f'<path class="grid" d="M{svg.LEFT} {y:g}h{svg.PLOT_WIDTH}"/>')
         if percent % 20 == 0:
-            parts.append(text(LEFT - 10, y + 4, f"{percent}%", "end faint figure"))
+            parts.append(svg.text(svg.LEFT - 10, y + 4, f"{percent}%", "end faint figure"))
     for ns in axis.marks_ns(_MOST_MARKS):
-        x = LEFT + axis.place(ns) * PLOT_WIDTH
+        x = svg.LEFT + axis.place(ns) * svg.PLOT_WIDTH
         parts.append(f'<path class="grid" d="M{x:.1f} {top}v{_PLOT_HEIGHT}"/>')
-        parts.append(text(x, bottom + 20, fmt.time(ns, digits=1, gap=" "), "middle faint figure"))
-    parts.append(f'<path class="axis" d="M{LEFT} {top}v{_PLOT_HEIGHT}h{PLOT_WIDTH}"/>')
-    parts.append(text(LEFT + PLOT_WIDTH / 2, bottom + 42, "duration (logarithmic)", "middle faint"))
+        parts.append(svg.text(x, bottom + 20, fmt.time(ns, digits=1, gap=" "), "middle faint figure"))
+    parts.append(f'<path class="axis" d="M{svg.LEFT} {top}v{_PLOT_HEIGHT}h{svg.PLOT_WIDTH}"/>')
+    parts.append(svg.text(svg.LEFT + svg.PLOT_WIDTH / 2, bottom + 42, "duration (logarithmic)", "middle faint"))
     parts += [_curve(number, curve, axis, bottom) for number, curve in curves]
     for place, (number, curve) in enumerate(curves, 1):
         parts.append(_letter(number, curve, axis, bottom, 100 * place / (len(curves) + 1)))
@@ -124,7 +111,7 @@ def _plot(curves: Sequence[tuple[int, Curve]], top: int) -> list[str]:
 def _curve(number: int, curve: Curve, axis: TimeAxis, bottom: int) -> str:
     x_ns, part = points(curve.histogram)
     places = [
-        f"{LEFT + place * PLOT_WIDTH:.1f} {bottom - each * _PLOT_HEIGHT:.1f}"
+        f"{svg.LEFT + place * svg.PLOT_WIDTH:.1f} {bottom - each * _PLOT_HEIGHT:.1f}"
         for place, each in zip(axis.places(x_ns), part.tolist(), strict=True)
     ]
     return f'<path class="curve c{number}" d="M{" L".join(places)}"/>'
@@ -133,8 +120,8 @@ def _curve(number: int, curve: Curve, axis: TimeAxis, bottom: int) -> str:
 def _letter(number: int, curve: Curve, axis: TimeAxis, bottom: int, percent: float) -> str:
     """Return the letter on the curve, at a height of its own, so that two on one line do not hide each other."""
     ns = curve.histogram.percentile(percent) or 0.0
-    x = LEFT + axis.place(ns) * PLOT_WIDTH
-    return text(x, bottom - percent * _PLOT_HEIGHT / 100 + 5, LETTERS[number], f"letter on middle c{number}")
+    x = svg.LEFT + axis.place(ns) * svg.PLOT_WIDTH
+    return svg.text(x, bottom - percent * _PLOT_HEIGHT / 100 + 5, LETTERS[number], f"letter on middle c{number}")
 
 
 def _table(curves: Sequence[tuple[int, Curve]], top: int) -> list[str]:
@@ -143,12 +130,12 @@ def _table(curves: Sequence[tuple[int, Curve]], top: int) -> list[str]:
     parts = _row(top, "", [f"p{q:g}" for q in PERCENTILES], "faint")
     y = top
     for number, curve in curves:
-        y += LINE
+        y += svg.LINE
         here = [curve.histogram.percentile(q) for q in PERCENTILES]
-        parts.append(text(LEFT, y, LETTERS[number], f"letter c{number}"))
+        parts.append(svg.text(svg.LEFT, y, LETTERS[number], f"letter c{number}"))
         parts += _row(y, "", [fmt.time(ns) for ns in here], "")
         if number != first:
-            y += LINE
+            y += svg.LINE
             there = [base.histogram.percentile(q) for q in PERCENTILES]
             parts += _row(
                 y,
@@ -160,9 +147,9 @@ def _table(curves: Sequence[tuple[int, Curve]], top: int) -> list[str]:
 
 
 def _row(y: int, name: str, cells: Sequence[str], look: str) -> list[str]:
-    parts = [text(LEFT, y, name, look)] if name else []
+    parts = [svg.text(svg.LEFT, y, name, look)] if name else []
     figures = [
-        text(_FIRST_CELL + column * _CELL, y, cell, f"end figure {look}".rstrip())
+        svg.text(_FIRST_CELL + column * _CELL, y, cell, f"end figure {look}".rstrip())
         for column, cell in enumerate(cells, 1)
     ]
     return parts + figures

@@ -8,18 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from hopscope.term import format as fmt
-from hopscope.term.svg import (
-    COLOURS,
-    DARK_COLOURS,
-    LEFT,
-    LINE,
-    PLOT_WIDTH,
-    TITLE_TOP,
-    WIDTH,
-    clean,
-    document,
-    text,
-)
+from hopscope.term import svg
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,18 +42,18 @@ class Change:
 
 def render_changes(title: str, changes: Sequence[Change]) -> str:
     """Return the picture as an SVG document."""
-    top = TITLE_TOP + LINE
+    top = svg.TITLE_TOP + svg.LINE
     parts = [
-        text(LEFT, TITLE_TOP, clean(title), "title"),
-        text(LEFT, top, "○ before, ● after; solid: median, dashed: 99th percentile", "faint"),
+        svg.text(svg.LEFT, svg.TITLE_TOP, svg.clean(title), "title"),
+        svg.text(svg.LEFT, top, "○ before, ● after; solid: median, dashed: 99th percentile", "faint"),
     ]
-    top += LINE
+    top += svg.LINE
     values = [value for each in changes for value in (*each.p50_ns, *each.p99_ns) if value > 0]
     if not values:
-        parts.append(text(LEFT, top + LINE, "The recordings have no hop in common.", "faint"))
-        return document(title, (WIDTH, top + 2 * LINE), _rules(), parts)
+        parts.append(svg.text(svg.LEFT, top + svg.LINE, "The recordings have no hop in common.", "faint"))
+        return svg.document(title, (svg.WIDTH, top + 2 * svg.LINE), _rules(), parts)
     first, last = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
-    left, right = LEFT + _NAMES, LEFT + PLOT_WIDTH - _VERDICTS
+    left, right = svg.LEFT + _NAMES, svg.LEFT + svg.PLOT_WIDTH - _VERDICTS
     bottom = top + len(changes) * _ROW
 
     def x(ns: float) -> float:
@@ -72,19 +61,20 @@ def render_changes(title: str, changes: Sequence[Change]) -> str:
 
     for decade in range(first, last + 1):
         parts.append(f'<path class="grid" d="M{x(10**decade):.1f} {top}V{bottom}"/>')
-        parts.append(text(x(10**decade), bottom + 18, fmt.time(10**decade, digits=1, gap=" "), "middle faint figure"))
+        label = fmt.time(10**decade, digits=1, gap=" ")
+        parts.append(svg.text(x(10**decade), bottom + 18, label, "middle faint figure"))
     for number, each in enumerate(changes):
         y = top + number * _ROW + _ROW // 2
         look = f"c{_colour(each)}"
         name = each.hop if len(each.hop) <= _COLUMNS else f"{each.hop[: _COLUMNS - 1]}…"
-        said = clean(f"{each.hop}: {each.verdict}; median {_way(each.p50_ns)}, 99th percentile {_way(each.p99_ns)}")
+        said = svg.clean(f"{each.hop}: {each.verdict}; median {_way(each.p50_ns)}, 99th percentile {_way(each.p99_ns)}")
         parts.append(f"<g><title>{said}</title>")
-        parts.append(text(LEFT, y + 4, clean(name)))
+        parts.append(svg.text(svg.LEFT, y + 4, svg.clean(name)))
         parts += _pair(look, "p99", y + 5, x(each.p99_ns[0]), x(each.p99_ns[1]))
         parts += _pair(look, "p50", y - 4, x(each.p50_ns[0]), x(each.p50_ns[1]))
-        parts.append(text(right + 12, y + 4, clean(each.verdict), "faint"))
+        parts.append(svg.text(right + 12, y + 4, svg.clean(each.verdict), "faint"))
         parts.append("</g>")
-    return document(title, (WIDTH, bottom + 2 * LINE), _rules(), parts)
+    return svg.document(title, (svg.WIDTH, bottom + 2 * svg.LINE), _rules(), parts)
 
 
 def _rules() -> tuple[str, str, str]:
@@ -94,7 +84,7 @@ def _rules() -> tuple[str, str, str]:
             f".begin-{number} {{ fill: none; stroke: {colours[number]}; stroke-width: 1.5; }}"
             for number in (_WORSE, _BETTER, _SAME)
         )
-        for colours in (COLOURS, DARK_COLOURS)
+        for colours in (svg.COLOURS, svg.DARK_COLOURS)
     )
     return _RULES, light, dark
 

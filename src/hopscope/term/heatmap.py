@@ -10,8 +10,8 @@ import numpy as np
 
 from hopscope.model.histogram import lower_bounds_s, upper_bounds_s
 from hopscope.term import format as fmt
+from hopscope.term import svg
 from hopscope.term.format import plural
-from hopscope.term.svg import LEFT, LINE, PLOT_WIDTH, TITLE_TOP, WIDTH, clean, document, text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,14 +54,14 @@ def render_heatmap(title: str, bounds_s: Sequence[float], heats: Sequence[Heat])
     heats
         Those to draw, from above to below.
     """
-    parts = [text(LEFT, TITLE_TOP, clean(title), "title")]
+    parts = [svg.text(svg.LEFT, svg.TITLE_TOP, svg.clean(title), "title")]
     top = 64
     for heat in heats:
         panel, top = _panel(heat, bounds_s, top)
         parts += panel
     if not heats:
-        parts.append(text(LEFT, top, "No packet took a hop.", "faint"))
-    return document(title, (WIDTH, top + 10), _RULES, parts)
+        parts.append(svg.text(svg.LEFT, top, "No packet took a hop.", "faint"))
+    return svg.document(title, (svg.WIDTH, top + 10), _RULES, parts)
 
 
 def _panel(heat: Heat, bounds_s: Sequence[float], top: int) -> tuple[list[str], int]:
@@ -71,26 +71,26 @@ def _panel(heat: Heat, bounds_s: Sequence[float], top: int) -> tuple[list[str], 
     high = max(int(used[-1]), low + _FEWEST_ROWS - 1)
     count = int(heat.counts.sum())
     said = f"{heat.name}: {plural(count, 'packet')}"
-    parts = [text(LEFT, top, clean(said if len(said) <= _NAME_COLUMNS else f"{said[:_NAME_COLUMNS]}…"))]
+    parts = [svg.text(svg.LEFT, top, svg.clean(said if len(said) <= _NAME_COLUMNS else f"{said[:_NAME_COLUMNS]}…"))]
     above, rows = top + 8, high - low + 1
     below = above + rows * _CELL_HEIGHT
-    parts.append(f'<path class="axis" d="M{LEFT} {above}V{below}H{LEFT + PLOT_WIDTH}"/>')
-    parts.append(text(LEFT - 8, above + 10, _upper(high), "end faint figure"))
-    parts.append(text(LEFT - 8, below, _lower(low), "end faint figure"))
-    parts.append(text(LEFT, below + 16, f"{bounds_s[0]:.3f} s", "faint figure"))
-    parts.append(text(LEFT + PLOT_WIDTH, below + 16, f"{bounds_s[-1]:.3f} s", "end faint figure"))
-    return parts + _cells(heat, bounds_s, (low, high), above), below + 16 + 2 * LINE
+    parts.append(f'<path class="axis" d="M{svg.LEFT} {above}V{below}H{svg.LEFT + svg.PLOT_WIDTH}"/>')
+    parts.append(svg.text(svg.LEFT - 8, above + 10, _upper(high), "end faint figure"))
+    parts.append(svg.text(svg.LEFT - 8, below, _lower(low), "end faint figure"))
+    parts.append(svg.text(svg.LEFT, below + 16, f"{bounds_s[0]:.3f} s", "faint figure"))
+    parts.append(svg.text(svg.LEFT + svg.PLOT_WIDTH, below + 16, f"{bounds_s[-1]:.3f} s", "end faint figure"))
+    return parts + _cells(heat, bounds_s, (low, high), above), below + 16 + 2 * svg.LINE
 
 
 def _cells(heat: Heat, bounds_s: Sequence[float], shown: tuple[int, int], above: int) -> list[str]:
     """Return the cells that have anything; the more, the stronger: of ten times as many, as much in any part."""
     most = np.log1p(heat.counts.max())
-    width = PLOT_WIDTH / len(heat.counts)
+    width = svg.PLOT_WIDTH / len(heat.counts)
     cells = []
     for column, bucket in np.argwhere(heat.counts > 0).tolist():
         count = int(heat.counts[column, bucket])
         strength = _FAINTEST + (1 - _FAINTEST) * float(np.log1p(count) / most)
-        x, y = LEFT + column * width, above + (shown[1] - bucket) * _CELL_HEIGHT
+        x, y = svg.LEFT + column * width, above + (shown[1] - bucket) * _CELL_HEIGHT
         span = f"{bounds_s[column]:.3f} s to {bounds_s[column + 1]:.3f} s"
         said = f"{span}: {plural(count, 'packet')} took {_lower(bucket)} to {_upper(bucket)}"
         cells.append(

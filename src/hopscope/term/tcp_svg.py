@@ -9,18 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from hopscope.term import format as fmt
-from hopscope.term.svg import (
-    COLOURS,
-    DARK_COLOURS,
-    LEFT,
-    LINE,
-    PLOT_WIDTH,
-    TITLE_TOP,
-    WIDTH,
-    clean,
-    document,
-    text,
-)
+from hopscope.term import svg
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -93,7 +82,7 @@ class Connection:
 
 def render_connection(connection: Connection) -> str:
     """Return the picture as an SVG document."""
-    parts = [text(LEFT, TITLE_TOP, clean(connection.name), "title")]
+    parts = [svg.text(svg.LEFT, svg.TITLE_TOP, svg.clean(connection.name), "title")]
     top = 72
     for title, lines, height, unit in (
         ("sequence numbers", connection.sequence, 260, _count),
@@ -101,10 +90,10 @@ def render_connection(connection: Connection) -> str:
         ("smoothed round-trip time", connection.delays_ns, 100, _time),
     ):
         parts += _panel(connection, title, lines, (top, height), unit)
-        top += height + 3 * LINE
+        top += height + 3 * svg.LINE
     parts += _bands(connection, top)
-    rules = _SHAPES, _colours(COLOURS), _colours(DARK_COLOURS)
-    return document(connection.name, (WIDTH, top + _BAND + 2 * LINE), rules, parts)
+    rules = _SHAPES, _colours(svg.COLOURS), _colours(svg.DARK_COLOURS)
+    return svg.document(connection.name, (svg.WIDTH, top + _BAND + 2 * svg.LINE), rules, parts)
 
 
 def _colours(colours: Sequence[str]) -> str:
@@ -120,15 +109,15 @@ def _panel(
     top, height = place
     bottom = top + height
     most = max((float(np.nanmax(line.values)) for line in lines if not np.isnan(line.values).all()), default=0) or 1.0
-    parts = [text(LEFT, top - 8, title)]
-    x = LEFT + PLOT_WIDTH
+    parts = [svg.text(svg.LEFT, top - 8, title)]
+    x = svg.LEFT + svg.PLOT_WIDTH
     for at, line in reversed(list(enumerate(lines))):
         x -= 7 * len(line.name) + 24
         parts.append(f'<rect class="key c{at}" x="{x}" y="{top - 17}" width="10" height="10"/>')
-        parts.append(text(x + 14, top - 8, clean(line.name), "faint"))
-    parts.append(f'<path class="axis" d="M{LEFT} {top}V{bottom}H{LEFT + PLOT_WIDTH}"/>')
-    parts.append(text(LEFT - 8, top + 10, clean(unit(most)), "end faint figure"))
-    parts.append(text(LEFT - 8, bottom, "0", "end faint figure"))
+        parts.append(svg.text(x + 14, top - 8, svg.clean(line.name), "faint"))
+    parts.append(f'<path class="axis" d="M{svg.LEFT} {top}V{bottom}H{svg.LEFT + svg.PLOT_WIDTH}"/>')
+    parts.append(svg.text(svg.LEFT - 8, top + 10, svg.clean(unit(most)), "end faint figure"))
+    parts.append(svg.text(svg.LEFT - 8, bottom, "0", "end faint figure"))
     parts += _times(connection, bottom)
     for at, line in enumerate(lines):
         if path := _path(connection, line.values, (bottom, height / most)):
@@ -144,14 +133,14 @@ def _panel(
 def _times(connection: Connection, bottom: int) -> list[str]:
     first_s, last_s = connection.times_s[0], connection.times_s[-1]
     return [
-        text(LEFT, bottom + 16, f"{first_s:.3f} s", "faint figure"),
-        text(LEFT + PLOT_WIDTH, bottom + 16, f"{last_s:.3f} s", "end faint figure"),
+        svg.text(svg.LEFT, bottom + 16, f"{first_s:.3f} s", "faint figure"),
+        svg.text(svg.LEFT + svg.PLOT_WIDTH, bottom + 16, f"{last_s:.3f} s", "end faint figure"),
     ]
 
 
 def _x(connection: Connection, at_s: Any) -> Any:  # noqa: ANN401 # a time or many
     first_s, last_s = connection.times_s[0], connection.times_s[-1]
-    return LEFT + (at_s - first_s) / ((last_s - first_s) or 1.0) * PLOT_WIDTH
+    return svg.LEFT + (at_s - first_s) / ((last_s - first_s) or 1.0) * svg.PLOT_WIDTH
 
 
 def _path(connection: Connection, values: Values, scale: tuple[int, float]) -> str:
@@ -168,7 +157,7 @@ def _path(connection: Connection, values: Values, scale: tuple[int, float]) -> s
         f"H{at:.1f}V{top:.1f}V{bottom:.1f}V{end:.1f}"
         for at, top, bottom, end in zip(x[firsts], low, high, last, strict=True)
     ]
-    return f"M{x[0]:.1f} {y[0]:.1f}{''.join(steps)}H{LEFT + PLOT_WIDTH}"
+    return f"M{x[0]:.1f} {y[0]:.1f}{''.join(steps)}H{svg.LEFT + svg.PLOT_WIDTH}"
 
 
 def _hints(
@@ -179,13 +168,13 @@ def _hints(
     first_s, last_s = connection.times_s[0], connection.times_s[-1]
     ends_s = first_s + (last_s - first_s) * np.arange(1, _HINTS + 1) / _HINTS
     at = np.searchsorted(connection.times_s, ends_s, "right") - 1
-    width = PLOT_WIDTH / _HINTS
+    width = svg.PLOT_WIDTH / _HINTS
     hints = []
     for number, row in enumerate(at.tolist()):
         values = [f"{line.name} {unit(float(line.values[row]))}" for line in lines if not np.isnan(line.values[row])]
-        said = clean(f"{connection.times_s[row]:.6f} s: {', '.join(values)}")
+        said = svg.clean(f"{connection.times_s[row]:.6f} s: {', '.join(values)}")
         hints.append(
-            f'<rect class="hint" x="{LEFT + number * width:.1f}" y="{top}" width="{width:.1f}" height="{height}">'
+            f'<rect class="hint" x="{svg.LEFT + number * width:.1f}" y="{top}" width="{width:.1f}" height="{height}">'
             f"<title>{said}</title></rect>"
         )
     return hints
@@ -194,20 +183,19 @@ def _hints(
 def _bands(connection: Connection, top: int) -> list[str]:
     """Return what kept it from sending, and when."""
     causes = sorted({span.cause for span in connection.spans})
-    parts = [
-        text(LEFT, top - 8, "kept from sending by" if causes else "nothing was recorded that kept it from sending")
-    ]
-    x = LEFT + 150
+    title = "kept from sending by" if causes else "nothing was recorded that kept it from sending"
+    parts = [svg.text(svg.LEFT, top - 8, title)]
+    x = svg.LEFT + 150
     for at, cause in enumerate(causes):
-        colour = at % len(COLOURS)
+        colour = at % len(svg.COLOURS)
         parts.append(f'<rect class="key c{colour}" x="{x}" y="{top - 17}" width="10" height="10"/>')
-        parts.append(text(x + 14, top - 8, clean(cause), "faint"))
+        parts.append(svg.text(x + 14, top - 8, svg.clean(cause), "faint"))
         x += 7 * len(cause) + 34
     for span in connection.spans:
         begin, end = _x(connection, span.from_s), _x(connection, span.until_s)
-        said = clean(f"{span.from_s:.6f} s to {span.until_s:.6f} s: {span.cause}")
+        said = svg.clean(f"{span.from_s:.6f} s to {span.until_s:.6f} s: {span.cause}")
         parts.append(
-            f'<rect class="band c{causes.index(span.cause) % len(COLOURS)}" x="{begin:.2f}" y="{top}" '
+            f'<rect class="band c{causes.index(span.cause) % len(svg.COLOURS)}" x="{begin:.2f}" y="{top}" '
             f'width="{max(end - begin, 0.2):.2f}" height="{_BAND}"><title>{said}</title></rect>'
         )
     return parts + _times(connection, top + _BAND)

@@ -76,7 +76,7 @@ def rows(trace: Trace, selection: Selection, table: str, window: str) -> str:
 
 def notes(trace: Trace, selection: Selection) -> list[str]:
     """Return a sentence about events that are left out because they have no flow, by which others are selected."""
-    if not _is_by_flow(selection):
+    if not selection.is_by_flow:
         return []
     counted = " UNION ALL ".join(
         f"SELECT count(*) AS events FROM {table} WHERE {selection.window(trace)}{without}"
@@ -138,30 +138,26 @@ def each_slice(trace: Trace, selection: Selection) -> Iterator[tuple[int, int]]:
         yield period
 
 
-def _is_by_flow(selection: Selection) -> bool:
-    return bool(selection.flows or selection.ports or selection.addresses or selection.protocol)
-
-
 def _has_flows(selection: Selection) -> bool:
-    return _is_by_flow(selection) or bool(selection.processes)
+    return selection.is_by_flow or bool(selection.processes)
 
 
 def _wanted_of_threads(trace: Trace, selection: Selection) -> str:
     """Return the condition on events that have a thread, but neither flow nor device."""
-    if _is_by_flow(selection) or selection.interfaces:
+    if selection.is_by_flow or selection.is_by_place:
         return "FALSE"
     return f"tid IN ({selection.threads(trace)})" if selection.processes else "TRUE"
 
 
 def _wanted(trace: Trace, selection: Selection, table: str) -> str:
     if table == "packets":
-        return selection.device(trace)  # those of selected flows are chosen before
+        return selection.place(trace)  # those of selected flows are chosen before
     if table in {"sockets", "tcp"}:
-        return "FALSE" if selection.interfaces else selection.flow(trace)
-    if _is_by_flow(selection):
+        return "FALSE" if selection.interfaces else f"{selection.flow(trace)} AND {selection.namespace(trace)}"
+    if selection.is_by_flow:
         return "FALSE"
     if not selection.processes:
-        return selection.device(trace)
+        return selection.place(trace)
     threads = selection.threads(trace)
     scheduled = "point IN (SELECT point FROM points WHERE name LIKE 'sched.%')"
-    return f"(tid IN ({threads}) OR (subject IN ({threads}) AND {scheduled})) AND {selection.device(trace)}"
+    return f"(tid IN ({threads}) OR (subject IN ({threads}) AND {scheduled})) AND {selection.place(trace)}"

@@ -42,6 +42,8 @@ class Selection:
         Names of threads, or PIDs, whose sockets' packets are selected.
     interfaces
         Names of devices.
+    namespaces
+        Names, or inodes, of network namespaces in which the packets and sockets are.
     protocol
         ``tcp`` or ``udp``; None: any.
     from_s, until_s
@@ -53,19 +55,34 @@ class Selection:
     addresses: Sequence[str] = ()
     processes: Sequence[str] = ()
     interfaces: Sequence[str] = ()
+    namespaces: Sequence[str] = ()
     protocol: str | None = None
     from_s: float | None = None
     until_s: float | None = None
 
     def __bool__(self) -> bool:
         """Whether it excludes anything."""
-        chosen = (self.flows, self.ports, self.addresses, self.processes, self.interfaces, self.protocol)
-        return any(chosen) or self.has_window
+        return self.is_by_packet or self.has_window
+
+    @property
+    def is_by_packet(self) -> bool:
+        """Whether it is limited to some packets, by anything but their time."""
+        return self.is_by_flow or bool(self.processes) or self.is_by_place
 
     @property
     def has_window(self) -> bool:
         """Whether it is limited in time."""
         return self.from_s is not None or self.until_s is not None
+
+    @property
+    def is_by_flow(self) -> bool:
+        """Whether it is limited to some flows by what flows have themselves."""
+        return bool(self.flows or self.ports or self.addresses or self.protocol)
+
+    @property
+    def is_by_place(self) -> bool:
+        """Whether it is limited to where packets pass."""
+        return bool(self.interfaces or self.namespaces)
 
     def window(self, trace: Trace, column: str = "time_ns") -> str:
         """Return the condition that a time is within the selected period."""
@@ -96,14 +113,55 @@ class Selection:
             conditions.append(f"{column} IN ({self._flows_of_processes(trace)})")
         return _all(conditions)
 
-    def device(self, trace: Trace, prefix: str = "") -> str:
-        """Return the condition that the columns ``ifindex`` and ``netns``, with this prefix, match a selected device.
+    def place(self, trace: Trace, prefix: str = "") -> str:
+        """Return the condition that ``netns`` and ``ifindex``, with this prefix, are of a selected place.
 
         Raises
         ------
         UsageError
-            The trace has no such device.
+            The trace has no such device or namespace.
         """
+        conditions = (self._device(trace, prefix), self.namespace(trace, prefix))
+        return _all([each for each in conditions if each != _EVERYTHING])
+
+    def namespace(self, trace: Trace, prefix: str = "") -> str:
+        """Return the condition that ``netns``, with this prefix, is a selected namespace.
+
+        Raises
+        ------
+        UsageError
+            The trace has no such namespace.
+        """
+        if not self.namespaces:
+            return _EVERYTHING
+        named = trace.rows("SELECT DISTINCT name, netns FROM namespaces")
+        numbered = trace.rows("SELECT DISTINCT CAST(netns AS STRING), netns FROM devices")
+        chosen: set[int] = set()
+        for each in self.namespaces:
+            found = {netns for name, netns in (*named, *numbered) if each in {name, name.partition(" (")[0]}}
+            if not found:
+                has = ", ".join(sorted({name for name, _ in named or numbered})) or "none"
+                raise UsageError(
+                    f"{trace.folder} has no packets in the network namespace {each}",
+                    f"The recorded namespaces are {has}",
+                )
+            chosen |= found
+        return f"{prefix}netns IN ({', '.join(map(str, sorted(chosen)))})"
+
+    def passing(self, trace: Trace) -> str:
+        """Return the query for the flows with a packet at a selected place, or with a socket in a selected namespace.
+
+        Raises
+        ------
+        UsageError
+            As of :meth:`place`.
+        """
+        packets = f"SELECT flow FROM packets WHERE {self.place(trace)}"
+        if self.interfaces:
+            return packets
+        return f"{packets} UNION ALL SELECT flow FROM sockets WHERE {self.namespace(trace)}"
+
+    def _device(self, trace: Trace, prefix: str) -> str:
         if not self.interfaces:
             return _EVERYTHING
         names = _texts(self.interfaces)

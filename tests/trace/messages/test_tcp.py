@@ -225,7 +225,7 @@ def test_retransmissions_are_counted(tmp_path: Path) -> None:
 
 
 def test_what_a_queue_dropped_was_lost_until_the_packet_that_took_its_place(tmp_path: Path) -> None:
-    """That one has left the queue when it is told that bytes were sent again."""
+    """The kernel reports a retransmission after that packet has left the queue."""
     made, flow, late = MadeTrace(), 10, 50_000
     begins = {"flow": flow, "seq": 1000, "len_bytes": 140, "header_bytes": 40, "tcp_flags": 24}
     made.socket("tx.send", 0, flow=flow, seq=1000, len_bytes=100, tid=100, protocol=6)

@@ -185,9 +185,9 @@ def test_many_threads_send_on_one_socket(lab: Lab, either: NetworkPath) -> None:
 def test_sockets_beyond_the_bound_are_counted_and_make_room_when_they_close(
     lab: Lab, veth: NetworkPath, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Both ends of the first connection send; so they are two.
     monkeypatch.setattr(tx_module, "_STAMPED_SOCKETS", 2)
     wait_at_rest(lab.client, lab.server)  # what an earlier test has closed may still send
+    # Both ends of the first connection send; so they are two.
     with run(lab) as tx:
         with tcp_pair(veth) as first, tcp_pair(veth) as second:
             assert ping(*first, 5) == 5
@@ -201,3 +201,16 @@ def test_sockets_beyond_the_bound_are_counted_and_make_room_when_they_close(
             snapshot = done(tx, 20)
         assert all_discarded(snapshot)["tx.total", "no_memory"] == 7
         assert histogram(snapshot, "tx.total").count == 13
+
+
+def test_a_socket_that_another_run_follows_takes_no_place(
+    lab: Lab, veth: NetworkPath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with run(lab), tcp_pair(veth) as other, tcp_pair(veth) as flow:
+        monkeypatch.setattr(tx_module, "_STAMPED_SOCKETS", 1)
+        with run(lab, ports=[flow[0].getsockname()[1]]) as tx:
+            assert ping(*other, 5) == 5
+            assert ping(*flow, 7) == 7
+            snapshot = done(tx, 7)
+    assert_accounted(snapshot, "stamped", 7)
+    assert histogram(snapshot, "tx.total").count == 7

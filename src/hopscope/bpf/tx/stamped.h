@@ -26,14 +26,16 @@ static __always_inline u64 stamped_id(u64 sk, u32 key)
 
 u64 sockets_followed; /* that have a state, some 8 KiB each */
 
-/* `sk` is a socket, however the program knows it. */
-static __always_inline struct tx_state *stamped_create(void *sk)
+/* Another run's choice brings us here, too: the flag belongs to the socket. What is not wanted has no state.
+ * `storage` is the socket as the program knows it.
+ */
+static __always_inline struct tx_state *stamped_create(void *storage, struct sock *sk)
 {
-	struct tx_state *state = bpf_sk_storage_get(&tx_states, sk, NULL, 0);
+	struct tx_state *state = bpf_sk_storage_get(&tx_states, storage, NULL, 0);
 
-	if (state || sockets_followed >= cfg_sockets)
+	if (state || sockets_followed >= cfg_sockets || !socket_wanted(sk))
 		return state;
-	state = bpf_sk_storage_get(&tx_states, sk, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	state = bpf_sk_storage_get(&tx_states, storage, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (state) {
 		atomic_add(&sockets_followed, 1);
 		state->counted = 1;
@@ -52,11 +54,9 @@ static __always_inline struct tx_state *stamped_state(struct bpf_sock_ops *ctx)
 static __noinline void stamped_know(struct tx_state *state, struct sock *sk, u64 cookie, u32 write_seq)
 {
 	state->known = 1;
-	/* Another run's choice brings us here, too: the flag belongs to the socket. */
-	state->wanted = socket_wanted(sk);
 	state->cookie = cookie;
 	state->write_seq = write_seq;
-	if (cfg_events && state->wanted)
+	if (cfg_events)
 		flow_remember(cookie, sk);
 }
 
@@ -110,7 +110,7 @@ static __always_inline void stamped_handed(struct bpf_sock_ops *ctx, struct bpf_
 {
 	struct sock *sk = kern->sk;
 	struct bpf_sock *storage = ctx->sk;
-	struct tx_state *state = storage ? stamped_create(storage) : NULL;
+	struct tx_state *state = storage ? stamped_create(storage, sk) : NULL;
 	struct hop_tx_counters *counter = count();
 	u32 len_bytes, write_seq = tcp_field(sk, write_seq);
 	u64 thread = bpf_get_current_pid_tgid();
@@ -137,7 +137,7 @@ static __always_inline void stamped_handed(struct bpf_sock_ops *ctx, struct bpf_
 	len_bytes = write_seq - state->write_seq;
 	state->write_seq = write_seq;
 	state->end_byte += len_bytes;
-	if (state->wanted && message_wanted(sk)) {
+	if (message_wanted(sk)) {
 		atomic_add(&counter->messages, 1);
 		if (message_sampled(state)) {
 			atomic_add(&counter->sampled, 1);
@@ -159,7 +159,7 @@ static __always_inline void stamped_unstamped(struct tx_state *state, struct soc
 		return;
 	state->write_seq = write_seq;
 	state->end_byte += len_bytes;
-	if (!counter || !state->wanted || !message_wanted(sk))
+	if (!counter || !message_wanted(sk))
 		return;
 	atomic_add(&counter->messages, 1);
 	if (!message_sampled(state))
@@ -178,7 +178,7 @@ static __always_inline void stamped_enter(struct sock *sk, struct msghdr *msg, b
 
 	if (!(sk->sk_bpf_cb_flags & SK_BPF_CB_TX_TIMESTAMPING))
 		return;
-	state = stamped_create(sk);
+	state = stamped_create(sk, sk);
 	if (!state)
 		return;
 	if (!state->known) {
@@ -226,7 +226,7 @@ static __always_inline void stamped_fast_open(struct bpf_sock_ops *ctx, struct s
 
 	if (!request || !stamped_connected(ctx, sk))
 		return;
-	state = ctx->sk ? stamped_create(ctx->sk) : NULL;
+	state = ctx->sk ? stamped_create(ctx->sk, sk) : NULL;
 	if (!state)
 		return;
 	/* The SYN has a number, too. */

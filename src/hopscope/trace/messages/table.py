@@ -92,13 +92,13 @@ def _messages(context: Context) -> str:
 
 
 def _wanted(trace: Trace, selection: Selection) -> str:
-    """Return the condition on a message: its beginning, its threads, and the devices of its flow."""
+    """Return the condition on a message: its beginning, its threads, and where its flow passes."""
     parts = [selection.window(trace, "begins_ns")]
     if selection.processes:
         threads = selection.threads(trace)
         parts.append(f"(sender_tid IN ({threads}) OR reader_tid IN ({threads}))")
-    if selection.interfaces:
-        passing = f"SELECT flow FROM packets WHERE {selection.device(trace)}"
+    if selection.is_by_place:
+        passing = selection.passing(trace)
         if trace.rows("SELECT 1 FROM final_translations LIMIT 1"):
             passing += f" UNION ALL SELECT original FROM final_translations WHERE flow IN ({passing})"
         parts.append(f"flow IN ({passing})")

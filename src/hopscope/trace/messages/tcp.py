@@ -16,7 +16,8 @@ from hopscope.trace.relation import columns, fixed, relation
 if TYPE_CHECKING:
     from hopscope.trace.relation import Context
 
-# Within which a retransmission is told after its packet was queued, by the same call; its first copy left long before.
+# The kernel reports a retransmission this soon after it queued the packet: both are in one call of a function. The
+# first copy of the packet left long before.
 _TOLD_NS: Final = 10_000_000
 _KEY: Final = ("flow", "connection", "end_byte")
 
@@ -144,7 +145,7 @@ fixed(
 )
 def _retransmissions(context: Context) -> str:
     queue, again = (number(points(context.trace), name) for name in ("tx.queue", "tcp.retransmit"))
-    # It is told when the packet has gone to the device, and may have left it.
+    # The kernel reports it after it has given the packet to the device, which may have sent it by then.
     before = "OVER (PARTITION BY flow ORDER BY time_ns)"
     same = f"lag(point) {before} = {queue} AND lag(seq) {before} = seq AND time_ns - lag(time_ns) {before} < {_TOLD_NS}"
     own = f"CASE WHEN {same} THEN lag(time_ns) {before} END"

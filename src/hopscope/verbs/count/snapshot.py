@@ -46,7 +46,7 @@ class CountSnapshot:
     events
         As they were asked for.
     overhead
-        What counting cost; None: the kernel does not tell, as it counted without a program of ours.
+        What counting cost; None: not known, because the kernel counted without a BPF program.
     """
 
     kind: Kind

@@ -22,7 +22,7 @@ _GRAVE: Final = {"critical", "warning"}
 def with_counters(trace: Trace, explanation: Explanation) -> Explanation:
     """Return the explanation with a sentence for each problem that the counters of its trace show.
 
-    What is a notice alone is told where messages waited for it.
+    A finding that is only a notice is included if one of its causes delayed messages.
     """
     held = {each.cause for each in explanation.causes}
     told = []

@@ -211,7 +211,7 @@ def _numbers(place: Place, names: tuple[str, ...]) -> str:
 def _add_drops(place: Place) -> None:
     """Add why packets were dropped, where the probe point says that they were."""
     trace, found, chosen = place.trace, place.timeline, place.selection
-    wanted = f"{chosen.window(trace)} AND {chosen.flow(trace)} AND {chosen.device(trace)}"
+    wanted = f"{chosen.window(trace)} AND {chosen.flow(trace)} AND {chosen.place(trace)}"
     reasons = found.names.places(f"dropped: {name}" for name in trace.metadata.reasons.values())
     names = dict(zip(trace.metadata.reasons, reasons.tolist(), strict=True))
     rows = trace.columns(f"SELECT time_ns, cpu, reason FROM drops WHERE {wanted}")

@@ -30,7 +30,7 @@ def write_folded(trace: Trace, selection: Selection, out: BinaryIO, *, limit: in
 def drop_stacks(trace: Trace, selection: Selection, *, limit: int | None = None) -> list[Stack]:
     """Return the stacks of the selected drops, by reason."""
     frames = stack_frames(trace)
-    conditions = (selection.window(trace, "d.time_ns"), selection.flow(trace, "d.flow"), selection.device(trace, "d."))
+    conditions = (selection.window(trace, "d.time_ns"), selection.flow(trace, "d.flow"), selection.place(trace, "d."))
     wanted = " AND ".join(conditions)
     rows = trace.rows(
         "SELECT d.stack, coalesce(r.name, CAST(d.reason AS STRING)), count(*) FROM"

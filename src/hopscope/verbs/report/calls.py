@@ -96,19 +96,32 @@ def summary(trace: Trace, selection: Selection, *, limit: int | None = None) -> 
     for call in _found(trace, selection):
         by_name.setdefault(call[2], []).append(call)
     rows = [_summed(name, same) for name, same in by_name.items()]
-    rows.sort(key=lambda row: float(row[3] or 0), reverse=True)
+    return longest_first("calls.summary", SUMMARY_COLUMNS, rows, limit, _notes(trace))
+
+
+def longest_first(
+    name: str, columns: Sequence[Column], rows: list[list[Value]], limit: int | None, notes: Sequence[str]
+) -> Report:
+    """Return a report of these rows, sorted by their column `sum_ns`, the largest first."""
+    total = next(index for index, column in enumerate(columns) if column.name == "sum_ns")
+    rows.sort(key=lambda row: float(row[total] or 0), reverse=True)
     left_out = 0 if limit is None else max(len(rows) - limit, 0)
-    return of_rows("calls.summary", SUMMARY_COLUMNS, rows[:limit], notes=_notes(trace), left_out=left_out)
+    return of_rows(name, columns, rows[:limit], notes=notes, left_out=left_out)
+
+
+def durations(took_ns: Sequence[int]) -> list[Value]:
+    """Return sum, median, 99th percentile and maximum of durations in ns, of at least one."""
+    middle, late = (float(each) for each in np.percentile(took_ns, (50, 99)))
+    return [sum(took_ns), middle, late, max(took_ns)]
 
 
 def _summed(name: str, same: Sequence[Call]) -> list[Value]:
-    took_ns = np.array([call[6] for call in same if call[6] is not None], np.int64)
+    took_ns = [call[6] for call in same if call[6] is not None]
     errors = sum(_error(call[5]) is not None for call in same)
-    if not len(took_ns):
+    if not took_ns:
         return [name, len(same), errors, *[None] * 5, len(same)]
-    middle, late = (float(each) for each in np.percentile(took_ns, (50, 99)))
-    times = [int(took_ns.sum()), float(took_ns.mean()), middle, late, int(took_ns.max())]
-    return [name, len(same), errors, *times, len(same) - len(took_ns)]
+    total, *percentiles = durations(took_ns)
+    return [name, len(same), errors, total, sum(took_ns) / len(took_ns), *percentiles, len(same) - len(took_ns)]
 
 
 def _found(trace: Trace, selection: Selection) -> list[Call]:
@@ -124,12 +137,11 @@ def _found(trace: Trace, selection: Selection) -> list[Call]:
         window=selection.window(trace, "c.time_ns"),
     )
     flows = _Flows(trace, selection)
-    chosen = bool(selection.flows or selection.ports or selection.addresses or selection.protocol)
     found: list[Call] = []
     for time_ns, thread, machine, number, fd, size, result, took_ns, sock in trace.rows(query):
         name = call_name(number, machine)
         flow_name, flow, wanted = flows.of(sock, time_ns + (took_ns or 0))
-        if chosen and not wanted:
+        if (selection.is_by_flow or selection.namespaces) and not wanted:
             continue
         # Without ends, the arguments were not recorded either.
         fd_or_none = fd if sock or (took_ns is not None and name not in _WITHOUT_FD) else None
@@ -142,7 +154,7 @@ class _Flows:
     """The flows of sockets over time, as their other events have them."""
 
     def __init__(self, trace: Trace, selection: Selection) -> None:
-        wanted = f"CASE WHEN {selection.flow(trace, 's.flow')} THEN 1 ELSE 0 END"
+        wanted = f"CASE WHEN {selection.flow(trace, 's.flow')} AND {selection.namespace(trace, 's.')} THEN 1 ELSE 0 END"
         rows = trace.rows(_FLOWS.format(unnamed=UNNAMED.format("s.flow"), wanted=wanted))
         self._of: dict[int, tuple[NDArray[np.int64], list[tuple[str, int, bool]]]] = {}
         socks: dict[int, list[tuple[int, str, int, bool]]] = {}

@@ -18,8 +18,11 @@ from hopscope.recorded.options import SINCE_START, report_options, show, trace_a
 from hopscope.recorded.plot import plot_option
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
+    from hopscope.live.help import Decorated
+    from hopscope.model.report import Report
     from hopscope.recorded.options import Common
     from hopscope.recorded.plot import Picture
 
@@ -27,6 +30,27 @@ if TYPE_CHECKING:
 # Of a heat map.
 _COLUMNS = 120
 _BY = ("flow", "interface", "cpu", "process", "netns", "host")
+
+
+def _call_options(group: str) -> Callable[[Decorated], Decorated]:
+    """Return the decorator that adds the options of the reports on calls; a summary has a row per `group`."""
+    return section(
+        OUTPUT,
+        option("--slowest", is_flag=True, help="Sort by duration, longest first, not by time."),
+        option("--summary", is_flag=True, help=f"One row per {group}."),
+    )
+
+
+def _show_calls(
+    common: Common, each: Callable[..., Report], summed: Callable[..., Report], *, slowest: bool, summary: bool
+) -> None:
+    if slowest and summary:
+        raise UsageError("--slowest and --summary exclude each other", "A summary has no single calls")
+    with common.trace() as trace:
+        if summary:
+            show(summed(trace, common.selection, limit=common.limit), common.form)
+        else:
+            show(each(trace, common.selection, limit=common.limit, slowest=slowest), common.form)
 
 
 @click.group("report", short_help="Analyse a recording.")
@@ -119,11 +143,7 @@ def tcp(*, common: Common, history: bool, plot: Picture | None) -> None:
         ("How many calls of each kind failed, as in `strace -c`?", "hopscope report calls --summary trace"),
     ),
 )
-@section(
-    OUTPUT,
-    option("--slowest", is_flag=True, help="Sort by duration, longest first, not by time."),
-    option("--summary", is_flag=True, help="One row per kind of call."),
-)
+@_call_options("kind of call")
 @report_options()
 def calls(*, common: Common, slowest: bool, summary: bool) -> None:
     """List system calls on sockets, and those that wait for sockets, with their results and durations, as strace does.
@@ -132,13 +152,7 @@ def calls(*, common: Common, slowest: bool, summary: bool) -> None:
     """
     from hopscope.verbs.report import calls as analysis  # noqa: PLC0415
 
-    if slowest and summary:
-        raise UsageError("--slowest and --summary exclude each other", "A summary has no single calls")
-    with common.trace() as trace:
-        if summary:
-            show(analysis.summary(trace, common.selection, limit=common.limit), common.form)
-        else:
-            show(analysis.calls(trace, common.selection, limit=common.limit, slowest=slowest), common.form)
+    _show_calls(common, analysis.calls, analysis.summary, slowest=slowest, summary=summary)
 
 
 @command.command(
@@ -150,11 +164,7 @@ def calls(*, common: Common, slowest: bool, summary: bool) -> None:
         ("Which calls took longest, and how much of that was the library?", "hopscope report tls --slowest trace"),
     ),
 )
-@section(
-    OUTPUT,
-    option("--slowest", is_flag=True, help="Sort by duration, longest first, not by time."),
-    option("--summary", is_flag=True, help="One row per process and kind of call."),
-)
+@_call_options("process and kind of call")
 @report_options()
 def tls(*, common: Common, slowest: bool, summary: bool) -> None:
     """List the calls by which programs write and read plaintext in TLS libraries, and the sockets that they used.
@@ -163,13 +173,7 @@ def tls(*, common: Common, slowest: bool, summary: bool) -> None:
     """
     from hopscope.verbs.report import tls as analysis  # noqa: PLC0415
 
-    if slowest and summary:
-        raise UsageError("--slowest and --summary exclude each other", "A summary has no single calls")
-    with common.trace() as trace:
-        if summary:
-            show(analysis.summary(trace, common.selection, limit=common.limit), common.form)
-        else:
-            show(analysis.tls(trace, common.selection, limit=common.limit, slowest=slowest), common.form)
+    _show_calls(common, analysis.tls, analysis.summary, slowest=slowest, summary=summary)
 
 
 @command.command(

@@ -71,7 +71,7 @@ def drop_reasons(trace: Trace, selection: Selection, *, limit: int | None = None
     build(trace, "flow_names", "device_names")
     ended_ns = trace.metadata.ended_ns or trace.rows("SELECT coalesce(max(time_ns), 0) FROM packets")[0][0]
     length_s = max((ended_ns - trace.metadata.started_ns) / 1e9, 0.0)
-    conditions = [selection.window(trace, "d.time_ns"), selection.flow(trace, "d.flow"), selection.device(trace, "d.")]
+    conditions = [selection.window(trace, "d.time_ns"), selection.flow(trace, "d.flow"), selection.place(trace, "d.")]
     frames = _frames(trace) if stacks else {}
     query = _QUERY.format(
         stack=_first_alike(frames) if stacks else "-1",

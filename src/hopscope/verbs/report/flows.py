@@ -65,7 +65,7 @@ def flows(trace: Trace, selection: Selection, *, limit: int | None = None) -> Re
     build(trace, "flow_names")
     number = points(trace)
     query = _QUERY.format(
-        wanted=f"{selection.window(trace)} AND {selection.flow(trace)} AND {selection.device(trace)}",
+        wanted=f"{selection.window(trace)} AND {selection.flow(trace)} AND {selection.place(trace)}",
         tx_queue=number.get("tx.queue", -1),
         rx_core=number.get("rx.core", -1),
         retransmit=number.get("tcp.retransmit", -1),

@@ -114,13 +114,12 @@ _BETWEEN: Final = f"""
 
 def _whose(selection: Selection, by: str | None) -> bool:
     """Return whether the owner of a packet matters: this needs the whole lifetime, and takes three times as long."""
-    wanted = (selection.flows, selection.ports, selection.addresses, selection.processes, selection.interfaces)
-    return by not in {None, "cpu", "host"} or any(wanted)
+    return by not in {None, "cpu", "host"} or selection.is_by_packet
 
 
 def _is_between(trace: Trace, selection: Selection, by: str | None) -> bool:
     """Return whether hops between hosts are counted, too."""
-    return bool(hosts(trace)) and by in _BETWEEN_GROUPS and not selection.interfaces
+    return bool(hosts(trace)) and by in _BETWEEN_GROUPS and not selection.is_by_place
 
 
 def _needs_whose(context: Context) -> bool:
@@ -276,7 +275,7 @@ def _counted(trace: Trace, selection: Selection, by: str | None, source: str, gr
     conditions = [
         selection.window(trace, "s.time_ns"),
         selection.flow(trace, "s.life_flow"),
-        selection.device(trace, "s.life_"),
+        selection.place(trace, "s.life_"),
     ]
     owned = ""
     if by == "process":

@@ -202,7 +202,7 @@ def _polls(trace: Trace, selection: Selection) -> list[list[Value]]:
     query = _POLLS.format(
         poll=points(trace).get("napi.poll", -1),
         window=selection.window(trace, "e.time_ns"),
-        device=selection.device(trace, "e."),
+        device=selection.place(trace, "e."),
     )
     return [
         ["poll", None, name, None, cpus, count, *[None] * 9, packets, packets / count, full]

@@ -200,7 +200,7 @@ def _rows(
 ) -> tuple[list[tuple[Any, ...]], int]:
     """Return the rows of a query, and the number omitted by the limit."""
     build(trace, "device_names", "flow_names", "thread_names", "skb_step_lifetimes")
-    wanted = " AND ".join([selection.window(trace, time), selection.flow(trace), selection.device(trace)])
+    wanted = " AND ".join([selection.window(trace, time), selection.flow(trace), selection.place(trace)])
     text = query.format(wanted=wanted, own=_OWN, **_terms(trace))
     rows = trace.rows(text if limit is None else f"{text} LIMIT {limit}")
     return [row[:-1] for row in rows], rows[0][-1] - len(rows) if rows else 0

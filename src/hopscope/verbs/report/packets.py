@@ -51,7 +51,7 @@ def _choose(trace: Trace, selection: Selection, limit: int | None, *, slowest: b
 
     Packets with a single event have no path and are omitted.
     """
-    wanted = f"{selection.flow(trace, 'life_flow')} AND {selection.device(trace, 'life_')}"
+    wanted = f"{selection.flow(trace, 'life_flow')} AND {selection.place(trace, 'life_')}"
     order = "end_ns - begin_ns DESC, begin_ns" if slowest else "begin_ns"
     return trace.rows(
         "SELECT *, count(*) OVER () AS packets FROM ("

@@ -144,7 +144,7 @@ def _shown_requests(context: Context) -> str:
 
 def requests(trace: Trace, selection: Selection, *, limit: int | None = None) -> Report:
     """Return a row per answered request, slowest first, with the share of each holder in the heading."""
-    every = replace(selection, flows=(), processes=(), interfaces=(), from_s=None, until_s=None)
+    every = replace(selection, flows=(), processes=(), interfaces=(), namespaces=(), from_s=None, until_s=None)
     build(trace, *_RELATIONS, selection=every, wanted=selection, limit=limit)
     answered = "SELECT * FROM wanted_exchanges WHERE state = 'answered'"
     counts = {state: (int(count), int(connections)) for state, count, connections in trace.rows(_COUNTS)}
@@ -164,11 +164,11 @@ _COUNTS: Final = """
 
 def wanted(trace: Trace, selection: Selection) -> str:
     """Return the condition on an exchange: its beginning, its flow in either direction, its threads and its device."""
-    own = replace(selection, processes=(), interfaces=())
+    own = replace(selection, processes=())
     parts = [selection.window(trace, "coalesce(begins_ns, asked_ns, answers_ns, ends_ns)")]
     flows = [f"SELECT flow FROM flows WHERE {own.flow(trace, 'flow')}"]
-    if selection.interfaces:
-        flows.append(f"SELECT flow FROM packets WHERE {selection.device(trace)}")
+    if selection.is_by_place:
+        flows.append(selection.passing(trace))
     for each in flows:
         aliases = f"{each} UNION ALL SELECT original FROM final_translations WHERE flow IN ({each})"
         parts.append(f"(forth IN ({aliases}) OR back IN ({aliases}))")

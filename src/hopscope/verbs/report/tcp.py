@@ -236,8 +236,9 @@ class _Limits:
 def _query(query: str, trace: Trace, selection: Selection) -> str:
     return query.format(
         state=points(trace).get("tcp.state", -1),
-        wanted=f"{selection.window(trace)} AND {selection.flow(trace)}",
-        wanted_t=f"{selection.window(trace, 't.time_ns')} AND {selection.flow(trace, 't.flow')}",
+        wanted=f"{selection.window(trace)} AND {selection.flow(trace)} AND {selection.namespace(trace)}",
+        wanted_t=f"{selection.window(trace, 't.time_ns')} AND {selection.flow(trace, 't.flow')}"
+        f" AND {selection.namespace(trace, 't.')}",
         unnamed=UNNAMED.format("s.flow"),
     )
 

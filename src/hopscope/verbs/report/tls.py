@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-import numpy as np
-
 from hopscope.model.report import Column, Report, of_rows
 from hopscope.trace.gaps import loss_notes, unattached, unattached_notes
 from hopscope.trace.names import UNNAMED, points
 from hopscope.trace.relation import build
+from hopscope.verbs.report.calls import durations, longest_first
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -162,14 +161,11 @@ def summary(trace: Trace, selection: Selection, *, limit: int | None = None) -> 
     for call in _found(trace, selection):
         same.setdefault((call.process, call.kind), []).append(call)
     rows = [[*key, *_summed(calls)] for key, calls in same.items()]
-    rows.sort(key=lambda row: float(row[6] or 0), reverse=True)
-    left_out = 0 if limit is None else max(len(rows) - limit, 0)
-    return of_rows("tls.summary", SUMMARY_COLUMNS, rows[:limit], notes=_notes(trace), left_out=left_out)
+    return longest_first("tls.summary", SUMMARY_COLUMNS, rows, limit, _notes(trace))
 
 
 def _summed(calls: Sequence[_Call]) -> list[Value]:
-    took_ns = np.array([call.took_ns for call in calls], np.int64)
-    middle, late = (float(each) for each in np.percentile(took_ns, (50, 99)))
+    total, *percentiles = durations([call.took_ns for call in calls])
     library = [call.library_ns for call in calls if call.library_ns is not None]
     on_sockets = [call.socket_bytes for call in calls if call.socket_bytes is not None]
     return [
@@ -177,11 +173,9 @@ def _summed(calls: Sequence[_Call]) -> list[Value]:
         sum(call.plain_bytes is None for call in calls),
         sum(call.plain_bytes or 0 for call in calls),
         sum(on_sockets) if on_sockets else None,
-        int(took_ns.sum()),
+        total,
         sum(library) if library else None,
-        middle,
-        late,
-        int(took_ns.max()),
+        *percentiles,
     ]
 
 
@@ -190,7 +184,6 @@ def _found(trace: Trace, selection: Selection) -> list[_Call]:
     build(trace, "flow_names", "thread_names")
     numbers = points(trace)
     number = {name: numbers.get(name, -1) for name in (*_POINTS, *_NEEDED)}
-    chosen = bool(selection.flows or selection.ports or selection.addresses or selection.protocol)
     sent, received = number["tx.sent"], number["rx.received"]
     query = _CALLS.format(
         write=number["tls.write"],
@@ -202,7 +195,7 @@ def _found(trace: Trace, selection: Selection) -> list[_Call]:
         data=f"CASE WHEN t.point = {number['tls.write']} THEN {sent} ELSE {received} END",
         threads=f"tid IN ({selection.threads(trace)})" if selection.processes else "TRUE",
         window=selection.window(trace, "j.begin_ns"),
-        wanted=selection.flow(trace, "j.flow") if chosen else "TRUE",
+        wanted=_of_flows(trace, selection),
         unnamed=UNNAMED.format("j.flow"),
     )
     absent = unattached(trace)
@@ -221,6 +214,13 @@ def _found(trace: Trace, selection: Selection) -> list[_Call]:
             )
         )
     return found
+
+
+def _of_flows(trace: Trace, selection: Selection) -> str:
+    parts = [selection.flow(trace, "j.flow")] if selection.is_by_flow else []
+    if selection.namespaces:
+        parts.append(f"j.flow IN (SELECT flow FROM sockets WHERE {selection.namespace(trace)})")
+    return " AND ".join(parts) or "TRUE"
 
 
 def _notes(trace: Trace) -> list[str]:

@@ -52,14 +52,14 @@ def selection_of(chosen: Mapping[str, Any]) -> Selection:
     UsageError
         A recording cannot be searched for one of them.
     """
-    for name, word in (("namespaces", "--netns"), ("cgroups", "--cgroup")):
-        if chosen.get(name):
-            raise UsageError(f"{word} selects what is measured: a recording cannot be searched for it", "Leave it out")
+    if chosen.get("cgroups"):
+        raise UsageError("--cgroup selects what is measured: a recording cannot be searched for it", "Leave it out")
     return Selection(
         ports=chosen.get("ports") or (),
         addresses=chosen.get("addresses") or (),
         processes=(*map(str, chosen.get("pids") or ()), *(chosen.get("comms") or ())),
         interfaces=chosen.get("interfaces") or (),
+        namespaces=chosen.get("namespaces") or (),
         protocol=chosen.get("protocol"),
     )
 

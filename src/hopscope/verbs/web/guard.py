@@ -40,7 +40,7 @@ LOGIN: Final = "/api/session"
 
 
 class Guard:
-    """Lets requests of our own page through, and data only to those who have a cookie of ours.
+    """Admits requests of hopscope's own page only, and answers with data only where a request has a valid cookie.
 
     Parameters
     ----------
