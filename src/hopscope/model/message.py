@@ -296,7 +296,7 @@ class ReceivedMessage(Message):
         """Return cause or layer → how long it held the message, as :meth:`Message.layers`."""
         times: dict[str, int] = {}
         for hop, duration_ns in self.hops().items():
-            if duration_ns is not None:
+            if duration_ns:
                 layer = _RECEIVING_LAYERS.get(hop.removeprefix("rx.tcp_").removeprefix("rx.udp_"), "stack")
                 layer = "backlog" if hop == "rx.tcp_queue" else layer
                 times[layer] = times.get(layer, 0) + duration_ns
