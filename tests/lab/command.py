@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import json
 import os
 import pty
@@ -21,6 +22,7 @@ import jsonschema
 from referencing import Registry, Resource
 
 from tests import leftovers
+from tests.lab import preloaded
 from tests.waiting import TIMEOUT_S, eventually
 
 if TYPE_CHECKING:
@@ -40,10 +42,20 @@ def environ(**changes: str) -> dict[str, str]:
 
 def hopscope(*args: object, before: tuple[str, ...] = (), **changes: str) -> subprocess.CompletedProcess[str]:
     """Run to the end; `before` are the words of a program that starts it, `changes` variables of its environment."""
-    argv = [*before, *HOPSCOPE, *map(str, args)]
+    argv, env = [*before, *HOPSCOPE, *map(str, args)], environ(**changes)
+    if not before and (done := preloaded.run(argv[len(HOPSCOPE) :], env, TIMEOUT_S)):
+        return done
     return subprocess.run(
-        argv, env=environ(**changes), capture_output=True, text=True, timeout=TIMEOUT_S, check=False, encoding="utf-8"
+        argv, env=env, capture_output=True, text=True, timeout=TIMEOUT_S, check=False, encoding="utf-8"
     )
+
+
+@functools.cache
+def printed(*args: object) -> str:
+    """Return what a command prints that ends well, says nothing else, and always does the same: it runs once."""
+    done = hopscope(*args)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def start(*args: object, **options: Any) -> subprocess.Popen[str]:  # noqa: ANN401 # as for Popen

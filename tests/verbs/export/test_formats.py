@@ -4,22 +4,27 @@
 from __future__ import annotations
 
 import csv
+import functools
 import io
 import json
 import subprocess
 from collections import Counter
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import duckdb
 import jsonschema
 import pytest
 
 from hopscope.store.meta import Metadata
-from tests.lab.command import hopscope
+from tests.lab.command import hopscope, printed
 from tests.term.test_speedscope import SCHEMA
 from tests.verbs.export.trace_processor import answers
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Exported: TypeAlias = "Callable[..., tuple[Path, str]]"
 RECORDINGS: Final = Path(__file__).parents[2] / "recordings"
 _SUMS: Final = "SELECT category, count(*) AS n, sum(dur) AS ns FROM slice GROUP BY category"
 _ARROWS: Final = """
@@ -66,23 +71,32 @@ TRACE_EVENTS: Final = {
 _INTERVALS: Final = ("irq", "softirq", "thread", "message", "stage", "loss")
 
 
-def exported(form: str, name: str, tmp_path: Path, *words: str) -> tuple[Path, str]:
-    """Export a kept recording, and return the file and what was said."""
-    path = tmp_path / f"{name}.{form}"
-    done = hopscope("export", form, RECORDINGS / name, "-o", path, *words)
-    assert done.returncode == 0, done.stderr
-    return path, done.stderr
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Exported:
+    """Return what exports a kept recording, once, and returns the file and what was said."""
+    folder = tmp_path_factory.mktemp("exported")
+
+    @functools.cache
+    def export(form: str, name: str, *words: str) -> tuple[Path, str]:
+        path = folder / f"{name}{''.join(words)}.{form}"
+        done = hopscope("export", form, RECORDINGS / name, "-o", path, *words)
+        assert done.returncode == 0, done.stderr
+        return path, done.stderr
+
+    return export
 
 
 def report(name: str, what: str, *words: str) -> list[dict[str, Any]]:
-    done = hopscope("report", what, "--json", RECORDINGS / name, *words)
-    assert done.returncode == 0, done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    return [json.loads(line) for line in printed("report", what, "--json", RECORDINGS / name, *words).splitlines()]
+
+
+def events(name: str, *words: str) -> str:
+    return printed("report", "events", "--csv", RECORDINGS / name, *words)
 
 
 @pytest.mark.parametrize("name", ["tcp-rx", "two-hosts", "losses"])
-def test_perfetto_has_the_messages_events_and_losses_of_the_reports(name: str, tmp_path: Path) -> None:
-    path, _ = exported("perfetto", name, tmp_path)
+def test_perfetto_has_the_messages_events_and_losses_of_the_reports(name: str, exported: Exported) -> None:
+    path, _ = exported("perfetto", name)
     found = answers(
         path.read_bytes(),
         (
@@ -125,33 +139,32 @@ def _trace(name: str) -> Path:
 
 
 def lost_events(name: str) -> int:
-    done = hopscope("sql", "--json", RECORDINGS / name, "SELECT coalesce(sum(lost), 0) AS lost FROM losses")
-    return int(json.loads(done.stdout)["lost"])
+    query = "SELECT coalesce(sum(lost), 0) AS lost FROM losses"
+    return int(json.loads(printed("sql", "--json", RECORDINGS / name, query))["lost"])
 
 
+@functools.cache
 def read_ctf(path: Path) -> subprocess.CompletedProcess[str]:
     words = ["babeltrace2", "--clock-cycles", "--no-delta", str(path)]
     return subprocess.run(words, capture_output=True, text=True, check=True)
 
 
 @pytest.mark.parametrize("name", ["tcp-rx", "two-hosts", "losses", "events"])
-def test_babeltrace2_reads_every_event_of_a_ctf(name: str, tmp_path: Path) -> None:
-    path, _ = exported("ctf", name, tmp_path)
+def test_babeltrace2_reads_every_event_of_a_ctf(name: str, exported: Exported) -> None:
+    path, _ = exported("ctf", name)
     done = read_ctf(path)
     lines = (line.partition(": {")[0] for line in done.stdout.splitlines())
     seen = Counter((int(line[1:21]), line.split()[-1]) for line in lines)
-    rows = csv.DictReader(io.StringIO(hopscope("report", "events", "--csv", RECORDINGS / name).stdout))
+    rows = csv.DictReader(io.StringIO(events(name)))
     assert seen == Counter((int(row["time_ns"]), row["point"]) for row in rows)
     if name == "losses":
         assert f"discarded {lost_events(name)} events" in done.stderr
 
 
-def test_fields_of_a_ctf_are_those_of_the_events(tmp_path: Path) -> None:
-    path, _ = exported("ctf", "events", tmp_path)
-    done = subprocess.run(
-        ["babeltrace2", "--clock-cycles", "--no-delta", str(path)], capture_output=True, text=True, check=True
-    )
-    rows = list(csv.DictReader(io.StringIO(hopscope("report", "events", "--csv", RECORDINGS / "events").stdout)))
+def test_fields_of_a_ctf_are_those_of_the_events(exported: Exported) -> None:
+    path, _ = exported("ctf", "events")
+    done = read_ctf(path)
+    rows = list(csv.DictReader(io.StringIO(events("events"))))
     texts = {field for row in rows for field in row["fields"].split() if '="' in field}
     assert texts
     for name, _, value in (each.partition("=") for each in texts):
@@ -164,10 +177,10 @@ def test_fields_of_a_ctf_are_those_of_the_events(tmp_path: Path) -> None:
         assert f'{name} = ( "{queued[column]}' in line
 
 
-def test_chrome_and_speedscope_have_the_intervals_of_perfetto(tmp_path: Path) -> None:
-    perfetto, _ = exported("perfetto", "tcp-rx", tmp_path)
-    chrome, _ = exported("chrome", "tcp-rx", tmp_path)
-    speedscope, _ = exported("speedscope", "tcp-rx", tmp_path)
+def test_chrome_and_speedscope_have_the_intervals_of_perfetto(exported: Exported) -> None:
+    perfetto, _ = exported("perfetto", "tcp-rx")
+    chrome, _ = exported("chrome", "tcp-rx")
+    speedscope, _ = exported("speedscope", "tcp-rx")
     ((wanted, arrows), (found, same)) = (
         answers(each.read_bytes(), (_SUMS, "SELECT count(*) AS n FROM flow")) for each in (perfetto, chrome)
     )
@@ -198,8 +211,8 @@ def test_chrome_and_speedscope_have_the_intervals_of_perfetto(tmp_path: Path) ->
     assert sum(spent.values()) == sums["irq"] + sums["softirq"] + sums["thread"]
 
 
-def test_folded_stacks_are_those_of_the_drops(tmp_path: Path) -> None:
-    path, _ = exported("folded", "drops", tmp_path)
+def test_folded_stacks_are_those_of_the_drops(exported: Exported) -> None:
+    path, _ = exported("folded", "drops")
     found: Counter[tuple[str, str]] = Counter()
     for line in path.read_text().splitlines():
         stack, _, count = line.rpartition(" ")
@@ -212,21 +225,21 @@ def test_folded_stacks_are_those_of_the_drops(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["events", "two-hosts"])
-def test_rows_are_those_of_the_report(name: str, tmp_path: Path) -> None:
+def test_rows_are_those_of_the_report(name: str, exported: Exported) -> None:
     for form, option in (("csv", "--csv"), ("jsonl", "--json")):
-        path, _ = exported(form, name, tmp_path, "--protocol", "udp")
-        assert path.read_text() == hopscope("report", "events", option, RECORDINGS / name, "--protocol", "udp").stdout
-    path, _ = exported("parquet", name, tmp_path)
+        path, _ = exported(form, name, "--protocol", "udp")
+        assert path.read_text() == printed("report", "events", option, RECORDINGS / name, "--protocol", "udp")
+    path, _ = exported("parquet", name)
     rows = duckdb.sql(f"SELECT * FROM '{path}'")
-    listed = list(csv.reader(io.StringIO(hopscope("report", "events", "--csv", RECORDINGS / name).stdout)))
+    listed = list(csv.reader(io.StringIO(events(name))))
     assert rows.columns == listed[0]
     assert [["" if each is None else str(each) for each in row] for row in rows.fetchall()] == listed[1:]
 
 
-def test_what_a_viewer_cannot_show_is_left_out_and_said(tmp_path: Path) -> None:
-    path, said = exported("jsonl", "tcp-rx", tmp_path, "--limit", "100")
+def test_what_a_viewer_cannot_show_is_left_out_and_said(exported: Exported) -> None:
+    path, said = exported("jsonl", "tcp-rx", "--limit", "100")
     assert len(path.read_text().splitlines()) == 100
-    path, said = exported("perfetto", "tcp-rx", tmp_path, "--limit", "1000")
+    path, said = exported("perfetto", "tcp-rx", "--limit", "1000")
     times = sorted(each["time_ns"] for each in report("tcp-rx", "events"))
     assert "hopscope: left out: 15,354 events, all from " in said
     ((last_ns,),) = answers(path.read_bytes(), ("SELECT max(ts) AS t FROM slice WHERE category IN ('packet', 'cpu')",))[
