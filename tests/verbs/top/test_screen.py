@@ -115,7 +115,7 @@ def test_time_filter_and_resize() -> None:
         await screen.until("'x' is not a valid integer")
         await screen.press("slash", *"--port 9", "enter")
         await screen.until("only --port=9")
-        await screen.press("slash", *["backspace"] * 20, *"--netns x", "enter")
+        await screen.press("slash", *["backspace"] * 20, *"--cgroup x", "enter")
         await screen.until("a recording cannot be searched for it")
         await screen.press("r")
         await screen.until("This is a recording already")

@@ -46,7 +46,7 @@ static __noinline void datagram_waits(struct sock *sk, const struct stamp *stamp
 static __noinline void segment_waits(const struct tcp_state *state, const struct stamp *stamp, struct sock *sk,
 				     u32 len_bytes, u64 end_byte)
 {
-	struct waiting_key key = {.place = (u64)state, .number = (u64)state->produced};
+	struct waiting_key key = {.place = number_of((u64)state), .number = (u64)state->produced};
 	struct hop_rx_event event = {.queued_ns = stamp->last_ns, .len_bytes = len_bytes, .end_byte = end_byte};
 	struct endpoints ends = {};
 
@@ -58,7 +58,7 @@ static __noinline void segment_waits(const struct tcp_state *state, const struct
 /* The youngest takes the bytes of a further one over. */
 static __noinline void segment_grows(const struct tcp_state *state, u32 more_bytes)
 {
-	struct waiting_key key = {.place = (u64)state, .number = (u64)state->produced};
+	struct waiting_key key = {.place = number_of((u64)state), .number = (u64)state->produced};
 	struct hop_rx_event *event = bpf_map_lookup_elem(&waiting, &key);
 
 	if (!event)

@@ -187,15 +187,17 @@ static __always_inline void tcp_take(const struct tcp_state *state, u32 index, s
 				     u64 now_ns)
 {
 	u32 group = cfg_group_by == HOP_GROUP_PROCESS ? reader : segment->group;
-	struct waiting_key key = {.place = (u64)state, .number = (u64)index + 1};
+	struct waiting_key key = {.number = (u64)index + 1};
 
 	if (cfg_order == HOP_ORDER_EXCLUDE && segment->flags & SEGMENT_WAS_LATE) {
 		discard(HOP_RX_TCP_READ, HOP_RX_OUT_OF_ORDER);
 		return;
 	}
 	tcp_deliver(segment->first_ns, segment->queued_ns, group, now_ns);
-	if (cfg_events && now_ns)
+	if (cfg_events && now_ns) {
+		key.place = number_of((u64)state);
 		message_read(&key, segment->first_ns, segment->queued_ns, now_ns);
+	}
 }
 
 /* After reordering the ring is not sorted: look at all of it, then let go of what is read at its start. */
