@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from xdist.dsession import DSession
     from xdist.workermanage import WorkerController
@@ -42,6 +42,12 @@ def is_of(places: Collection[str], item: pytest.Item) -> bool:
 def may_share(item: pytest.Item) -> bool:
     """Whether a test does not mind what else runs."""
     return not any(map(item.get_closest_marker, ("alone", "spark")))
+
+
+def first(values: Iterable[object], count: int = 1) -> list[object]:
+    """Return parameters of which those after the first ones are slow: they prove the same for more cases."""
+    sets = [each if isinstance(each, tuple) else (each,) for each in values]
+    return [*(pytest.param(*each, marks=[pytest.mark.slow] * (at >= count)) for at, each in enumerate(sets))]
 
 
 class InTurn:

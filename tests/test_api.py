@@ -25,6 +25,7 @@ from hopscope.verbs.script.command import program
 from tests.lab.command import environ
 from tests.lab.command import hopscope as run
 from tests.lab.measure import NetworkPath, ping, tcp_pair
+from tests.shared import first
 from tests.waiting import TIMEOUT_S
 
 if TYPE_CHECKING:
@@ -350,7 +351,7 @@ def test_blocks_of_the_page_print_what_it_says(tmp_path: Path, monkeypatch: pyte
         assert printed.getvalue() == said
 
 
-@pytest.mark.parametrize("name", ["tcp-rx", "drops", "events", "udp"])
+@pytest.mark.parametrize("name", first(["tcp-rx", "drops", "events", "udp"]))
 def test_the_template_runs_on_any_recording(name: str, tmp_path: Path) -> None:
     printed = run("script", "--template")
     (tmp_path / "analysis.py").write_text(printed.stdout)

@@ -53,7 +53,9 @@ CASES: Final = {
         ("cpu", *_SECONDS), r"(?m)^send .*[1-9]", {"CAP_SYSLOG": "CAP_SYSLOG shows them", "CAP_SYS_ADMIN": _COST}
     ),
     "cpu --breakdown": Case(("cpu", "--breakdown", *_SECONDS), r"(?m)^send .*[1-9]", {"CAP_SYS_ADMIN": _COST}),
-    "cpu --sampled": Case(("cpu", "--sampled", *_SECONDS), r"(?m)^send .*[1-9]", {"CAP_SYS_ADMIN": _COST}),
+    "cpu --sampled": Case(
+        ("cpu", "--sampled", "-F", "999", *_SECONDS), r"(?m)^(send|receive|net_rx) .*[1-9]", {"CAP_SYS_ADMIN": _COST}
+    ),
     "drops": Case(("drops", *_SECONDS), r"(?i)no_socket", {"CAP_SYSLOG": "CAP_SYSLOG", "CAP_SYS_ADMIN": _COST}),
     "record": Case(("record", "-o", "t", *_SECONDS), r"[1-9][\d,]* events in", {**_HOOKS, "CAP_SYSLOG": "CAP_SYSLOG"}),
     "record --library": Case(

@@ -107,7 +107,8 @@ def test_paced_messages_whose_turns_are_late_are_packets_of_their_own() -> None:
             sink.result()
         lines = lab.client.call(Path("/proc/thread-self/net/snmp").read_text).splitlines()
     names, values = (line.split() for line in lines if line.startswith("Tcp:"))
-    assert int(values[names.index("OutSegs")]) >= 23 + 3  # and two of the handshake, and the end
+    # And two of the handshake. The end is in the last message's packet if that still waits when the sender closes.
+    assert int(values[names.index("OutSegs")]) >= 23 + 2
 
 
 @pytest.mark.parametrize("reader", ["plain", "splice"])

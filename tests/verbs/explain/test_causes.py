@@ -42,6 +42,10 @@ NAMED: Final = (
     ),
     *("application", "netfilter", "netfilter, sending", "softirq", "poller", "GRO"),
 )
+# Another one of these has the same cause.
+ALIKE: Final = frozenset(
+    {"stopped", "computing, interrupted", "window, slow reader", "lost, queue", "netfilter, sending", "poller"}
+)
 HEALTHY: Final = ("healthy, asking", "healthy, streaming")
 # Whose time goes by without a CPU: others beside them make no difference.
 BESIDE: Final = (
@@ -65,13 +69,18 @@ class Told(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Told]:
-    """Return what is said of each case.
+def told(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Told]:
+    """Return what is said of each case that is asked for.
 
     Those that need a CPU of their own run one by one, and are explained while the others run side by side.
     """
     folder = tmp_path_factory.mktemp("causes")
-    wanted = [case(name, number, SEED) for number, name in enumerate((*NAMED, *HEALTHY))]
+    asked_for = {str(item.callspec.params.get("name")) for item in request.session.items if hasattr(item, "callspec")}
+    wanted = [
+        case(name, number, SEED)
+        for number, name in enumerate((*NAMED, *HEALTHY))
+        if name in asked_for or name not in ALIKE
+    ]
     with ThreadPoolExecutor(2) as explaining:
         with recorded(folder / "alone", ("-P", "all")) as recorder:
             made = [make(each, recorder) for each in wanted if each.name not in BESIDE]
@@ -118,7 +127,9 @@ def misnamed(told: Told) -> str:
     return ""
 
 
-@pytest.mark.parametrize("name", NAMED)
+@pytest.mark.parametrize(
+    "name", [pytest.param(each, marks=pytest.mark.slow if each in ALIKE else ()) for each in NAMED]
+)
 def test_the_cause_is_named(told: dict[str, Told], tmp_path: Path, name: str) -> None:
     assert settled(told[name], tmp_path, misnamed) == ""
 

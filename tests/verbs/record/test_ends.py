@@ -14,6 +14,7 @@ import pytest
 from hopscope.store.meta import Metadata
 from tests.lab.command import ended, only, start, waits
 from tests.lab.terminal import in_terminal
+from tests.shared import first
 from tests.verbs.record.test_command import events, sending
 from tests.waiting import TIMEOUT_S, eventually
 
@@ -57,7 +58,7 @@ def test_the_terminal_ends_and_it_is_to_go_on(kept_lab: Lab, tmp_path: Path) -> 
     assert_whole(folder)
 
 
-@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGQUIT])
+@pytest.mark.parametrize("number", first([signal.SIGHUP, signal.SIGQUIT]))
 @pytest.mark.parametrize("options", [(), FLIGHT])
 def test_a_signal_and_nobody_who_reads(
     kept_lab: Lab, tmp_path: Path, options: tuple[str, ...], number: signal.Signals

@@ -14,6 +14,7 @@ import pytest
 
 from hopscope.lab import Tbf, Workload, shape
 from tests.lab.measure import NetworkPath, ping, udp_pair, way
+from tests.shared import first
 from tests.verbs.record.measure import covered, payload, recording
 from tests.verbs.record.test_filters import PAIRS, data
 from tests.verbs.rx.test_filters import cgroups, traffic
@@ -63,7 +64,7 @@ def test_pid_of_a_reader(kept_lab: Lab, protocol: str) -> None:
 
 
 @pytest.mark.parametrize("protocol", PAIRS)
-@pytest.mark.parametrize("profile", ["messages", "packets", "tx"])
+@pytest.mark.parametrize("profile", first(["messages", "packets", "tx"]))
 def test_pid_of_a_sender(kept_lab: Lab, protocol: str, profile: str) -> None:
     path = way(kept_lab, "veth-4")
     script = (
@@ -97,7 +98,7 @@ def test_pid_of_a_sender(kept_lab: Lab, protocol: str, profile: str) -> None:
         assert len(packets) == len(seen.at("tx.start")) == len(seen.at("tx.driver")) == 23
 
 
-@pytest.mark.parametrize("protocol", PAIRS)
+@pytest.mark.parametrize("protocol", first(PAIRS))
 def test_a_process_that_is_interrupted_is_not_whose_packets_these_are(kept_lab: Lab, protocol: str) -> None:
     path = way(kept_lab, "veth-4")
     with contextlib.ExitStack() as stack:
@@ -118,7 +119,7 @@ def test_a_process_that_is_interrupted_is_not_whose_packets_these_are(kept_lab: 
     assert seen.counts() == {}
 
 
-@pytest.mark.parametrize("protocol", PAIRS)
+@pytest.mark.parametrize("protocol", first(PAIRS))
 def test_name_of_the_process(kept_lab: Lab, protocol: str) -> None:
     path = way(kept_lab, "veth-4")
     with recording(None, comms=["wanted-name"]) as seen:

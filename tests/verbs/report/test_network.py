@@ -15,6 +15,7 @@ from hopscope.verbs.report.network import network
 from tests.lab.joined import JoinedTrace
 from tests.lab.small_trace import small
 from tests.lab.traces import UDP
+from tests.shared import first
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -146,7 +147,7 @@ def test_what_is_sent_again_for_nothing_is_not_lost(tmp_path: Path) -> None:
     assert (row["sent"], row["lost"], row["lost_bytes"], row["again"]) == (4, 0, 0, 2)
 
 
-@pytest.mark.parametrize("wrong_ns", [0, 400, -400])
+@pytest.mark.parametrize("wrong_ns", first([400, 0, -400]))
 def test_a_time_within_the_bound_is_not_said(wrong_ns: int, tmp_path: Path) -> None:
     joined = JoinedTrace(bound_ns=500, wrong_ns=wrong_ns)
     flow = joined.made.flow("10.0.0.1:4000", "10.0.0.2:53", UDP)
