@@ -37,6 +37,7 @@ BENCHMARKS: Final = {
     "agent": "how fast blocks come from another host through ssh, and what the agent there takes",
     "join": "how long two recordings of 5 million events take to be joined, and how far off times are then",
     "causes": "whether explain names the right cause of what holds messages, in cases of known truth",
+    "slow": "which hop tells a slow virtual machine from a fast one, where it is known what makes it slow",
     "stamps": "cost of SO_TIMESTAMPING to an application, the kernel's and hopscope.timestamping's",
 }
 

@@ -11,6 +11,8 @@ from hopscope.model.cpu import CpuSnapshot as CpuSnapshot
 from hopscope.model.drops import DropSnapshot as DropSnapshot
 from hopscope.model.histogram import Histogram as Histogram
 from hopscope.model.message import Message as Message
+from hopscope.model.message import ReceivedMessage as ReceivedMessage
+from hopscope.model.message import SentMessage as SentMessage
 from hopscope.model.report import Column as Column
 from hopscope.model.report import Report as Report
 from hopscope.model.snapshot import HopRow as HopRow

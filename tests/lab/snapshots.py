@@ -12,7 +12,7 @@ import pytest
 
 from hopscope.model.cdf import Curve
 from hopscope.model.histogram import Histogram
-from hopscope.model.message import Device, Flow, Message
+from hopscope.model.message import Device, Flow, ReceivedMessage, SentMessage
 from hopscope.model.slowest import Slowest
 from hopscope.model.snapshot import (
     Discard,
@@ -204,7 +204,7 @@ SENT_NS = 3_000_000_000
 OFFSET_NS = STARTED_NS - SENT_NS
 
 
-def message(flow: Flow | None = FLOW_4, **changes: Any) -> Message:  # noqa: ANN401 - whatever Message takes
+def message(flow: Flow | None = FLOW_4, **changes: Any) -> SentMessage:  # noqa: ANN401 - whatever SentMessage takes
     seen: dict[str, Any] = {
         "flow": flow,
         "cookie": 4_138,
@@ -225,11 +225,47 @@ def message(flow: Flow | None = FLOW_4, **changes: Any) -> Message:  # noqa: ANN
         "datagram": False,
         "aborted": False,
     }
-    return Message(**(seen | changes))
+    return SentMessage(**(seen | changes))
+
+
+def received_message(flow: Flow | None = FLOW_4, **changes: Any) -> ReceivedMessage:  # noqa: ANN401 - its members
+    seen: dict[str, Any] = {
+        "flow": flow,
+        "cookie": 4_138,
+        "pid": 4_712,
+        "reader": "server",
+        "len_bytes": 64,
+        "end_byte": 5_568,
+        "datagram": False,
+        "entry_ns": SENT_NS,
+        "core_ns": SENT_NS + 2_000,
+        "ip_ns": SENT_NS + 2_300,
+        "transport_ns": SENT_NS + 3_100,
+        "queued_ns": SENT_NS + 4_200,
+        "ordered_ns": None,
+        "asleep_ns": 90_000,
+        "runnable_ns": 5_000,
+        "done_ns": SENT_NS + 110_250,
+    }
+    return ReceivedMessage(**(seen | changes))
 
 
 @pytest.fixture
-def messages() -> list[Message]:
+def received() -> list[ReceivedMessage]:
+    """Return one message of each kind that is received."""
+    return [
+        received_message(),
+        received_message(ordered_ns=SENT_NS + 50_000_000, done_ns=SENT_NS + 50_110_250),
+        received_message(asleep_ns=0, runnable_ns=0, done_ns=SENT_NS + 9_800),
+        received_message(asleep_ns=None, runnable_ns=None),
+        received_message(ip_ns=None, core_ns=None),
+        received_message(FLOW_6, datagram=True, end_byte=0, asleep_ns=812_000_000, done_ns=SENT_NS + 813_000_000),
+        received_message(None, cookie=0, core_ns=None, ip_ns=None, transport_ns=None, len_bytes=0, end_byte=0),
+    ]
+
+
+@pytest.fixture
+def messages() -> list[SentMessage]:
     """Return one message of each kind."""
     late = dict.fromkeys(("sched_ns", "driver_ns"), SENT_NS + 812_000_000)
     unseen = {"driver_ns": None, "done_ns": None, "qdisc_ns": None, "aborted": True}
@@ -248,7 +284,7 @@ def messages() -> list[Message]:
 
 
 @pytest.fixture
-def slowest(messages: list[Message]) -> Slowest:
+def slowest(messages: list[SentMessage]) -> Slowest:
     done = [each for each in messages if each.total_ns]
     return Slowest("total", 10, 1_234, 2, sorted(done, key=lambda each: each.total_ns or 0, reverse=True))
 

@@ -207,7 +207,7 @@ def test_messages_and_the_slowest_of_them_have_their_host_and_its_time(hosts: Ho
 def test_lines_of_messages_begin_with_their_host(hosts: Hosts) -> None:
     with Workload(hosts.lab.server, "tcp-echo", "--bind", SERVER_IPV4) as echo:
         ask = hosts.on_a("tcp-rr", SERVER_IPV4, echo.port, "--count", MESSAGES)
-        done = hopscope("tx", *hosts.both("--port", echo.port, "--events"), *ask, COLUMNS="160")
+        done = hopscope("rx", *hosts.both("--port", echo.port, "--events"), *ask, COLUMNS="160")
     lines = [line for line in done.stdout.splitlines() if " > " in line]
     assert sorted(line.split()[0] for line in lines) == ["a"] * MESSAGES + ["b"] * MESSAGES
     title = next(line for line in done.stdout.splitlines() if line.startswith("host "))

@@ -24,7 +24,19 @@ HERE = {
 }
 TRAVEL = {
     "rx": SOCKETS
-    | {"hops", "group_by", "max_groups", "sample", "order", "since_entry", "nic_stamps", "interfaces", "protocol"}
+    | {
+        "events",
+        "slowest",
+        "hops",
+        "group_by",
+        "max_groups",
+        "sample",
+        "order",
+        "since_entry",
+        "nic_stamps",
+        "interfaces",
+        "protocol",
+    }
     | {"min_queue", "ways"},
     "tx": SOCKETS
     | {"events", "slowest", "cdf", "hops", "group_by", "max_groups", "sample", "rate", "protocol", "hooks", "ways"},
@@ -66,7 +78,10 @@ def given(name: str, *arguments: str) -> dict[str, Any]:
         ("rx", ""),
         ("rx", "--hop rx.ip --hop rx.tcp -g interface --max-groups 3 --sample 7 --order include --since-entry"),
         ("rx", "-p 1 -p 2 --comm nginx --cgroup /a --netns self --address fd00::/8 --port 443 --min-queue 5"),
-        ("rx", "--comm=-x --attach rx.core=kprobe --nic-stamps --protocol tcp --interface eth0@host"),
+        (
+            "rx",
+            "--events --slowest 2 --comm=-x --attach rx.core=kprobe --nic-stamps --protocol tcp --interface eth0@host",
+        ),
         ("tx", "--events --slowest 3 --cdf tx.ack --rate 9 --hooks host --protocol udp"),
         ("cpu", "-g process --sampled -F 49 --max-groups 2 --counters"),
         ("drops", "-g reason -g cpu --interface lo"),

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from hopscope.model.message import UNSEEN, Device, Flow, Message
+from hopscope.model.message import UNSEEN, Device, Flow, ReceivedMessage, SentMessage
 
 FLOW = Flow("tcp", "10.0.0.1", 40_000, "10.0.0.2", 80, "main", 23, "curl")
 # Each duration is another sum of powers of ten, so that none can stand in for another.
 START = 5_000_000_000
 
 
-def tcp(**changes: Any) -> Message:  # noqa: ANN401 - whatever Message takes
+def tcp(**changes: Any) -> SentMessage:  # noqa: ANN401 - whatever SentMessage takes
     seen: dict[str, Any] = {
         "flow": FLOW,
         "cookie": 7,
@@ -33,10 +33,10 @@ def tcp(**changes: Any) -> Message:  # noqa: ANN401 - whatever Message takes
         "datagram": False,
         "aborted": False,
     }
-    return Message(**(seen | changes))
+    return SentMessage(**(seen | changes))
 
 
-def udp(**changes: Any) -> Message:  # noqa: ANN401 - whatever Message takes
+def udp(**changes: Any) -> SentMessage:  # noqa: ANN401 - whatever SentMessage takes
     return tcp(**({"datagram": True, "end_byte": 0, "handed_ns": START, "done_ns": START + 440} | changes))
 
 
@@ -164,3 +164,59 @@ def test_name_is_of_the_process_that_sent() -> None:
 )
 def test_flow_reads_as_in_ss(flow: Flow, text: str) -> None:
     assert str(flow) == text
+
+
+def received(**changes: Any) -> ReceivedMessage:  # noqa: ANN401 - whatever ReceivedMessage takes
+    seen: dict[str, Any] = {
+        "flow": FLOW,
+        "cookie": 7,
+        "pid": 24,
+        "reader": "httpd",
+        "len_bytes": 64,
+        "end_byte": 64,
+        "datagram": False,
+        "entry_ns": START,
+        "core_ns": START + 1,
+        "ip_ns": START + 11,
+        "transport_ns": START + 111,
+        "queued_ns": START + 1_111,
+        "ordered_ns": None,
+        "asleep_ns": 10_000,
+        "runnable_ns": 100_000,
+        "done_ns": START + 1_111_111 + 1_000_000,
+    }
+    return ReceivedMessage(**(seen | changes))
+
+
+def test_hops_of_a_received_message_add_up_to_its_total() -> None:
+    assert received().hops() == {
+        "rx.core": 1,
+        "rx.ip": 10,
+        "rx.tcp": 100,
+        "rx.tcp_queue": 1_000,
+        "rx.tcp_asleep": 10_000,
+        "rx.tcp_runnable": 100_000,
+        "rx.tcp_read": 2_000_000,
+    }
+    assert received().blame() == ("reader-running", 2_000_000)
+    late = received(ordered_ns=START + 11_111_111, done_ns=START + 11_111_111 + 110_001)
+    assert (late.hops()["rx.tcp_order"], late.hops()["rx.tcp_read"]) == (11_110_000, 1)
+    assert late.blame() == ("stream-hole", 11_110_000)
+    for each in (received(), late, received(datagram=True), received(core_ns=None, transport_ns=None)):
+        assert sum(duration or 0 for duration in each.hops().values()) == each.total_ns == sum(each.layers().values())
+
+
+def test_a_hop_whose_end_was_not_seen_is_in_the_next_one() -> None:
+    found = received(ip_ns=None).hops()
+    assert (found["rx.ip"], found["rx.tcp"]) == (None, 110)
+
+
+def test_where_it_is_not_known_when_the_reader_slept_nobody_is_blamed_for_it() -> None:
+    found = received(asleep_ns=None, runnable_ns=None)
+    assert [found.hops()[f"rx.tcp_{hop}"] for hop in ("asleep", "runnable", "read")] == [None] * 3
+    assert found.blame() == (UNSEEN, 2_110_000)
+
+
+def test_a_received_message_goes_from_the_peer_to_the_socket() -> None:
+    assert received().path == "10.0.0.2:80 > 10.0.0.1:40000"
+    assert received(flow=None).path == ""

@@ -24,13 +24,13 @@ from hopscope.term.flamegraph import render_flamegraph
 from hopscope.term.folded import render_folded
 from hopscope.term.histogram import render_histograms
 from hopscope.term.hosts import absence_lines
+from hopscope.term.message_table import Columns, message_lines, render_slowest
 from hopscope.term.plan import render_plan
 from hopscope.term.speedscope import render_speedscope
 from hopscope.term.table import render_table
 from hopscope.term.terminal import Terminal
 from hopscope.verbs.cpu.table import render_cpu
 from hopscope.verbs.drops.table import render_drops
-from hopscope.verbs.tx.table import Columns, message_lines, render_slowest
 from tests.lab.snapshots import OFFSET_NS, message
 
 if TYPE_CHECKING:
@@ -68,9 +68,9 @@ TEXTS: dict[str, Callable[[], str]] = {
     "drops": lambda: render_drops(DROPS, TERMINAL, 9),
     "plan": lambda: render_plan(PLAN, TERMINAL),
     "messages": lambda: "\n".join(
-        message_lines(MESSAGE, OFFSET_NS, Columns().fitting([MESSAGE], TERMINAL), TERMINAL, more=EVIL)
+        message_lines(MESSAGE, OFFSET_NS, Columns("tx").fitting([MESSAGE], TERMINAL), TERMINAL, more=EVIL)
     ),
-    "slowest": lambda: render_slowest(Slowest("total", 1, 1, 0, [MESSAGE]), OFFSET_NS, TERMINAL),
+    "slowest": lambda: render_slowest(Slowest("total", 1, 1, 0, [MESSAGE]), "tx", OFFSET_NS, TERMINAL),
     "absences": lambda: "\n".join(absence_lines("a", [Absence(0, None, EVIL)], 0, TERMINAL)),
     "cdf": lambda: render_cdf([Curve(EVIL, HISTOGRAM)], TERMINAL),
     "folded": lambda: render_folded(STACKS),

@@ -9,13 +9,13 @@ import jsonschema
 import pytest
 from referencing import Registry, Resource
 
+from hopscope.model.slowest import Slowest
 from hopscope.term.json_lines import line
 from hopscope.term.message_json import message_to_json, slowest_to_json
 from tests.lab.snapshots import OFFSET_NS, SENT_NS, STARTED_NS, message
 
 if TYPE_CHECKING:
-    from hopscope.model.message import Message
-    from hopscope.model.slowest import Slowest
+    from hopscope.model.message import Message, ReceivedMessage
 
 DOCS = Path(__file__).parents[2] / "docs" / "json"
 
@@ -27,10 +27,9 @@ def schema(name: str) -> dict[str, Any]:
 
 
 def validator(name: str) -> jsonschema.Draft202012Validator:
-    resource = Resource.from_contents(schema("tx.message"))
-    return jsonschema.Draft202012Validator(
-        schema(name), registry=Registry().with_resource(resource.id() or "", resource)
-    )
+    resources = [Resource.from_contents(schema(f"{verb}.message")) for verb in ("rx", "tx")]
+    registry: Registry[Any] = Registry().with_resources((each.id() or "", each) for each in resources)
+    return jsonschema.Draft202012Validator(schema(name), registry=registry)
 
 
 def test_every_message_is_one_line_that_follows_the_schema(messages: list[Message]) -> None:
@@ -40,8 +39,15 @@ def test_every_message_is_one_line_that_follows_the_schema(messages: list[Messag
         validator("tx.message").validate(json.loads(text))
 
 
+def test_every_received_message_is_one_line_that_follows_the_schema(received: list[ReceivedMessage]) -> None:
+    for each in received:
+        validator("rx.message").validate(json.loads(line(message_to_json(each, OFFSET_NS))))
+    slowest = Slowest("interval", 10, len(received), 0, received)
+    validator("rx.slowest").validate(json.loads(line(slowest_to_json(slowest, "rx", STARTED_NS, 30.2, OFFSET_NS))))
+
+
 def test_slowest_follow_their_schema(slowest: Slowest) -> None:
-    document = json.loads(line(slowest_to_json(slowest, STARTED_NS, 30.2, OFFSET_NS)))
+    document = json.loads(line(slowest_to_json(slowest, "tx", STARTED_NS, 30.2, OFFSET_NS)))
     validator("tx.slowest").validate(document)
     assert [each["total_ns"] for each in document["messages"]] == [each.total_ns for each in slowest.messages]
     assert document["held"] == slowest.held()

@@ -16,7 +16,7 @@ from hopscope.model.checked_json import Fields
 from hopscope.model.cpu import Counted, CpuRow, CpuSnapshot, Part
 from hopscope.model.drops import DropRow, DropSnapshot
 from hopscope.model.histogram import Histogram
-from hopscope.model.message import CAUSES, Device, Flow, Message
+from hopscope.model.message import CAUSES, Device, Flow, Message, ReceivedMessage, SentMessage
 from hopscope.model.parts import PARTS
 from hopscope.model.slowest import Slowest
 from hopscope.model.snapshot import Discard, HopRow, Kind, Overhead, PlanRow, PlanStatus, ProgramCost, Snapshot
@@ -114,9 +114,9 @@ flows = st.none() | st.builds(
 
 
 @st.composite
-def any_message(draw: st.DrawFn) -> Message:
+def any_message(draw: st.DrawFn) -> SentMessage:
     datagram = draw(st.booleans())
-    return Message(
+    return SentMessage(
         flow=draw(flows),
         cookie=draw(counts),
         pid=PID,
@@ -160,19 +160,37 @@ def test_cpu_time_and_stacks_come_back_as_they_went(snapshot: CpuSnapshot) -> No
     assert cpu_from_json(sent(document), found) == snapshot
 
 
-@given(any_message())
+@st.composite
+def received(draw: st.DrawFn) -> ReceivedMessage:
+    datagram = draw(st.booleans())
+    named = draw(st.one_of(st.none(), flows))
+    times_of = ("entry", "core", "ip", "transport", "queued", "ordered", "asleep", "runnable", "done")
+    return ReceivedMessage(
+        flow=named and replace(named, pid=0, comm=""),
+        cookie=draw(counts),
+        pid=PID,
+        reader=draw(texts),
+        len_bytes=draw(counts),
+        end_byte=0 if datagram else draw(counts),
+        datagram=datagram,
+        **{f"{name}_ns": draw(times) for name in times_of},
+    )
+
+
+@given(st.one_of(any_message(), received()))
 def test_messages_come_back_as_they_went(message: Message) -> None:
     assert message_from_json(sent(message_to_json(message, OFFSET_NS))) == message
 
 
-@given(st.lists(any_message(), max_size=2), kinds, counts)
-def test_slowest_come_back_as_they_went(found: list[Message], kind: Kind, seen: int) -> None:
+@given(st.sampled_from(["rx", "tx"]), st.data(), kinds, counts)
+def test_slowest_come_back_as_they_went(verb: str, data: st.DataObject, kind: Kind, seen: int) -> None:
+    found = data.draw(st.lists(received() if verb == "rx" else any_message(), max_size=2))
     slowest = Slowest(kind, 10, seen, 3, found)
-    assert slowest_from_json(sent(slowest_to_json(slowest, 0, 1.0, OFFSET_NS))) == slowest
+    assert slowest_from_json(sent(slowest_to_json(slowest, verb, 0, 1.0, OFFSET_NS))) == slowest
 
 
 def test_message_of_a_socket_that_another_process_had_first_is_shown_alike(
-    messages: list[Message],
+    messages: list[SentMessage],
 ) -> None:
     for message in messages:
         document = message_to_json(replace(message, pid=PID), OFFSET_NS)

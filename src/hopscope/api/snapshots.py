@@ -97,7 +97,7 @@ def live(verb: str, *, interval: float = 1.0, duration: float | None = None, **o
     ...             print(row.hop, row.histogram.count, row.histogram.percentile(99))
     """
     check_names("live verb", verb, VERBS, hint=f"There are {', '.join(VERBS)}")
-    if verb == "tx" and options.get("slowest"):
+    if options.get("slowest"):
         raise UsageError("slowest is for people", "events=True and Live.messages() give every message")
     command = import_module(f"hopscope.verbs.{verb}.command").command
     timing = {"interval": interval, "duration": duration}
@@ -116,7 +116,8 @@ class Live(Generic[SnapshotT]):
     loop. It can be used once.
 
     While the program does something else than waiting for the next snapshot, the kernel's buffers are not emptied
-    (``drops``, ``tx`` with ``events``, ``cpu`` with samples): what does not fit is counted as lost in the next one.
+    (``drops``, ``rx`` and ``tx`` with ``events``, ``cpu`` with samples): what does not fit is counted as lost in the
+    next one.
     """
 
     def __init__(
@@ -194,10 +195,12 @@ class Live(Generic[SnapshotT]):
         Raises
         ------
         UsageError
-            They were not asked for: ``tx`` with ``events=True`` has them.
+            They were not asked for: ``rx`` and ``tx`` with ``events=True`` have them.
         """
         if isinstance(getattr(self._attached(), "found", NoMessages()), NoMessages):
-            raise UsageError("There are no single messages", 'hopscope.live("tx", events=True) has them')
+            raise UsageError(
+                "There are no single messages", 'hopscope.live("tx", events=True) has them, and so has "rx"'
+            )
         found, self._messages = self._messages, []
         return found
 

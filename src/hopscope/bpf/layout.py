@@ -91,6 +91,7 @@ class HopLimits(IntEnum):
     HOP_THREADS = 2048
     HOP_RUNS = 128
     HOP_FILTERS = 16
+    HOP_WAITING = 32768
     HOP_REASONS = 256
 
 
@@ -208,6 +209,13 @@ class HopRxEnd(IntEnum):
     HOP_END_DUPLICATE = 8
     HOP_END_SLOT_TAKEN = 9
     HOP_RX_ENDS = 10
+
+
+class HopRxFlags(IntEnum):
+    """``enum hop_rx_flags``."""
+
+    HOP_RX_DATAGRAM = 1
+    HOP_RX_OFF_UNKNOWN = 2
 
 
 class HopRxHop(IntEnum):
@@ -748,6 +756,49 @@ HOP_INTERFACE_DTYPE: Final = np.dtype(
     }
 )
 
+# struct hop_message_flow
+HOP_MESSAGE_FLOW_DTYPE: Final = np.dtype(
+    {
+        "names": [
+            "local",
+            "peer",
+            "local_port",
+            "peer_port",
+            "netns",
+            "cgroup",
+            "family",
+            "protocol",
+            "pid",
+            "comm",
+        ],
+        "formats": [
+            ("<u4", (4,)),
+            ("<u4", (4,)),
+            "<u2",
+            "<u2",
+            "<u4",
+            "<u8",
+            "<u2",
+            "<u2",
+            "<u4",
+            "|S16",
+        ],
+        "offsets": [
+            0,
+            16,
+            32,
+            34,
+            36,
+            40,
+            48,
+            50,
+            52,
+            56,
+        ],
+        "itemsize": 72,
+    }
+)
+
 # struct hop_nic_clock
 HOP_NIC_CLOCK_DTYPE: Final = np.dtype(
     {
@@ -952,6 +1003,8 @@ HOP_RX_COUNTERS_DTYPE: Final = np.dtype(
             "ended",
             "gone",
             "dropped",
+            "events",
+            "lost",
             "pad",
         ],
         "formats": [
@@ -963,7 +1016,9 @@ HOP_RX_COUNTERS_DTYPE: Final = np.dtype(
             ("<u8", (10,)),
             ("<u8", (7,)),
             ("<u8", (1792,)),
-            ("<u8", (3,)),
+            "<u8",
+            "<u8",
+            ("<u8", (1,)),
         ],
         "offsets": [
             0,
@@ -975,8 +1030,71 @@ HOP_RX_COUNTERS_DTYPE: Final = np.dtype(
             2512,
             2568,
             16904,
+            16912,
+            16920,
         ],
         "itemsize": 16928,
+    }
+)
+
+# struct hop_rx_event
+HOP_RX_EVENT_DTYPE: Final = np.dtype(
+    {
+        "names": [
+            "cookie",
+            "end_byte",
+            "entry_ns",
+            "core_ns",
+            "ip_ns",
+            "l4_ns",
+            "queued_ns",
+            "ordered_ns",
+            "read_ns",
+            "off_ns",
+            "runnable_ns",
+            "len_bytes",
+            "pid",
+            "flags",
+            "pad",
+            "comm",
+        ],
+        "formats": [
+            "<u8",
+            "<u8",
+            "<u8",
+            "<u8",
+            "<u8",
+            "<u8",
+            "<u8",
+            "<u8",
+            "<u8",
+            "<u8",
+            "<u8",
+            "<u4",
+            "<u4",
+            "<u4",
+            "<u4",
+            "|S16",
+        ],
+        "offsets": [
+            0,
+            8,
+            16,
+            24,
+            32,
+            40,
+            48,
+            56,
+            64,
+            72,
+            80,
+            88,
+            92,
+            96,
+            100,
+            104,
+        ],
+        "itemsize": 120,
     }
 )
 
@@ -1258,49 +1376,6 @@ HOP_TX_EVENT_DTYPE: Final = np.dtype(
             118,
         ],
         "itemsize": 120,
-    }
-)
-
-# struct hop_tx_flow
-HOP_TX_FLOW_DTYPE: Final = np.dtype(
-    {
-        "names": [
-            "local",
-            "peer",
-            "local_port",
-            "peer_port",
-            "netns",
-            "cgroup",
-            "family",
-            "protocol",
-            "pid",
-            "comm",
-        ],
-        "formats": [
-            ("<u4", (4,)),
-            ("<u4", (4,)),
-            "<u2",
-            "<u2",
-            "<u4",
-            "<u8",
-            "<u2",
-            "<u2",
-            "<u4",
-            "|S16",
-        ],
-        "offsets": [
-            0,
-            16,
-            32,
-            34,
-            36,
-            40,
-            48,
-            50,
-            52,
-            56,
-        ],
-        "itemsize": 72,
     }
 )
 

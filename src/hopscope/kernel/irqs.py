@@ -4,7 +4,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Set as AbstractSet
 
 # A virtual device on a bus of its own (virtio) has its interrupts at the device below it.
 _LEVELS: Final = 2
@@ -25,7 +28,10 @@ def network_irqs(root: Path = Path("/")) -> dict[int, str]:
     named = _names(root / "proc/interrupts")
     for link in sorted((root / "sys/class/net").glob("*/device")):
         interface, device = link.parent.name, link.resolve()
-        numbers = _of_device(device) or {irq for irq, name in named.items() if _is_of(name, {interface, device.name})}
+        owners = {interface, device.name}
+        numbers = _of_device(device) or {
+            irq for irq, users in named.items() if any(_is_of(user, owners) for user in users)
+        }
         found |= dict.fromkeys(numbers, interface)
     return found
 
@@ -38,16 +44,18 @@ def _of_device(device: Path) -> set[int]:
     return set()
 
 
-def _names(interrupts: Path) -> dict[int, str]:
-    """Return what each numbered interrupt is called."""
+def _names(interrupts: Path) -> dict[int, list[str]]:
+    """Return the names of those that asked for each numbered interrupt: several share it."""
     names = {}
     for line in interrupts.read_text().splitlines()[1:]:
         number, _, rest = line.partition(":")
         if number.strip().isdigit() and rest.split():
-            names[int(number)] = rest.split()[-1]
+            *others, last = rest.split(", ")
+            # Two blanks stand before the first one.
+            names[int(number)] = [each.rpartition("  ")[2] for each in others] + last.split()[-1:]
     return names
 
 
-def _is_of(name: str, owners: set[str]) -> bool:
+def _is_of(name: str, owners: AbstractSet[str]) -> bool:
     """Tell whether an interrupt is called as one of these, or as a part of one: ``eth0``, ``eth0-rx-1``."""
     return any(name == owner or name.startswith((f"{owner}-", f"{owner}:", f"{owner}.")) for owner in owners)

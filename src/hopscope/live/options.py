@@ -112,6 +112,15 @@ def max_groups_option(default: int, rest: str) -> Callable[[Decorated], Decorate
     )
 
 
+def message_options() -> Callable[[Decorated], Decorated]:
+    """Add which single messages."""
+    return section(
+        OUTPUT,
+        option("--events", is_flag=True, help="One line per message; the table at the end."),
+        option("--slowest", type=click.IntRange(1, 1000), metavar="N", help="The N slowest messages below each table."),
+    )
+
+
 def hop_option() -> Callable[[Decorated], Decorated]:
     """Add which hops."""
     return section(MEASURE, option("--hop", "hops", multiple=True, metavar="HOP", help="Only this hop (repeatable)."))

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One message on its way out, and which layer held it."""
+"""One message on its way out of a host or into one, and which layer held it."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 # What is left of the total when all hops that were seen are taken away.
 UNSEEN: Final = "not seen"
@@ -19,7 +20,7 @@ CAUSES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """Whose socket it was: addresses, ports, and who first sent there."""
+    """Whose socket it was: addresses, ports, and who first sent there (pid 0: not known)."""
 
     protocol: str
     local: str
@@ -34,6 +35,10 @@ class Flow:
         """As ``ss`` shows it."""
         return f"{_endpoint(self.local, self.local_port)} > {_endpoint(self.peer, self.peer_port)}"
 
+    def received(self) -> str:
+        """As what comes to the socket goes."""
+        return f"{_endpoint(self.peer, self.peer_port)} > {_endpoint(self.local, self.local_port)}"
+
 
 @dataclass(frozen=True, slots=True)
 class Device:
@@ -44,20 +49,87 @@ class Device:
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
-    """What one send call handed over, with its times (CLOCK_MONOTONIC, ns; None where one was not seen).
+class Message(ABC):
+    """What is known of any message; times are CLOCK_MONOTONIC in ns, None where one was not seen.
 
     Attributes
     ----------
+    verb
+        What finds such messages.
     flow
         None where its record was turned out by those of later sockets.
     cookie
-        A number of the flow; of TCP, the kernel's of the socket.
+        A number of the flow; of TCP that is sent, the kernel's of the socket.
+    pid
+        Of the process that sent or read it.
     end_byte
         TCP: where the message ends in what was seen of the stream.
-    entry_ns, handed_ns, sched_ns, driver_ns, nic_ns, done_ns
-        The send call had the socket; TCP had the bytes; the last byte left TCP; the driver had it; the NIC had sent it;
-        it was acknowledged (datagrams: the driver's function had returned).
+    datagram
+        It is not TCP.
+    done_ns
+        The last that was seen of it.
+    """
+
+    verb: ClassVar[str]
+
+    flow: Flow | None
+    cookie: int
+    pid: int
+    len_bytes: int
+    end_byte: int
+    datagram: bool
+    done_ns: int | None
+
+    @property
+    @abstractmethod
+    def start_ns(self) -> int | None:
+        """The first that was seen of it."""
+
+    @property
+    @abstractmethod
+    def comm(self) -> str:
+        """Name of its process; empty where that is not known."""
+
+    @property
+    def path(self) -> str:
+        """From where to where it goes."""
+        return str(self.flow) if self.flow else ""
+
+    @property
+    def total_ns(self) -> int | None:
+        """From the start to the end; None where one was not seen."""
+        return _between(self.start_ns, self.done_ns)
+
+    @abstractmethod
+    def hops(self) -> dict[str, int | None]:
+        """Return hop → duration in ns; None where an end of it was not seen, or the clocks of two CPUs disagree."""
+
+    @abstractmethod
+    def layers(self) -> dict[str, int]:
+        """Return cause or layer → how long it held the message, ns; they add up to the total where that is known.
+
+        What no hop accounts for, because one was not seen, is `UNSEEN`.
+        """
+
+    def blame(self) -> tuple[str, int] | None:
+        """Return the cause or layer that held the message longest, and for how long; None if nothing was seen."""
+        times = self.layers()
+        return max(times.items(), key=lambda item: item[1]) if times else None
+
+    def remarks(self) -> Iterator[str]:
+        """Iterate over what is special, in words."""
+        yield from ()
+
+
+@dataclass(frozen=True, slots=True)
+class SentMessage(Message):
+    """What one send call handed over.
+
+    Attributes
+    ----------
+    entry_ns, handed_ns, sched_ns, driver_ns, nic_ns
+        The send call had the socket; TCP had the bytes; the last byte left TCP; the driver had it; the NIC had sent it.
+        Then, `done_ns`, it was acknowledged (datagrams: the driver's function had returned).
     qdisc_ns
         How long it was in queueing disciplines; None where no hook was there.
     devices
@@ -70,34 +142,24 @@ class Message:
         The socket was closed, or the datagram dropped, before it was done.
     """
 
-    flow: Flow | None
-    cookie: int
-    pid: int
-    len_bytes: int
-    end_byte: int
+    verb: ClassVar[str] = "tx"
+
     entry_ns: int | None
     handed_ns: int | None
     sched_ns: int | None
     driver_ns: int | None
     nic_ns: int | None
-    done_ns: int | None
     qdisc_ns: int | None
     devices: Sequence[Device]
     retransmits: int
     cause: str
     slept: bool
-    datagram: bool
     aborted: bool
 
     @property
     def start_ns(self) -> int | None:
         """When the send call was entered, or where that was not seen, when TCP had the bytes."""
         return self.handed_ns if self.entry_ns is None else self.entry_ns
-
-    @property
-    def total_ns(self) -> int | None:
-        """From the start to the end; None where one was not seen."""
-        return _between(self.start_ns, self.done_ns)
 
     @property
     def comm(self) -> str:
@@ -123,10 +185,9 @@ class Message:
         }
 
     def layers(self) -> dict[str, int]:
-        """Return cause or layer → how long it held the message, ns; they add up to the total where that is known.
+        """Return cause or layer → how long it held the message, as :meth:`Message.layers`.
 
-        What no hop accounts for, because one was not seen, is `UNSEEN`; for a packet that was lost before the driver
-        had it, and sent again, that is the retransmission.
+        What is not seen of a packet that was lost before the driver had it, and sent again, is the retransmission.
         """
         hops = self.hops()
         nic_ns = hops.pop("tx.nic", None)
@@ -138,10 +199,16 @@ class Message:
         lost = self.retransmits and self.sched_ns is not None and self.driver_ns is None
         return times | {"retransmission" if lost else UNSEEN: unseen_ns} if unseen_ns else times
 
-    def blame(self) -> tuple[str, int] | None:
-        """Return the cause or layer that held the message longest, and for how long; None if nothing was seen."""
-        times = self.layers()
-        return max(times.items(), key=lambda item: item[1]) if times else None
+    def remarks(self) -> Iterator[str]:
+        """Iterate over what is special, in words."""
+        if self.aborted:
+            yield "dropped" if self.datagram else "closed"
+        if self.slept:
+            yield "slept"
+        if self.cause != "none":
+            yield self.cause
+        if self.retransmits:
+            yield "1 retransmit" if self.retransmits == 1 else f"{self.retransmits:,} retransmits"
 
     def _layer(self, hop: str) -> str:
         if hop == "tx.tcp":
@@ -153,6 +220,98 @@ class Message:
         return {"tx.udp": "UDP and IP", "tx.udp_qdisc": "queueing discipline", "tx.qdisc": "queueing discipline"}.get(
             hop, "driver"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivedMessage(Message):
+    """What a socket got as one: a datagram, or a segment as GRO left it; and a thread has read all of it.
+
+    Attributes
+    ----------
+    reader
+        Name of the process that read it.
+    entry_ns, core_ns, ip_ns, transport_ns, queued_ns
+        The driver handed it over; the core, IP, and TCP or UDP had it; it had joined its socket. Then, `done_ns`, it
+        was read.
+    ordered_ns
+        TCP: it had arrived out of order, and what was missing before it was there; None where it did not wait for it.
+    asleep_ns, runnable_ns
+        From then on to the read, how long the thread that read it slept, and how long it waited for a CPU; None where
+        that is not known.
+    """
+
+    verb: ClassVar[str] = "rx"
+
+    reader: str
+    entry_ns: int | None
+    core_ns: int | None
+    ip_ns: int | None
+    transport_ns: int | None
+    queued_ns: int | None
+    ordered_ns: int | None
+    asleep_ns: int | None
+    runnable_ns: int | None
+
+    @property
+    def start_ns(self) -> int | None:
+        """When the driver handed it over; what entered the stack past the drivers' hooks: when the core had it."""
+        return self.entry_ns
+
+    @property
+    def comm(self) -> str:
+        """Name of the process that read it."""
+        return self.reader
+
+    @property
+    def path(self) -> str:
+        """From where to where it goes."""
+        return self.flow.received() if self.flow else ""
+
+    def hops(self) -> dict[str, int | None]:
+        """Return hop → duration in ns; None where its end was not seen, and its time is in the next one.
+
+        ``rx.tcp_order`` is there only if the message waited for it.
+        """
+        protocol = "udp" if self.datagram else "tcp"
+        ends = {
+            "rx.core": self.core_ns,
+            "rx.ip": self.ip_ns,
+            f"rx.{protocol}": self.transport_ns,
+            f"rx.{protocol}_queue": self.queued_ns,
+        }
+        if self.ordered_ns is not None:
+            ends["rx.tcp_order"] = self.ordered_ns
+        hops: dict[str, int | None] = {}
+        last_ns = self.entry_ns
+        for hop, end_ns in ends.items():
+            hops[hop] = _between(last_ns, end_ns)
+            last_ns = last_ns if end_ns is None else end_ns
+        hops[f"rx.{protocol}_asleep"] = self.asleep_ns
+        hops[f"rx.{protocol}_runnable"] = self.runnable_ns
+        off_ns = None if self.asleep_ns is None or self.runnable_ns is None else self.asleep_ns + self.runnable_ns
+        hops[f"rx.{protocol}_read"] = None if off_ns is None else _less(_between(last_ns, self.done_ns), off_ns)
+        return hops
+
+    def layers(self) -> dict[str, int]:
+        """Return cause or layer → how long it held the message, as :meth:`Message.layers`."""
+        times: dict[str, int] = {}
+        for hop, duration_ns in self.hops().items():
+            if duration_ns:
+                layer = _RECEIVING_LAYERS.get(hop.removeprefix("rx.tcp_").removeprefix("rx.udp_"), "stack")
+                layer = "backlog" if hop == "rx.tcp_queue" else layer
+                times[layer] = times.get(layer, 0) + duration_ns
+        unseen_ns = _less(self.total_ns, sum(times.values()))
+        return times | {UNSEEN: unseen_ns} if unseen_ns else times
+
+
+# Hop, without its protocol → cause or layer; the rest is the stack's own processing.
+_RECEIVING_LAYERS: Final = {
+    "rx.core": "GRO or backlog",
+    "order": "stream-hole",
+    "asleep": "reader-asleep",
+    "runnable": "reader-runnable",
+    "read": "reader-running",
+}
 
 
 def _between(start_ns: int | None, end_ns: int | None) -> int | None:

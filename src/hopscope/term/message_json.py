@@ -3,22 +3,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from hopscope.model.message import CAUSES, Device, Flow, Message
+from hopscope.model.message import CAUSES, Device, Flow, ReceivedMessage, SentMessage
 from hopscope.model.slowest import Slowest
 from hopscope.term.json_lines import KINDS, iso
 
 if TYPE_CHECKING:
     from hopscope.model.checked_json import Fields
+    from hopscope.model.message import Message
     from hopscope.term.json_lines import Json
 
 _VERSION: Final = 1
-_TIMES: Final = ("entry_ns", "handed_ns", "sched_ns", "driver_ns", "nic_ns", "done_ns")
+_SENT_TIMES: Final = ("entry_ns", "handed_ns", "sched_ns", "driver_ns", "nic_ns", "done_ns")
+_RECEIVED_TIMES: Final = (
+    "entry_ns", "core_ns", "ip_ns", "transport_ns", "queued_ns", "ordered_ns", "asleep_ns", "runnable_ns", "done_ns",
+)  # fmt: skip
+_SCHEMAS: Final = tuple(f"hopscope.{verb}.message/{_VERSION}" for verb in ("rx", "tx"))
 
 
 def message_to_json(message: Message, offset_ns: int) -> Json:
-    """Return a message as the object that schema ``hopscope.tx.message/1`` describes.
+    """Return a message as the object that schema ``hopscope.rx.message/1`` or ``hopscope.tx.message/1`` describes.
 
     Parameters
     ----------
@@ -28,8 +33,9 @@ def message_to_json(message: Message, offset_ns: int) -> Json:
         Wall clock minus CLOCK_MONOTONIC.
     """
     flow, blame = message.flow, message.blame()
-    return {
-        "schema": f"hopscope.tx.message/{_VERSION}",
+    times = _SENT_TIMES if isinstance(message, SentMessage) else _RECEIVED_TIMES
+    document: Json = {
+        "schema": f"hopscope.{message.verb}.message/{_VERSION}",
         "time": None if message.start_ns is None else iso(message.start_ns + offset_ns),
         "clock_offset_ns": offset_ns,
         "protocol": flow.protocol if flow else None,
@@ -43,17 +49,21 @@ def message_to_json(message: Message, offset_ns: int) -> Json:
         "peer_port": flow.peer_port if flow else None,
         "len_bytes": message.len_bytes,
         "end_byte": None if message.datagram else message.end_byte,
-        **{name: getattr(message, name) for name in _TIMES},
+        **{name: getattr(message, name) for name in times},
         "total_ns": message.total_ns,
         "hops_ns": message.hops(),
         "held_by": blame[0] if blame else None,
         "held_ns": blame[1] if blame else None,
-        "cause": message.cause,
-        "slept": message.slept,
-        "retransmits": message.retransmits,
-        "aborted": message.aborted,
-        "devices": [{"name": device.name, "after_ns": device.after_ns} for device in message.devices],
     }
+    if isinstance(message, SentMessage):
+        document |= {
+            "cause": message.cause,
+            "slept": message.slept,
+            "retransmits": message.retransmits,
+            "aborted": message.aborted,
+            "devices": [{"name": device.name, "after_ns": device.after_ns} for device in message.devices],
+        }
+    return document
 
 
 def message_from_json(document: Fields) -> Message:
@@ -62,28 +72,35 @@ def message_from_json(document: Fields) -> Message:
     Raises
     ------
     FormatError
-        It does not fit the schema.
+        It does not fit a schema.
     """
-    document.choice("schema", [f"hopscope.tx.message/{_VERSION}"])
+    sent = document.choice("schema", _SCHEMAS) != _SCHEMAS[0]
     datagram = document.whole_or_none("end_byte") is None
-    return Message(
-        flow=_flow_from(document),
-        cookie=document.whole("cookie"),
-        pid=document.whole("pid"),
-        len_bytes=document.whole("len_bytes"),
-        end_byte=document.whole_or_none("end_byte") or 0,
-        **{name: document.whole_or_none(name) for name in _TIMES},
+    times = _SENT_TIMES if sent else _RECEIVED_TIMES
+    common: dict[str, Any] = {
+        "flow": _flow_from(document, named=sent),
+        "cookie": document.whole("cookie"),
+        "pid": document.whole("pid"),
+        "len_bytes": document.whole("len_bytes"),
+        "end_byte": document.whole_or_none("end_byte") or 0,
+        "datagram": datagram,
+        **{name: document.whole_or_none(name) for name in times},
+    }
+    if not sent:
+        return ReceivedMessage(reader=document.text_or_none("comm") or "", **common)
+    return SentMessage(
         qdisc_ns=document.part("hops_ns").whole_or_none("tx.udp_qdisc" if datagram else "tx.qdisc"),
         devices=[Device(device.text("name"), device.whole("after_ns")) for device in document.parts("devices")],
         retransmits=document.whole("retransmits"),
         cause=document.choice("cause", CAUSES),
         slept=document.flag("slept"),
-        datagram=datagram,
         aborted=document.flag("aborted"),
+        **common,
     )
 
 
-def _flow_from(document: Fields) -> Flow | None:
+def _flow_from(document: Fields, *, named: bool) -> Flow | None:
+    """Return the flow, with the process that had the socket first, where that is `named`."""
     protocol = document.text_or_none("protocol")
     if protocol is None:
         return None
@@ -94,25 +111,27 @@ def _flow_from(document: Fields) -> Flow | None:
         peer=document.text("peer"),
         peer_port=document.whole("peer_port"),
         netns=document.text("netns"),
-        pid=document.whole("pid"),
-        comm=document.text_or_none("comm") or "",
+        pid=document.whole("pid") if named else 0,
+        comm=(document.text_or_none("comm") or "") if named else "",
     )
 
 
-def slowest_to_json(slowest: Slowest, started_ns: int, duration_s: float, offset_ns: int) -> Json:
-    """Return the slowest messages as the object that schema ``hopscope.tx.slowest/1`` describes.
+def slowest_to_json(slowest: Slowest, verb: str, started_ns: int, duration_s: float, offset_ns: int) -> Json:
+    """Return the slowest messages as the object that schema ``hopscope.rx.slowest/1`` or its like of ``tx`` describes.
 
     Parameters
     ----------
     slowest
         What to show.
+    verb
+        What found them.
     started_ns, duration_s
         Of the interval or run, as in its :class:`~hopscope.model.snapshot.Snapshot`.
     offset_ns
         Wall clock minus CLOCK_MONOTONIC.
     """
     return {
-        "schema": f"hopscope.tx.slowest/{_VERSION}",
+        "schema": f"hopscope.{verb}.slowest/{_VERSION}",
         "kind": slowest.kind,
         "time": iso(started_ns),
         "interval_s": duration_s,
@@ -132,7 +151,7 @@ def slowest_from_json(document: Fields) -> Slowest:
     FormatError
         It does not fit the schema.
     """
-    document.choice("schema", [f"hopscope.tx.slowest/{_VERSION}"])
+    document.choice("schema", [f"hopscope.{verb}.slowest/{_VERSION}" for verb in ("rx", "tx")])
     return Slowest(
         kind=document.choice("kind", KINDS),
         asked=document.whole("asked"),

@@ -16,6 +16,7 @@ from hopscope.kernel.counters import affinity, interrupts, sysfs
 from hopscope.kernel.counters.affinity import nodes_of_cpus
 from hopscope.kernel.counters.reader import IN_PARTS, OF_HOST, PER_NAMESPACE, CounterReader
 from hopscope.kernel.counters.sysfs import decimal
+from hopscope.kernel.irqs import network_irqs
 from hopscope.lab import Namespace
 from hopscope.model.counters.readings import Key
 from hopscope.model.counters.sources import SOURCES, kind_of
@@ -92,7 +93,7 @@ def test_an_interface_that_went_since_it_was_listed_has_no_rows(
 
     monkeypatch.setattr(sysfs, "_listed", with_another)
     assert said("queue", namespace) == expected
-    assert namespace.call(lambda: list(sysfs.numa_nodes())) == []
+    assert namespace.call(lambda: list(sysfs.devices())) == []
 
 
 def test_numa_nodes_of_interfaces_are_those_of_sysfs() -> None:
@@ -100,7 +101,63 @@ def test_numa_nodes_of_interfaces_are_those_of_sysfs() -> None:
     for path in NET.glob("*/device/numa_node"):
         if int(path.read_text()) >= 0:
             expected[path.parent.parent.name] = int(path.read_text())
-    assert {subject: node for subject, _, node in sysfs.numa_nodes()} == expected
+    assert {subject: node for subject, name, node in sysfs.devices() if name == "numa_node"} == expected
+
+
+# As drivers/pci/pci-sysfs.c writes them: of 6.x, of 5.4, of a link that is down, and of a device that has none.
+LINKS = {
+    "eth0": (
+        ["8.0 GT/s PCIe", "16.0 GT/s PCIe", "4", "16", "1"],
+        {"pcie_mt_per_s": 8000, "pcie_max_mt_per_s": 16_000, "pcie_lanes": 4, "pcie_max_lanes": 16, "numa_node": 1},
+    ),
+    "eth1": (
+        ["2.5 GT/s", "8 GT/s", "1", "8", "-1"],
+        {"pcie_mt_per_s": 2500, "pcie_max_mt_per_s": 8000, "pcie_lanes": 1, "pcie_max_lanes": 8},
+    ),
+    "eth2": (["Unknown", "Unknown speed", "0", "255"], {}),
+    "eth3": ([], {}),
+}
+FILES = ("current_link_speed", "max_link_speed", "current_link_width", "max_link_width", "numa_node")
+
+
+def test_pcie_links_are_those_of_sysfs(tmp_path: Path) -> None:
+    (tmp_path / "class/net/lo").mkdir(parents=True)
+    for number, (name, (texts, _)) in enumerate(LINKS.items()):
+        device = tmp_path / f"devices/pci0000:00/0000:00:1c.0/0000:0{number}:00.0"
+        (device / "net" / name).mkdir(parents=True)
+        (device / "net" / name / "device").symlink_to("../..")
+        (tmp_path / "class/net" / name).symlink_to(device / "net" / name)
+        for file, text in zip(FILES, texts, strict=False):
+            (device / file).write_text(f"{text}\n")
+    root = os.open(tmp_path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        found = list(sysfs.devices_of(root))
+    finally:
+        os.close(root)
+    for name, (_, expected) in LINKS.items():
+        assert {reading: value for subject, reading, value in found if subject == name} == expected
+
+
+# /proc/interrupts of a machine with line interrupts, as kernel/irq/proc.c show_interrupts() writes it.
+SHARED = """\
+           CPU0       CPU1
+  1:         12          0   IO-APIC    1-edge      i8042
+ 16:       4711       9000   IO-APIC   16-fasteoi   uhci_hcd:usb1, eth0, snd_hda_intel:card0
+ 17:          3          4   IO-APIC   17-fasteoi   eth1-rx-0, eth1-tx-0
+NMI:          0          0   Non-maskable interrupts
+"""
+
+
+def test_a_shared_interrupt_is_the_interfaces_whoever_else_has_it(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/interrupts").write_text(SHARED)
+    for number, name in enumerate(("eth0", "eth1")):
+        device = tmp_path / f"devices/0000:0{number}:00.0"
+        device.mkdir(parents=True)
+        (tmp_path / "sys/class/net" / name).mkdir(parents=True)
+        (tmp_path / "sys/class/net" / name / "device").symlink_to(device)
+    assert network_irqs(tmp_path) == {16: "eth0", 17: "eth1"}
+    assert interrupts.interrupt_names(SHARED.encode())[16] == "16 uhci_hcd:usb1, eth0, snd_hda_intel:card0"
 
 
 def test_interrupts_are_those_of_procfs() -> None:

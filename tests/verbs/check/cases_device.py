@@ -183,6 +183,45 @@ CASES: Final = (
         subject="eth0",
     ),
     Case(
+        "nic-pcie-link",
+        {
+            "driver:eth0:pcie_mt_per_s": 8000,
+            "driver:eth0:pcie_max_mt_per_s": 8000,
+            "driver:eth0:pcie_lanes": 4,
+            "driver:eth0:pcie_max_lanes": 8,
+        },
+        "The PCIe link of eth0 runs at 8 GT/s on 4 lanes (32 Gbit/s); the NIC can do 8 GT/s on 8 lanes (63 Gbit/s)",
+        {"driver:eth0:pcie_lanes": 8},
+        subject="eth0",
+    ),
+    Case(
+        "nic-pcie-slow",
+        {
+            "driver:eth0:pcie_mt_per_s": 2500,
+            "driver:eth0:pcie_max_mt_per_s": 8000,
+            "driver:eth0:pcie_lanes": 1,
+            "driver:eth0:pcie_max_lanes": 4,
+            "driver:eth0:speed_mbps": 2500,
+        },
+        "The PCIe link of eth0 carries less than its port: 2.5 GT/s on 1 lane (2 Gbit/s) for 2.5 Gbit/s",
+        {"driver:eth0:speed_mbps": 2000},
+        subject="eth0",
+        shows=("driver:eth0:pcie_mt_per_s", "driver:eth0:pcie_lanes", "driver:eth0:speed_mbps"),
+    ),
+    Case(
+        "interrupt-shared",
+        {
+            "interrupt_setting:16 eth0, uhci_hcd;usb1:interface": "eth0",
+            "interrupt:16 eth0, uhci_hcd;usb1:cpu 0": 5_000,
+            "interrupt_setting:24 eth0-rx-0, eth0-tx-0:interface": "eth0",
+            "interrupt:24 eth0-rx-0, eth0-tx-0:cpu 0": 5_000,
+        },
+        "eth0 shares an interrupt, which comes 1,000 times a second, with uhci_hcd:usb1",
+        {"interrupt:16 eth0, uhci_hcd;usb1:cpu 0": 4_999},
+        subject="eth0",
+        shows=("interrupt:16 eth0, uhci_hcd;usb1:cpu 0",),
+    ),
+    Case(
         "interrupt-one-cpu",
         {
             "interrupt_setting:24 eth0-TxRx-0:interface": "eth0",

@@ -44,7 +44,9 @@ class Stage:
 
 
 @contextlib.contextmanager
-def stage(order: str = "apart", *, ipv6: bool = False, napi: bool = False, isn: int = 1_000) -> Iterator[Stage]:
+def stage(
+    order: str = "apart", *, ipv6: bool = False, napi: bool = False, isn: int = 1_000, events: bool = False
+) -> Iterator[Stage]:
     with contextlib.ExitStack() as stack:
         namespace = stack.enter_context(Namespace())
         tun = stack.enter_context(Tun(namespace, napi=napi))
@@ -54,7 +56,7 @@ def stage(order: str = "apart", *, ipv6: bool = False, napi: bool = False, isn: 
         raw = stack.enter_context(RawTcp(tun, listener.getsockname()[1], ipv6=ipv6, isn=isn))
         sock = stack.enter_context(listener.accept()[0])
         limit(sock)
-        rx = stack.enter_context(RxCollector(RxOptions(namespaces=[namespace.inode], order=order)))
+        rx = stack.enter_context(RxCollector(RxOptions(namespaces=[namespace.inode], order=order, events=events)))
         yield Stage(namespace, raw, sock, rx)
 
 
@@ -94,6 +96,20 @@ def test_two_segments_wait_for_the_first(ipv6: bool, napi: bool, isn: int) -> No
     assert order.sum_ns + rest_ns <= total.sum_ns
     assert rest_ns <= 3 * after_ns
     assert discarded(snapshot) == {}
+
+
+@pytest.mark.parametrize("order", ["apart", "include", "exclude"])
+def test_messages_that_wait_for_a_hole_say_so(order: str) -> None:
+    with stage(order, events=True) as at:
+        snapshot, _, _ = hole_of_50_ms(at)
+        assert at.rx.messages is not None
+        single = sorted(at.rx.messages.decode(at.rx.messages.read()), key=lambda each: each.end_byte)
+    late = [each for each in single if "rx.tcp_order" in each.hops()]
+    assert [each.end_byte for each in single] == ([100] if order == "exclude" else [100, 200, 300])
+    assert [each.end_byte for each in late] == ([200, 300] if order == "apart" else [])
+    assert sum(each.hops()["rx.tcp_order"] or 0 for each in late) == histogram(snapshot, "rx.tcp_order").sum_ns
+    for each in single:
+        assert sum(duration or 0 for duration in each.hops().values()) == each.total_ns
 
 
 def test_the_wait_for_the_hole_can_be_part_of_the_read() -> None:

@@ -107,6 +107,14 @@ def test_it_shows_what_was_sent(terminal: Tmux, tmp_path: Path) -> None:
         eventually(lambda: terminal.until(r"\+([\d.]+) s")[1] != shown_s)
         lab.server.run([sys.executable, "-c", SEND], check=True)
         terminal.until(rf"rx\.udp_total +{DATAGRAMS} ")
+        # The groups of a hop, and the slowest messages of a group, which are measured only now.
+        forever = SEND.replace(f"range({DATAGRAMS})", "iter(int, 1)")
+        with lab.server.popen([sys.executable, "-c", forever]) as sender:
+            terminal.keys("Enter")
+            terminal.until("(?m)^> lo@")
+            terminal.keys("Enter")
+            terminal.until(rf"slowest messages of lo@(.*\n)*.*> {SERVER_IPV4}:{PORT}")
+            sender.kill()
         terminal.keys("Space")
         terminal.until("paused")
         terminal.keys("q")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hopscope.verbs.tx import messages as tx_messages
+from hopscope.live.messages import records
 from tests.lab.measure import assert_killed_leaves_nothing, counts, ping, tcp_pair, udp_pair
 from tests.verbs.tx.measure import UDP_HOPS, assert_seen, messages, run_tx, run_udp
 
@@ -30,7 +30,7 @@ with TxCollector(TxOptions(events=True)):
 def test_a_full_ring_loses_records_and_nothing_else(
     lab: Lab, veth: NetworkPath, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tx_messages, "RING_BYTES", 4096)
+    monkeypatch.setattr(records, "RING_BYTES", 4096)
     with udp_pair(veth) as flow, run_udp(lab, events=True) as tx:
         assert ping(*flow, 1009) == 1009
         snapshot, single = tx.interval(), messages(tx)

@@ -135,13 +135,14 @@ enum hop_rx_order {
 };
 
 enum hop_limits {
-	HOP_STAMPS = 65536, /* slots of the stamp table, a power of two */
-	HOP_CPUS = 1024,    /* CPUs, a power of two */
-	HOP_SEGMENTS = 128, /* segments that wait in one TCP socket, a power of two */
-	HOP_THREADS = 2048, /* threads whose time on CPUs is remembered ... */
-	HOP_RUNS = 128,     /* ... and how many times each came on one, a power of two */
-	HOP_FILTERS = 16,   /* values that one filter takes */
-	HOP_REASONS = 256,  /* reasons of drops; the last one is what is above, such as those of subsystems */
+	HOP_STAMPS = 65536,  /* slots of the stamp table, a power of two */
+	HOP_CPUS = 1024,     /* CPUs, a power of two */
+	HOP_SEGMENTS = 128,  /* segments that wait in one TCP socket, a power of two */
+	HOP_THREADS = 2048,  /* threads whose time on CPUs is remembered ... */
+	HOP_RUNS = 128,      /* ... and how many times each came on one, a power of two */
+	HOP_FILTERS = 16,    /* values that one filter takes */
+	HOP_WAITING = 32768, /* single messages that wait in sockets */
+	HOP_REASONS = 256,   /* reasons of drops; the last one is what is above, such as those of subsystems */
 };
 
 /* Group 0 is "other": packets whose group found no row, or is not known at that hop. */
@@ -180,7 +181,48 @@ struct hop_rx_counters {
 	u64 ended[HOP_RX_ENDS];
 	u64 gone[HOP_PLACES]; /* seen there last, and then its memory carried another packet */
 	u64 dropped[HOP_PLACES * HOP_REASONS];
-	u64 pad[3];
+	u64 events; /* records made */
+	u64 lost;   /* records for which the ring had no room */
+	u64 pad[1];
+};
+
+/* Whose socket a cookie is. Addresses as in struct hop_prefix. */
+struct hop_message_flow {
+	u32 local[4];
+	u32 peer[4];
+	u16 local_port;
+	__be16 peer_port;
+	u32 netns;
+	u64 cgroup;
+	u16 family;
+	u16 protocol;
+	u32 pid; /* 0: not known */
+	char comm[16];
+};
+
+enum hop_rx_flags {
+	HOP_RX_DATAGRAM = 1,
+	HOP_RX_OFF_UNKNOWN = 2, /* how long the reader was off the CPU */
+};
+
+/* What a reader got as one packet of the stack, with its times: 0 where one was not seen. */
+struct hop_rx_event {
+	u64 cookie;   /* of the flow; in hop_message_flow */
+	u64 end_byte; /* TCP: where it ends in the stream. Datagrams: 0 */
+	u64 entry_ns; /* the driver handed it over */
+	u64 core_ns;
+	u64 ip_ns;
+	u64 l4_ns;
+	u64 queued_ns;
+	u64 ordered_ns; /* what came before it was there; 0: it did not wait for that, or that is not told apart */
+	u64 read_ns;
+	u64 off_ns;      /* duration, of that from the queue to the read */
+	u64 runnable_ns; /* duration, of off_ns */
+	u32 len_bytes;
+	u32 pid;   /* of the reader */
+	u32 flags; /* enum hop_rx_flags */
+	u32 pad;
+	char comm[16];
 };
 
 struct hop_comm {
@@ -270,7 +312,7 @@ struct hop_tx_device {
 
 /* One message with all its times, 0 where one was not seen. */
 struct hop_tx_event {
-	u64 cookie;   /* of the flow; in hop_tx_flow */
+	u64 cookie;   /* of the flow; in hop_message_flow */
 	u64 end_byte; /* TCP: where it ends in what was seen of the stream. Datagrams: 0 */
 	u64 entry_ns;
 	u64 handed_ns;
@@ -287,20 +329,6 @@ struct hop_tx_event {
 	u8 flags;
 	u16 group;
 	u16 pad;
-};
-
-/* Whose socket a cookie is. Addresses as in struct hop_prefix. */
-struct hop_tx_flow {
-	u32 local[4];
-	u32 peer[4];
-	u16 local_port;
-	__be16 peer_port;
-	u32 netns;
-	u64 cgroup;
-	u16 family;
-	u16 protocol;
-	u32 pid;
-	char comm[16];
 };
 
 /* Counters of one CPU. */

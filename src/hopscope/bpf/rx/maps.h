@@ -13,13 +13,13 @@
  */
 struct stamp {
 	u64 head;
-	u64 first_ns; /* at the entry */
-	u64 last_ns;  /* at the last hook */
-	u64 spent_ns[HOP_STAGE_L4 -
-		     HOP_STAGE_DRIVER]; /* by stage from HOP_STAGE_CORE on, where recording is deferred */
+	u64 first_ns;                                  /* at the entry */
+	u64 last_ns;                                   /* at the last hook */
+	u64 spent_ns[HOP_STAGE_L4 - HOP_STAGE_DRIVER]; /* from the entry to each stage from HOP_STAGE_CORE on, where
+							* recording is deferred or single messages are wanted */
 	u16 group;
 	u8 stage;
-	u8 spent;         /* bit per element of spent_ns that is set */
+	u8 spent;         /* bit per element of spent_ns that is to be recorded, and SEEN of each that is set */
 	u8 done;          /* the socket has a copy: the slot may be taken */
 	u8 unread;        /* whether it is ours shows in the core only */
 	u8 life;          /* enum hop_rx_life */
@@ -29,6 +29,8 @@ struct stamp {
 };
 
 #define SPENT_NIC (1 << (HOP_STAGE_L4 - HOP_STAGE_DRIVER))
+#define SEEN(stage) (0x10 << ((stage) - HOP_STAGE_CORE))
+#define SEEN_ALL 0xf0
 
 /* A section of its own, and just 4 MiB: a map's value could not be larger until 5.16 (63b8ce77b15e). */
 struct stamp stamps[HOP_STAMPS] SEC(".bss.stamps");
@@ -159,3 +161,17 @@ struct {
 	__type(key, int);
 	__type(value, struct udp_state);
 } udp_states SEC(".maps");
+
+/* ---- single messages that wait in a socket, see rx/message.h ---- */
+
+struct waiting_key {
+	u64 place;  /* TCP: of the socket's state. Datagrams: of their data */
+	u64 number; /* TCP: of the segment in that, from 1 on. Datagrams: 0 */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1); /* set before load */
+	__type(key, struct waiting_key);
+	__type(value, struct hop_rx_event);
+} waiting SEC(".maps");

@@ -53,7 +53,7 @@ static __always_inline int udp_consume(u64 head)
 	if (!stamp)
 		return 0;
 	if (process_wanted())
-		udp_read(stamp->first_ns, stamp->last_ns, stamp->group, stamp->stage);
+		udp_read(head, stamp->first_ns, stamp->last_ns, stamp->group, stamp->stage);
 	stamp->done = 1;
 	stamp_end(stamp, HOP_END_READ_UDP);
 	return 0;
@@ -98,7 +98,7 @@ static __always_inline int udp_call_returns(struct sock *sk, s32 len_bytes, u32 
 	} else if (state->stage == HOP_STAGE_NONE) {
 		discard(HOP_RX_UDP_READ, HOP_RX_NO_STAMP);
 	} else if (state->stage != HOP_STAGE_UNWANTED && process_wanted()) {
-		udp_read(state->first_ns, state->last_ns, state->group, state->stage);
+		udp_read(state->head, state->first_ns, state->last_ns, state->group, state->stage);
 	}
 	udp_account_read(state->head);
 	/* In this order: a datagram that is queued meanwhile is found by one of the two sides. */

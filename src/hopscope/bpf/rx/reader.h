@@ -10,8 +10,6 @@
 
 #include "rx/state.h"
 
-#define UNKNOWN_NS (~0ULL)
-
 u64 threads_seen;
 
 static __always_inline struct run *run_at(struct thread *thread, u32 index)
@@ -183,6 +181,8 @@ static __always_inline void reader_took(bool tcp, u64 first_ns, u64 queued_ns, u
 	u32 read_hop = tcp ? HOP_RX_TCP_READ : HOP_RX_UDP_READ;
 	u64 from_ns = cfg_since_entry ? first_ns : queued_ns, off_ns = reader_off(queued_ns, now_ns), runnable_ns;
 
+	if (cfg_events)
+		this_cpu()->off_ns = off_ns;
 	if (off_ns == UNKNOWN_NS) {
 		discard(read_hop, HOP_RX_NO_HISTORY);
 		return;

@@ -45,6 +45,7 @@ static __noinline struct stamp *syn_stamp(struct sock *sk, struct arrival *arriv
 	arrival->network = BPF_CORE_READ(skb, network_header);
 	arrival->transport = BPF_CORE_READ(skb, transport_header);
 	arrival->tcp_flags = BPF_CORE_READ(cb, tcp_flags);
+	arrival->seq = BPF_CORE_READ(cb, seq);
 	arrival->end_seq = BPF_CORE_READ(cb, end_seq) - (arrival->tcp_flags & TCP_FIN);
 	stamp = stamp_slot(arrival->head);
 	if (stamp->head != arrival->head || stamp->done || stamp->stage >= HOP_STAGE_QUEUE)
@@ -58,6 +59,23 @@ static __always_inline void tcp_joins(struct stamp *stamp)
 	if (cfg_socket_facts)
 		account_entered(stamp);
 	stamp_end(stamp, HOP_END_JOINED);
+}
+
+/* What the socket has received so far, and where it is in the stream, count the same bytes. */
+static __always_inline void tcp_waits(const struct tcp_state *state, const struct stamp *stamp, struct sock *sk,
+				      u32 len_bytes, u32 end_seq)
+{
+	s32 ahead = end_seq - tcp_field(sk, rcv_nxt);
+
+	if (cfg_events)
+		segment_waits(state, stamp, sk, len_bytes,
+			      BPF_CORE_READ((struct tcp_sock *)sk, bytes_received) + ahead);
+}
+
+/* Where it begins to have bytes that had not come before. */
+static __always_inline u32 fresh_seq(const struct arrival *arrival)
+{
+	return before(arrival->seq, arrival->rcv_nxt) ? arrival->rcv_nxt : arrival->seq;
 }
 
 /* NULL: it is not there, or not wanted. */
@@ -76,7 +94,8 @@ static __always_inline struct tcp_state *tcp_adopt_syn(struct sock *sk, bool tru
 	discard(HOP_RX_TCP_QUEUE, HOP_RX_SKIPPED_STAGE);
 	stamp->stage = HOP_STAGE_QUEUE;
 	tcp_joins(stamp);
-	tcp_push(state, stamp, arrival.end_seq, false, stamp->last_ns);
+	if (tcp_push(state, stamp, arrival.end_seq, false, stamp->last_ns))
+		tcp_waits(state, stamp, sk, arrival.end_seq - arrival.seq, arrival.end_seq);
 	state->seen_seq = arrival.end_seq;
 	stamp->done = 1;
 	return state;
@@ -132,7 +151,8 @@ static __always_inline void tcp_queue(struct sock *sk, const struct arrival *arr
 	if (!state)
 		state = tcp_first_state(sk, trusted);
 	if (state) {
-		tcp_arrive(state, stamp, arrival, end_seq);
+		if (tcp_arrive(state, stamp, arrival, end_seq))
+			tcp_waits(state, stamp, sk, end_seq - fresh_seq(arrival), end_seq);
 	} else {
 		discard(HOP_RX_TCP_READ, HOP_RX_NO_MEMORY);
 		end_many(HOP_END_NO_MEMORY, 1);
@@ -218,6 +238,7 @@ static __always_inline int tcp_queue_probed(struct sock *sk, struct sk_buff *skb
 static __always_inline int udp_queue(struct sock *sk, u64 head, u16 network, u16 transport, s32 joins)
 {
 	struct stamp *stamp;
+	u64 now_ns;
 
 	stamp_follow_segment(head);
 	stamp = stamp_find(head, HOP_RX_UDP_QUEUE);
@@ -226,7 +247,10 @@ static __always_inline int udp_queue(struct sock *sk, u64 head, u16 network, u16
 	} else if (settle(stamp, sk, head, network, transport, joins, HOP_RX_UDP)) {
 		if (cfg_socket_facts && stamp->stage < HOP_STAGE_QUEUE)
 			account_entered(stamp);
-		stamp_pass(stamp, HOP_RX_UDP_QUEUE, HOP_STAGE_QUEUE, bpf_ktime_get_ns());
+		now_ns = bpf_ktime_get_ns();
+		if (cfg_events && stamp->stage < HOP_STAGE_QUEUE)
+			datagram_waits(sk, stamp, head, (u32)network << 16 | transport, now_ns);
+		stamp_pass(stamp, HOP_RX_UDP_QUEUE, HOP_STAGE_QUEUE, now_ns);
 	}
 	return 0;
 }

@@ -8,6 +8,7 @@
 #define SERIES_DISCARDS HOP_RX_DISCARDS
 #define SERIES_BACKWARDS HOP_RX_BACKWARDS
 #define COUNTERS hop_rx_counters
+#define EVENT hop_rx_event
 /* The wait for order ends in a softirq or in the reader. */
 #define SERIES_SHARED(hop) (cfg_programs_nest || (hop) == HOP_RX_TCP_ORDER)
 
@@ -31,7 +32,7 @@ const volatile bool cfg_socket_storage = 1; /* 0: the kernel has no socket stora
 const volatile u32 cfg_interfaces = 0;
 const volatile struct hop_interface cfg_interface[HOP_FILTERS] = {};
 
-#include "common/series.h"
+#include "common/message.h"
 #include "common/headers.h"
 #include "rx/account.h"
 #include "rx/maps.h"
@@ -44,6 +45,9 @@ EXPORT_ENUM(hop_protocol_group);
 EXPORT_ENUM(hop_rx_place);
 EXPORT_ENUM(hop_rx_end);
 EXPORT_ENUM(hop_rx_life);
+EXPORT_ENUM(hop_rx_flags);
+
+#define UNKNOWN_NS (~0ULL)
 
 /* ---- a CPU ---- */
 
@@ -52,6 +56,7 @@ struct cpu_state {
 	u64 start_ns;       /* ... was started then ... */
 	u64 delay_ns;       /* ... and had waited so long for CPUs in its life before this last wait */
 	u64 runnable_ns;    /* the second result of reader_off() */
+	u64 off_ns;         /* and the first, of the last message that was read */
 	u64 raised_ns;      /* NET_RX raised and not yet entered */
 	u64 poll_ns;        /* start of the softirq's poll: its entry, or the end of the poll before */
 	u64 socket;         /* the UDP socket that the datagram ... */
@@ -205,7 +210,7 @@ static __always_inline void stamp_follow_segment(u64 head)
 	if (!packet)
 		return;
 	copy = stamp_slot(head);
-	packet->spent = 0; /* the first one records what was put off */
+	packet->spent &= SEEN_ALL; /* the first one records what was put off */
 	packet->way = HOP_PLACE_UDP;
 	if (copy->head != head)
 		return;
@@ -245,24 +250,33 @@ static __always_inline void stamp_pass(struct stamp *stamp, u32 hop, u32 stage, 
 	stamp->last_ns = now_ns;
 	barrier();
 	stamp->stage = stage;
-	if (cfg_defer && stage <= HOP_STAGE_L4 && now_ns >= from_ns) {
-		stamp->spent_ns[stage - HOP_STAGE_CORE] = now_ns - from_ns;
-		stamp->spent |= 1 << (stage - HOP_STAGE_CORE);
-	} else {
-		record(hop, stamp->group, from_ns, now_ns);
+	if ((cfg_defer || cfg_events) && stage <= HOP_STAGE_L4 && now_ns >= from_ns && now_ns >= stamp->first_ns) {
+		stamp->spent_ns[stage - HOP_STAGE_CORE] = now_ns - stamp->first_ns;
+		stamp->spent |= SEEN(stage) | (cfg_defer ? 1 << (stage - HOP_STAGE_CORE) : 0);
+		if (cfg_defer)
+			return;
 	}
+	record(hop, stamp->group, from_ns, now_ns);
+}
+
+/* Record a hop that was put off; return where the next one begins, since the entry. */
+static __always_inline u64 settle_hop(const struct stamp *stamp, u32 stage, u32 hop, u64 from_ns)
+{
+	if (!(stamp->spent & 1 << (stage - HOP_STAGE_CORE)))
+		return from_ns;
+	record(hop, stamp->group, from_ns, stamp->spent_ns[stage - HOP_STAGE_CORE]);
+	return cfg_since_entry ? 0 : stamp->spent_ns[stage - HOP_STAGE_CORE];
 }
 
 /* The socket is known now: record what was put off. */
 static __always_inline void stamp_settle(struct stamp *stamp, u32 l4_hop)
 {
+	u64 from_ns = 0;
+
 	if (cfg_nic_stamps && stamp->spent & SPENT_NIC)
 		record(HOP_RX_NIC, stamp->group, 0, stamp->nic_spent_ns);
-	if (stamp->spent & (1 << 0))
-		record(HOP_RX_CORE, stamp->group, 0, stamp->spent_ns[0]);
-	if (stamp->spent & (1 << 1))
-		record(HOP_RX_IP, stamp->group, 0, stamp->spent_ns[1]);
-	if (stamp->spent & (1 << 2))
-		record(l4_hop, stamp->group, 0, stamp->spent_ns[2]);
-	stamp->spent = 0;
+	from_ns = settle_hop(stamp, HOP_STAGE_CORE, HOP_RX_CORE, from_ns);
+	from_ns = settle_hop(stamp, HOP_STAGE_IP, HOP_RX_IP, from_ns);
+	settle_hop(stamp, HOP_STAGE_L4, l4_hop, from_ns);
+	stamp->spent &= SEEN_ALL;
 }

@@ -10,8 +10,8 @@
 #pragma once
 
 #include "common/tcp.h"
+#include "rx/message.h"
 #include "rx/reader.h"
-#include "rx/select.h"
 
 static __noinline struct tcp_state *tcp_state_by_address(struct sock *sk, bool create)
 {
@@ -100,10 +100,13 @@ static __always_inline void tcp_merge(struct tcp_state *state, u32 end_seq)
 	if (state->produced == state->consumed || cfg_sample > 1)
 		return;
 	discard(HOP_RX_TCP_READ, HOP_RX_MERGED);
+	if (cfg_events)
+		segment_grows(state, end_seq - youngest->end_seq);
 	youngest->end_seq = state->seen_seq = end_seq;
 }
 
-static __always_inline void tcp_push(struct tcp_state *state, struct stamp *stamp, u32 end_seq, bool late, u64 now_ns)
+/* Whether it is a segment of its own. */
+static __always_inline bool tcp_push(struct tcp_state *state, struct stamp *stamp, u32 end_seq, bool late, u64 now_ns)
 {
 	struct segment *segment;
 
@@ -112,9 +115,12 @@ static __always_inline void tcp_push(struct tcp_state *state, struct stamp *stam
 		segment = segment_at(state, state->produced - 1);
 		discard(HOP_RX_TCP_READ, HOP_RX_MERGED);
 		end_many(HOP_END_MERGED, 1);
-		if (before(segment->end_seq, end_seq))
+		if (before(segment->end_seq, end_seq)) {
+			if (cfg_events)
+				segment_grows(state, end_seq - segment->end_seq);
 			segment->end_seq = end_seq;
-		return;
+		}
+		return false;
 	}
 	segment = segment_at(state, state->produced);
 	segment->first_ns = stamp->first_ns;
@@ -125,6 +131,7 @@ static __always_inline void tcp_push(struct tcp_state *state, struct stamp *stam
 	state->produced++;
 	state->holes += late;
 	state->reordered |= late;
+	return true;
 }
 
 /* A segment that was next in order, and yet did not move rcv_nxt, found no room. Its bytes come again. */
@@ -142,7 +149,8 @@ static __noinline void tcp_forget_refused(struct tcp_state *state, u32 rcv_nxt)
 	state->seen_seq = rcv_nxt;
 }
 
-static __noinline void tcp_arrive(struct tcp_state *state, struct stamp *stamp, const struct arrival *arrival,
+/* Whether it waits as a segment of its own. */
+static __noinline bool tcp_arrive(struct tcp_state *state, struct stamp *stamp, const struct arrival *arrival,
 				  u32 end_seq)
 {
 	bool late = before(arrival->rcv_nxt, arrival->seq);
@@ -153,7 +161,7 @@ static __noinline void tcp_arrive(struct tcp_state *state, struct stamp *stamp, 
 		if (late && tcp_repeats_hole(state, end_seq)) {
 			discard(HOP_RX_TCP_READ, HOP_RX_DUPLICATE);
 			end_many(HOP_END_REPEATED, 1);
-			return;
+			return false;
 		}
 	}
 	if (before(arrival->rcv_nxt, state->seen_seq))
@@ -162,7 +170,7 @@ static __noinline void tcp_arrive(struct tcp_state *state, struct stamp *stamp, 
 		state->filled_ns = now_ns;
 		state->seen_seq = end_seq;
 	}
-	tcp_push(state, stamp, end_seq, late, now_ns);
+	return tcp_push(state, stamp, end_seq, late, now_ns);
 }
 
 /* One segment is read. */
@@ -175,14 +183,21 @@ __noinline int tcp_deliver(u64 first_ns, u64 queued_ns, u32 group, u64 now_ns)
 }
 
 /* By a reader of this group, where groups are of readers; `now_ns` is 0 by one who is not wanted. */
-static __always_inline void tcp_take(struct segment *segment, u32 reader, u64 now_ns)
+static __always_inline void tcp_take(const struct tcp_state *state, u32 index, struct segment *segment, u32 reader,
+				     u64 now_ns)
 {
 	u32 group = cfg_group_by == HOP_GROUP_PROCESS ? reader : segment->group;
+	struct waiting_key key = {.number = (u64)index + 1};
 
-	if (cfg_order == HOP_ORDER_EXCLUDE && segment->flags & SEGMENT_WAS_LATE)
+	if (cfg_order == HOP_ORDER_EXCLUDE && segment->flags & SEGMENT_WAS_LATE) {
 		discard(HOP_RX_TCP_READ, HOP_RX_OUT_OF_ORDER);
-	else
-		tcp_deliver(segment->first_ns, segment->queued_ns, group, now_ns);
+		return;
+	}
+	tcp_deliver(segment->first_ns, segment->queued_ns, group, now_ns);
+	if (cfg_events && now_ns) {
+		key.place = number_of((u64)state);
+		message_read(&key, segment->first_ns, segment->queued_ns, now_ns);
+	}
 }
 
 /* After reordering the ring is not sorted: look at all of it, then let go of what is read at its start. */
@@ -195,7 +210,7 @@ static __noinline void tcp_take_reordered(struct tcp_state *state, u32 copied_se
 
 		if (segment->flags & SEGMENT_DONE || before(copied_seq, segment->end_seq))
 			continue;
-		tcp_take(segment, reader, now_ns);
+		tcp_take(state, state->consumed + i, segment, reader, now_ns);
 		segment->flags |= SEGMENT_DONE;
 		taken++;
 	}
@@ -231,7 +246,7 @@ static __noinline void tcp_take_segments(struct tcp_state *state, u32 copied_seq
 
 		if (before(copied_seq, segment->end_seq))
 			break;
-		tcp_take(segment, reader, now_ns);
+		tcp_take(state, state->consumed, segment, reader, now_ns);
 		state->consumed++;
 	}
 	if (state->consumed != consumed)

@@ -2,8 +2,8 @@
 /* Receive latency: the datagram that a UDP socket's reader will have next, and its read. */
 #pragma once
 
+#include "rx/message.h"
 #include "rx/reader.h"
-#include "rx/select.h"
 
 #define UDP_PATIENCE 512 /* looks at memory, about a ns each */
 
@@ -76,8 +76,9 @@ static __noinline bool udp_next_is_known(struct udp_state *state)
 	return *head;
 }
 
-static __noinline void udp_read(u64 first_ns, u64 last_ns, u32 group, u32 stage)
+static __noinline void udp_read(u64 head, u64 first_ns, u64 last_ns, u32 group, u32 stage)
 {
+	struct waiting_key key = {.place = head};
 	u64 now_ns;
 
 	if (stage != HOP_STAGE_QUEUE) {
@@ -90,4 +91,6 @@ static __noinline void udp_read(u64 first_ns, u64 last_ns, u32 group, u32 stage)
 	now_ns = bpf_ktime_get_ns();
 	reader_took(false, first_ns, last_ns, group, now_ns);
 	record(HOP_RX_UDP_TOTAL, group, first_ns, now_ns);
+	if (cfg_events)
+		message_read(&key, first_ns, last_ns, now_ns);
 }

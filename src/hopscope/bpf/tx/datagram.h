@@ -91,19 +91,6 @@ static __noinline bool datagram_wanted(struct sock *sk, const struct endpoints *
 	return port_wanted(ends) && address_wanted(ends);
 }
 
-/* Of a flow, not of its socket: an unconnected one sends to anybody. */
-static __noinline u64 flow_number(struct sock *sk, const struct endpoints *ends)
-{
-	u64 number = (u64)socket_netns(sk) << 32 | BPF_CORE_READ(sk, sk_protocol);
-
-	for (u32 end = 0; end < 2; end++) {
-		number = (number ^ ends->port[end]) * 0x9e3779b97f4a7c15ULL;
-		for (u32 word = 0; word < 4; word++)
-			number = (number ^ number >> 32 ^ ends->address[end][word]) * 0x9e3779b97f4a7c15ULL;
-	}
-	return number;
-}
-
 static __always_inline bool datagram_sampled(u64 flow, u64 now_ns)
 {
 	u64 *last_ns;
@@ -171,7 +158,7 @@ static __always_inline void datagram_leaves(struct sk_buff *skb, struct sock *sk
 	else
 		discard(HOP_TX_UDP, HOP_TX_NO_SEND);
 	if (cfg_events)
-		flow_note(flow, sk, &ends);
+		flow_note(flow, sk, &ends, current_task());
 	pass->followed = 1;
 }
 

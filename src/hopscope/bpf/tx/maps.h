@@ -4,14 +4,6 @@
 
 #include "common/events.h"
 
-/* Sockets whose messages were followed, by cookie. */
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 1); /* set before load */
-	__type(key, u64);
-	__type(value, struct hop_tx_flow);
-} flows SEC(".maps");
-
 /* ---- a packet below TCP and UDP ----
  *
  * Known by the address of its data (skb->head), which clones share; one that bears a stamp by its socket and key, which stay

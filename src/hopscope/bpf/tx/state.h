@@ -8,11 +8,11 @@
 #define SERIES_DISCARDS HOP_TX_DISCARDS
 #define SERIES_BACKWARDS HOP_TX_BACKWARDS
 #define COUNTERS hop_tx_counters
+#define EVENT hop_tx_event
 /* The programs of this collector interrupt each other. */
 #define SERIES_SHARED(hop) true
 
-#include "common/ring.h"
-#include "common/series.h"
+#include "common/message.h"
 #include "common/own.h"
 #include "tx/maps.h"
 
@@ -22,7 +22,6 @@ const volatile u32 cfg_sample = 1;        /* follow 1 message in N of a flow */
 const volatile u64 cfg_gap_ns = 0;        /* and none sooner after the one before it in the flow */
 const volatile u64 cfg_tick_ns = 4000000; /* of jiffies */
 const volatile u32 cfg_sockets = 0;       /* TCP sockets that are followed at once */
-const volatile bool cfg_events = 0;       /* a record for each message */
 const volatile bool cfg_qdisc = 0;        /* the hook behind the queueing disciplines is attached */
 const volatile bool cfg_send = 0;         /* the hook at the send call's entry is attached */
 const volatile bool cfg_stamped = 1;      /* TCP by the kernel's time stamps; else by tracing */
@@ -33,28 +32,17 @@ EXPORT_ENUM(hop_tx_cause);
 EXPORT_ENUM(hop_tx_flags);
 EXPORT_ENUM(hop_tx_limits);
 EXPORT_ENUM(hop_tx_hop);
-struct hop_tx_event *exported_tx_event;
 
 /* ---- records ---- */
 
 static __always_inline void emit(const struct hop_tx_event *event)
 {
-	u32 cpu = bpf_get_smp_processor_id();
-	struct hop_tx_counters *counter = count();
-	struct hop_tx_event *slot;
-	void *ring;
+	struct hop_tx_event *slot = event_reserve();
 
-	if (!counter)
+	if (!slot)
 		return;
-	ring = bpf_map_lookup_elem(&rings, &cpu);
-	slot = ring ? bpf_ringbuf_reserve(ring, sizeof(*slot), 0) : NULL;
-	if (!slot) {
-		atomic_add(&counter->lost, 1);
-		return;
-	}
 	*slot = *event;
-	bpf_ringbuf_submit(slot, BPF_RB_NO_WAKEUP);
-	atomic_add(&counter->events, 1);
+	event_submit(slot);
 }
 
 /* ---- a packet below TCP and UDP ---- */
@@ -268,31 +256,10 @@ static __always_inline u32 sender_group(struct sock *sk)
 	return group_of(sk, dst ? BPF_CORE_READ(dst, dev) : NULL);
 }
 
-/* Remember whose flow it is, for those who show single messages. */
-static __noinline void flow_note(u64 cookie, struct sock *sk, const struct endpoints *ends)
-{
-	struct task_struct *task = current_task();
-	struct hop_tx_flow flow = {};
-
-	if (bpf_map_lookup_elem(&flows, &cookie))
-		return;
-	__builtin_memcpy(flow.local, ends->address[0], sizeof(flow.local));
-	__builtin_memcpy(flow.peer, ends->address[1], sizeof(flow.peer));
-	flow.local_port = bpf_ntohs(ends->port[0]);
-	flow.peer_port = ends->port[1];
-	flow.netns = socket_netns(sk);
-	flow.cgroup = cgroup_id(socket_cgroup(sk));
-	flow.family = BPF_CORE_READ(sk, __sk_common.skc_family);
-	flow.protocol = BPF_CORE_READ(sk, sk_protocol);
-	flow.pid = BPF_CORE_READ(task, tgid);
-	bpf_probe_read_kernel(flow.comm, sizeof(flow.comm), &task->comm);
-	bpf_map_update_elem(&flows, &cookie, &flow, 0);
-}
-
 static __always_inline void flow_remember(u64 cookie, struct sock *sk)
 {
 	struct endpoints ends = {};
 
 	socket_endpoints(sk, &ends);
-	flow_note(cookie, sk, &ends);
+	flow_note(cookie, sk, &ends, current_task());
 }

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from hopscope.errors import HopscopeError
 from hopscope.kernel.counters.ethtool_settings import LINK_MODES, LINK_STATE, settings_of
 from hopscope.kernel.counters.link import interfaces
-from hopscope.kernel.counters.sysfs import numa_nodes
+from hopscope.kernel.counters.sysfs import devices
 from hopscope.kernel.ethtool import Ethtool, is_absent, of_interface
 from hopscope.kernel.netlink import printable
 from hopscope.kernel.nic import timestamps
@@ -28,9 +28,9 @@ def statistics() -> Iterator[Said]:
 
 
 def drivers() -> Iterator[Said]:
-    """Yield who drives each interface, its link, the time stamps it can take, and the NUMA node that it is at."""
+    """Yield who drives each interface, its link, the time stamps it can take, its NUMA node and PCIe link."""
     failure: OSError | None = None
-    for part in (_of_each(_driver, _timestamps), settings_of(LINK_MODES), settings_of(LINK_STATE), numa_nodes()):
+    for part in (_of_each(_driver, _timestamps), settings_of(LINK_MODES), settings_of(LINK_STATE), devices()):
         try:
             yield from part
         except OSError as error:  # the other parts are told all the same

@@ -23,6 +23,11 @@ _WORDS: Final = frozenset({"rps_cpus", "xps_cpus", "xps_rxqs"})
 # Files of a queue by the beginning of its name, and of an interface.
 _OF_QUEUE: Final = {"rx": ("rps_cpus", "rps_flow_cnt"), "tx": ("xps_cpus", "xps_rxqs", "tx_timeout")}
 _OF_INTERFACE: Final = ("gro_flush_timeout", "napi_defer_hard_irqs", "threaded")
+# Of the device that an interface is. A device of PCI Express has what was negotiated with its slot, and what it can do
+# (drivers/pci/pci-sysfs.c): "8.0 GT/s PCIe" (before 5.7 "8 GT/s"), "16"; "Unknown", or 0 or 255 lanes, is not known.
+_SPEEDS: Final = {"pcie_mt_per_s": "device/current_link_speed", "pcie_max_mt_per_s": "device/max_link_speed"}
+_LANES: Final = {"pcie_lanes": "device/current_link_width", "pcie_max_lanes": "device/max_link_width"}
+_MOST_LANES: Final = 32
 _NODE: Final = "device/numa_node"
 _BYTES: Final = 1 << 16
 # A driver that does not have it, a queue that is the only one (no XPS then), an interface that is gone.
@@ -37,14 +42,35 @@ def queues() -> Iterator[Said]:
                 yield from _of_interface(folder, printable(os.fsencode(name)))
 
 
-def numa_nodes() -> Iterator[Said]:
-    """Yield the NUMA node of the interfaces that have one."""
+def devices() -> Iterator[Said]:
+    """Yield where the interfaces that are devices are: their NUMA node, and their link of PCI Express."""
     with sysfs() as root:
-        for name in _listed(root, _CLASS):
-            text = _text(root, f"{_CLASS}/{name}/{_NODE}")
-            node = None if text is None else decimal(text)
-            if node is not None and node >= 0:
-                yield printable(os.fsencode(name)), "numa_node", node
+        yield from devices_of(root)
+
+
+def devices_of(root: int) -> Iterator[Said]:
+    """Yield the same, of the sysfs whose root this descriptor is."""
+    for name in _listed(root, _CLASS):
+        folder, subject = f"{_CLASS}/{name}", printable(os.fsencode(name))
+        text = _text(root, f"{folder}/{_NODE}")
+        node = None if text is None else decimal(text)
+        if node is not None and node >= 0:
+            yield subject, "numa_node", node
+        for reading, file in _SPEEDS.items():
+            if speed := megatransfers(_text(root, f"{folder}/{file}") or ""):
+                yield subject, reading, speed
+        for reading, file in _LANES.items():
+            if 0 < (lanes := decimal(_text(root, f"{folder}/{file}") or "0")) <= _MOST_LANES:
+                yield subject, reading, lanes
+
+
+def megatransfers(text: str) -> int:
+    """Return the speed of a lane of PCI Express in MT/s; 0 where it is not known."""
+    number, _, unit = text.partition(" ")
+    whole, _, tenths = number.partition(".")
+    if not unit.startswith("GT/s") or not number.isascii() or not whole.isdigit() or len(tenths) > 1:
+        return 0
+    return int(whole) * 1000 + (int(tenths) * 100 if tenths.isdigit() else 0)
 
 
 def decimal(text: str) -> int:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hopscope.agent.handshake import Connection
     from hopscope.agent.stream import Stream
     from hopscope.live.remote.codec import Codec
-    from hopscope.model.message import Message as SentMessage
+    from hopscope.model.message import Message as FollowedMessage
     from hopscope.model.slowest import Slowest
     from hopscope.model.snapshot import Kind, PlanRow
 
@@ -44,7 +44,7 @@ _AT_ONCE: Final = 1000
 
 
 class RemoteFound:
-    """Single messages of another host's ``tx``; see :class:`~hopscope.live.contract.MessageSource`.
+    """Single messages of another host's ``rx`` or ``tx``; see :class:`~hopscope.live.contract.MessageSource`.
 
     Attributes
     ----------
@@ -55,10 +55,10 @@ class RemoteFound:
     def __init__(self) -> None:
         self.offset_ns = 0
         self.dropped = 0
-        self._waiting: deque[SentMessage] = deque()
+        self._waiting: deque[FollowedMessage] = deque()
         self._slowest: dict[str, Slowest | None] = {}
 
-    def add(self, messages: Sequence[SentMessage], offset_ns: int) -> None:
+    def add(self, messages: Sequence[FollowedMessage], offset_ns: int) -> None:
         """Keep messages until they are fetched."""
         self.offset_ns = offset_ns
         self._waiting.extend(messages)
@@ -71,9 +71,9 @@ class RemoteFound:
         """Keep the slowest ones of the last look."""
         self._slowest[kind] = slowest
 
-    def fetch(self) -> list[SentMessage]:
+    def fetch(self) -> list[FollowedMessage]:
         """Return the next messages."""
-        found: list[SentMessage] = []
+        found: list[FollowedMessage] = []
         with contextlib.suppress(IndexError):
             while len(found) < _AT_ONCE:
                 found.append(self._waiting.popleft())
@@ -105,7 +105,7 @@ class RemoteCollector(Generic[SnapshotT]):
     Attributes
     ----------
     found
-        Single messages of ``tx``.
+        Single messages of ``rx`` and ``tx``.
     """
 
     def __init__(self, channel: Channel, reconnect: Callable[[], Channel], verb: str, words: Sequence[str]) -> None:

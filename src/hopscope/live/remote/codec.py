@@ -75,7 +75,7 @@ class Codec(Generic[SnapshotT]):
         """Return the bytes of an answer."""
         snapshot: Any = answer.snapshot
         slowest = answer.slowest and slowest_to_json(
-            answer.slowest, snapshot.started_ns, snapshot.duration_s, answer.offset_ns
+            answer.slowest, snapshot.verb, snapshot.started_ns, snapshot.duration_s, answer.offset_ns
         )
         document = {"snapshot": self.to_json(answer.snapshot), "slowest": slowest, "offset_ns": answer.offset_ns}
         return encode(document, BLOCK_BYTES)

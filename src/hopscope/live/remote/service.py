@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from hopscope.live.contract import Collector
 
 # How long a ring may wait to be emptied, by the verb; what has none is looked at only when it is asked for.
-_EMPTY_S: Final = {"tx": 0.1, "cpu": 0.2, "drops": 0.05}
+_EMPTY_S: Final = {"rx": 0.1, "tx": 0.1, "cpu": 0.2, "drops": 0.05}
+_WITH_MESSAGES: Final = frozenset({"rx", "tx"})
 _MOST_WINDOW_S: Final = 1.0
 # So long single messages are sent before something else is looked at.
 _MOST_EMPTY_S: Final = 0.25
@@ -62,15 +63,15 @@ def _answer(stream: Stream, verb: str, collector: Any, asked: Fields) -> None:  
     if kind == "interval":
         collector.measure_cost(min(asked.number("window_s"), _MOST_WINDOW_S))
     _empty(stream, verb, collector)
-    if kind == "total" and verb == "tx":
+    if kind == "total" and verb in _WITH_MESSAGES:
         collector.found.close()
     snapshot = collector.interval() if kind == "interval" else collector.total()
-    slowest = collector.found.slowest(kind) if verb == "tx" else None
+    slowest = collector.found.slowest(kind) if verb in _WITH_MESSAGES else None
     stream.send_block({"kind": kind}, [CODECS[verb].encode(Answer(snapshot, slowest, wall_offset_ns()))])
 
 
 def _empty(stream: Stream, verb: str, collector: Any) -> None:  # noqa: ANN401 # any of the collectors
-    if verb == "tx":
+    if verb in _WITH_MESSAGES:
         for messages in batches(collector.found, _MOST_EMPTY_S):
             stream.send_block({"kind": "messages"}, [encode_messages(messages, collector.found.offset_ns)])
     elif verb in _EMPTY_S:

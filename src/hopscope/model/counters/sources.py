@@ -75,6 +75,7 @@ SOURCES: Final = {
         Source("coalesce", "nic", "setting", "namespace", 64, "ethtool -c"),
         Source("features", "nic", "setting", "namespace", 64, "ethtool -k"),
         Source("pause", "nic", "setting", "namespace", 64, "ethtool -a"),
+        # And of the device in sysfs: numa_node, pcie_lanes, pcie_mt_per_s.
         Source("driver", "nic", "setting", "namespace", 64, "ethtool -i, ethtool, ethtool -T"),
         # subject: "24 virtio0-input.0", "LOC Local timer interrupts"; name: "cpu 0", or "total" of the whole machine.
         Source("interrupt", "interrupt", "counter", "host", 32, "/proc/interrupts", sparse=True),

@@ -310,7 +310,7 @@ class LiveSource:
             message.total_ns or 0,
             *blame,
             len_bytes=message.len_bytes,
-            flow=str(message.flow or "-"),
+            flow=message.path or "-",
             process=f"{message.comm} ({message.pid})",
             lines=layer_lines(message, self._terminal),
         )
@@ -322,18 +322,7 @@ def _counters(chosen: Mapping[str, Any]) -> CounterReader:
 
 
 def _beside(question: Question) -> tuple[str, list[str]]:
-    """Return the verb and the words that answer a question.
-
-    Raises
-    ------
-    UsageError
-        It cannot be answered live.
-    """
+    """Return the verb and the words that answer a question."""
     if question.kind == "groups":
         return question.area, [f"--group-by={question.by}"]
-    if question.area != "tx":
-        raise UsageError(
-            "Received messages are followed one by one in recordings alone",
-            "r records what is shown, and `hopscope top TRACE` shows it",
-        )
-    return "tx", [f"--slowest={_SLOWEST}", *(word for pair in question.group for word in narrowed(*pair))]
+    return question.area, [f"--slowest={_SLOWEST}", *(word for pair in question.group for word in narrowed(*pair))]

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A message as a waterfall of the layers that held it, where it was seen by ``tx``."""
+"""A message as a waterfall of the layers that held it, where it was seen by ``rx`` or ``tx``."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
 from hopscope.model.cause import BY_NAME
+from hopscope.model.message import SentMessage
 from hopscope.term import format as fmt
 from hopscope.term.terminal import pad
 
@@ -36,7 +37,8 @@ def layer_lines(message: Message, terminal: Terminal) -> list[str]:
 def _sentence(message: Message, terminal: Terminal) -> str:
     total = fmt.time(message.total_ns, unicode=terminal.unicode)
     size = fmt.plural(message.len_bytes, "byte")
-    again = f", {fmt.plural(message.retransmits, 'retransmission')}" if message.retransmits else ""
+    retransmits = message.retransmits if isinstance(message, SentMessage) else 0
+    again = f", {fmt.plural(retransmits, 'retransmission')}" if retransmits else ""
     start = f"{total}, {size}{again}"
     if (blame := message.blame()) is None:
         return f"{start}."

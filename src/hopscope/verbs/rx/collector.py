@@ -19,8 +19,10 @@ from hopscope.bpf.layout import HopLimits, HopProtocolGroup, HopRxDiscard, HopRx
 from hopscope.errors import KernelError, UsageError
 from hopscope.libbpf import Btf
 from hopscope.live.attached import Attached
+from hopscope.live.contract import NoMessages
 from hopscope.live.hops import named
 from hopscope.live.labels import NOT_KNOWN, OTHER, Labels
+from hopscope.live.messages.found import Found
 from hopscope.live.own_flows import SelfTrafficFilter
 from hopscope.live.series import EVERY_CPU, Series, series_of
 from hopscope.live.session import Session
@@ -31,6 +33,7 @@ from hopscope.probes.resolve import Plan, Resolver
 from hopscope.term.format import plural
 from hopscope.verbs.rx.account import Account
 from hopscope.verbs.rx.hops import HOPS, MEANINGS, of_packet, of_reader
+from hopscope.verbs.rx.messages import ReceivedRecords, configure_messages
 from hopscope.verbs.rx.nic import POINT as NIC_POINT
 from hopscope.verbs.rx.nic import NicStamps, find_nics
 from hopscope.verbs.rx.options import RxOptions, configure
@@ -42,6 +45,7 @@ if TYPE_CHECKING:
 
     from hopscope.errors import LoadError
     from hopscope.libbpf import BpfObject
+    from hopscope.live.contract import MessageSource
     from hopscope.live.hops import Hop
     from hopscope.live.series import Span
     from hopscope.model.snapshot import Kind, PacketAccount, PlanRow
@@ -76,14 +80,26 @@ class RxCollector(SelfTrafficFilter, Attached):
     ------
     UsageError
         A hop is not known, or what is asked for by name cannot be had.
+
+    Attributes
+    ----------
+    messages
+        Reads the records of single messages; None where none are wanted.
+    found
+        What is wanted of them; none until it is entered.
     """
+
+    messages: ReceivedRecords | None = None
+    found: MessageSource
 
     def __init__(self, options: RxOptions) -> None:
         self._options = options
+        self.found = NoMessages()
         self._hops = _wanted_hops(options)
         self._wants_nic = any(hop.hop == _NIC for hop in self._hops)
         accounted = {_DROP, _FORWARD} if options.accounts and any(of_packet(hop) for hop in self._hops) else set()
-        points = [POINTS[name] for name in _needed_points(self._hops, accounted)]
+        followed = _followed_hops(options) if options.records else self._hops
+        points = [POINTS[name] for name in _needed_points(followed, accounted)]
         self._plan = Plan(Resolver(), points, options.ways)
         self._labels = Labels(options.group_by or "")
         self._storage = True
@@ -133,6 +149,7 @@ class RxCollector(SelfTrafficFilter, Attached):
         bpf.set_const("cfg_socket_storage", int(storage))
         bpf.set_const("cfg_programs_nest", int(not Btf.kernel().has_func(_RECURSION_GUARD)))
         bpf.set_const("cfg_nic_stamps", int(bool(self._nics.used)))
+        configure_messages(bpf, wanted=self._options.records)
         bpf.maps["nic_clocks"].set_max_entries(max(1, len(self._nics.used)))
         bpf.maps["threads"].set_max_entries(HopLimits.HOP_THREADS if "rx.wake" in chosen else 1)
         bpf.maps["tcp_states_by_address"].set_max_entries(1 if storage else _SOCKETS)
@@ -156,6 +173,10 @@ class RxCollector(SelfTrafficFilter, Attached):
         if not self._nics.used and (self._options.nic_stamps or NIC_POINT in self._options.hops):
             row = self._nics.rows()[0]
             raise KernelError(f"{row.point} is not available: {row.way}: {row.reason}", row.next_step)
+        if self._options.records:
+            self.messages = ReceivedRecords(bpf, switches="rx.wake" in self._attached())
+            stack.callback(self.messages.close)
+            self.found = Found(self.messages, each=self._options.events, slowest=self._options.slowest)
         self._series = Series(
             bpf,
             hops=HopRxHop.HOP_RX_HOPS,
@@ -180,6 +201,7 @@ class RxCollector(SelfTrafficFilter, Attached):
                 for row in self._rows(hop, start, span)
             ],
             overhead=self._cost.overhead(span.before.cost, span.after.cost),
+            lost=span.count("lost") + (self.found.dropped if kind == "total" else 0),
             discarded=span.discards([hop for hop, _ in self._shown()], MEANINGS, "HOP_RX_"),
             plan=self.plan(),
             sampling_1_in=self._options.sample,
@@ -251,6 +273,13 @@ def _wanted_hops(options: RxOptions) -> list[Hop]:
     if not wanted:
         raise UsageError("No hop can be measured with these options", "Remove a filter, or select more hops")
     return wanted
+
+
+def _followed_hops(options: RxOptions) -> list[Hop]:
+    """Return the hops that a single message is made of, whichever are shown."""
+    return [
+        hop for hop in HOPS if of_packet(hop) and (not options.protocol or hop.protocol in {None, options.protocol})
+    ]
 
 
 def _needed_points(hops: Sequence[Hop], others: AbstractSet[str]) -> list[str]:

@@ -16,6 +16,7 @@ from hopscope.live.options import (
     hop_option,
     interface_option,
     max_groups_option,
+    message_options,
     protocol_option,
     socket_options,
     timing_options,
@@ -35,7 +36,7 @@ _GROUPS = ("interface", "netns", "cgroup", "process", "protocol", "cpu")
     short_help="Received packets: driver to read, hop by hop.",
     examples=(
         ("Where do packets for port 443 wait, by process?", "hopscope rx --port 443 --group-by process -d 10"),
-        ("Measure while a command runs, and keep the results as JSON", "hopscope rx --json -- ping -c 5 ::1"),
+        ("What held the slowest messages that a service read?", "hopscope rx --port 5432 --slowest 5 -d 10"),
     ),
 )
 @timing_options()
@@ -75,6 +76,7 @@ _GROUPS = ("interface", "netns", "cgroup", "process", "protocol", "cpu")
 )
 @group_option(_GROUPS)
 @max_groups_option(64, "other")
+@message_options()
 @form_options("docs/rx.md", histogram=True)
 @several_hosts()
 @attach_options()
@@ -84,6 +86,8 @@ def command(*, histogram: bool, as_json: bool, **given: Any) -> int:  # noqa: AN
     Without options, all packets of all network namespaces are measured, and a table is printed every second until
     Ctrl-C. With a COMMAND, the measurement lasts as long as the command runs; the exit code is the command's, and with
     --json its standard output goes to stderr. Options that select traffic can be repeated.
+
+    A message is what a socket got as one, and a thread has read: a datagram, or a TCP segment as GRO left it.
 
     --order says how the wait of TCP segments for an earlier one counts: as a hop of its own (apart), as part of the
     read, or not at all.
@@ -103,15 +107,18 @@ def command(*, histogram: bool, as_json: bool, **given: Any) -> int:  # noqa: AN
     rx.tcp_total  handed over by the driver -> read
     rx.udp, rx.udp_queue, rx.udp_wake, ..., rx.udp_total  likewise
     """  # noqa: D301 # the backspace tells click to leave the lines as they are
-    from hopscope.live.interval import Output  # noqa: PLC0415 # numpy and libbpf only when they are needed
+    from hopscope.live.messages.output import message_outputs, wanted_extras  # noqa: PLC0415 # numpy only when needed
     from hopscope.live.verb import run_verb, style_of  # noqa: PLC0415
 
     style = style_of(histogram=histogram, as_json=as_json)
-    return run_verb(collector, lambda _, host: Output(style, given["show_plan"], host), style, given)
+    outputs = message_outputs("rx", style, wanted_extras(given), show_plan=given["show_plan"])
+    return run_verb(collector, outputs, style, given)
 
 
 def collector(  # noqa: PLR0913 # one parameter an option
     *,
+    events: bool,
+    slowest: int | None,
     hops: tuple[str, ...],
     group_by: str | None,
     max_groups: int,
@@ -158,6 +165,8 @@ def collector(  # noqa: PLR0913 # one parameter an option
         protocol=protocol,
         min_queue=min_queue,
         sample=sample,
+        events=events,
+        slowest=slowest or 0,
         group_by=group_by,
         max_groups=max_groups,
         order=order,

@@ -48,6 +48,10 @@ class RxOptions(Selection):
         may merge it with another, not.
     sample
         Follow one packet in so many.
+    events
+        Each message is wanted.
+    slowest
+        So many of the slowest messages are wanted; 0: none.
     group_by
         A key of :data:`GROUP_BY`, or None.
     max_groups
@@ -68,6 +72,8 @@ class RxOptions(Selection):
     protocol: str | None = None
     min_queue: int = 0
     sample: int = 1
+    events: bool = False
+    slowest: int = 0
     group_by: str | None = None
     max_groups: int = 64
     order: str = "apart"
@@ -90,6 +96,11 @@ class RxOptions(Selection):
     def accounts(self) -> bool:
         """Whether what becomes of each packet can be told: all hooks are there, and nobody asks who reads."""
         return not (self.hops or self.pids or self.comms)
+
+    @property
+    def records(self) -> bool:
+        """Whether the kernel side makes a record of each message."""
+        return self.events or bool(self.slowest)
 
     @property
     def rows(self) -> int:

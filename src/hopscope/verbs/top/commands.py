@@ -48,7 +48,7 @@ def command_line(  # noqa: PLR0913, PLR0917 # what it depends on
     if not folder:
         if page.kind in {"messages", "message"}:
             of_group = [word for pair in page.group for word in narrowed(*pair)]
-            return _line("tx", _verb("tx"), chosen, [*of_group, "--slowest=20"], "")
+            return _line(page.area, _verb(page.area), chosen, [*of_group, "--slowest=20"], "")
         more = ["--details"] if page.kind == "details" else group
         also = ["--sort", "trouble"] if page.area == "sockets" and not page.sort else []
         return _line(page.area, _verb(page.area), chosen, more or also, "")

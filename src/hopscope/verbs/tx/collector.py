@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Final
 from hopscope.bpf.layout import HopTxDiscard, HopTxHop
 from hopscope.errors import KernelError, UsageError
 from hopscope.kernel.capabilities import unseen_namespaces
-from hopscope.libbpf import possible_cpus
 from hopscope.live.attached import Attached
 from hopscope.live.contract import NoMessages
 from hopscope.live.hops import named
 from hopscope.live.labels import OTHER, Labels
+from hopscope.live.messages.found import Found
+from hopscope.live.messages.records import configure_records
 from hopscope.live.own_flows import SelfTrafficFilter
 from hopscope.live.series import Series, series_of
 from hopscope.live.session import Session
@@ -28,9 +29,8 @@ from hopscope.model.snapshot import HopRow, Snapshot
 from hopscope.probes.catalogue import POINTS
 from hopscope.probes.resolve import Plan, Resolver
 from hopscope.term.format import plural
-from hopscope.verbs.tx.found import Found
 from hopscope.verbs.tx.hops import HOPS, MEANINGS
-from hopscope.verbs.tx.messages import FLOWS, Messages
+from hopscope.verbs.tx.messages import SentRecords
 from hopscope.verbs.tx.options import GROUP_BY, TxOptions
 from hopscope.verbs.tx.sockets import Sockets
 
@@ -86,7 +86,7 @@ class TxCollector(SelfTrafficFilter, Attached):
         What is wanted of them; none until it is entered.
     """
 
-    messages: Messages | None = None
+    messages: SentRecords | None = None
     found: MessageSource
 
     def __init__(self, options: TxOptions) -> None:
@@ -162,7 +162,6 @@ class TxCollector(SelfTrafficFilter, Attached):
             "cfg_sample": options.sample,
             "cfg_gap_ns": 10**9 // options.rate if options.rate else 0,
             "cfg_tick_ns": round(time.clock_getres(_CLOCK_MONOTONIC_COARSE) * 1e9),
-            "cfg_events": int(options.records),
             "cfg_qdisc": int(self._stamped and self._has("tx.qdisc")),
             "cfg_send": int(self._has("tx.send")),
             "cfg_stamped": int(self._stamped),
@@ -172,8 +171,7 @@ class TxCollector(SelfTrafficFilter, Attached):
         for name, value in scalars.items():
             bpf.set_const(name, value)
         Series.size(bpf, hops=HopTxHop.HOP_TX_HOPS, rows=options.rows)
-        bpf.maps["rings"].set_max_entries(possible_cpus())
-        bpf.maps["flows"].set_max_entries(FLOWS if options.records else 1)
+        configure_records(bpf, wanted=options.records)
         bpf.maps["inodes"].set_max_entries(_INODES)
         bpf.maps["sends"].set_max_entries(_SENDS)
         bpf.maps["paced"].set_max_entries(_FLOWS_PACED if options.rate else 1)
@@ -188,7 +186,7 @@ class TxCollector(SelfTrafficFilter, Attached):
         self._note_plan(bpf, self._options.ways)
         self._start_own(bpf)
         if self._options.records:
-            self.messages = Messages(bpf, qdisc=self._has("tx.qdisc") or not self._stamped)
+            self.messages = SentRecords(bpf, qdisc=self._has("tx.qdisc") or not self._stamped)
             stack.callback(self.messages.close)
             self.found = Found(self.messages, each=self._options.events, slowest=self._options.slowest)
         self._series = Series(

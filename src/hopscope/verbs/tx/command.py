@@ -16,6 +16,7 @@ from hopscope.live.options import (
     group_option,
     hop_option,
     max_groups_option,
+    message_options,
     protocol_option,
     socket_options,
     timing_options,
@@ -63,10 +64,9 @@ _GROUPS = ("interface", "netns", "cgroup", "process", "cpu")
 @protocol_option()
 @group_option(_GROUPS)
 @max_groups_option(64, "other")
+@message_options()
 @section(
     OUTPUT,
-    option("--events", is_flag=True, help="One line per message; the table at the end."),
-    option("--slowest", type=click.IntRange(1, 1000), metavar="N", help="The N slowest messages below each table."),
     option("--cdf", metavar="HOP[,HOP...]", help="Plot the distributions of these hops at the end."),
     option("--svg", type=OUTPUT_FILE, metavar="FILE", help="Write --cdf as a picture."),
 )
@@ -97,8 +97,9 @@ def command(*, histogram: bool, as_json: bool, svg: TextIO | None, **given: Any)
     tx.udp, tx.udp_qdisc, tx.udp_driver, tx.udp_free, tx.udp_total
                    datagrams: send call -> IP is done, qdisc, driver, freed
     """  # noqa: D301 # the backspace tells click to leave the lines as they are
+    from hopscope.live.messages.output import message_outputs, wanted_extras  # noqa: PLC0415 # numpy and libbpf only when needed
     from hopscope.live.verb import run_verb, style_of  # noqa: PLC0415
-    from hopscope.verbs.tx.output import Extras, cdf_hops, tx_outputs  # noqa: PLC0415 # numpy and libbpf only when needed
+    from hopscope.verbs.tx.hops import cdf_hops  # noqa: PLC0415
 
     style = style_of(histogram=histogram, as_json=as_json)
     cdf = given["cdf"]
@@ -106,13 +107,8 @@ def command(*, histogram: bool, as_json: bool, svg: TextIO | None, **given: Any)
         raise UsageError("--cdf and --json cannot be combined", "`hopscope cdf` reads the output of --json")
     if svg and not cdf:
         raise UsageError("--svg needs --cdf", "Specify the hops to plot: --cdf tx.sched,tx.ack")
-    extras = Extras(given["events"], given["slowest"] or 0, cdf_hops(cdf, given["hops"]), svg)
-    if given["together"] and (extras.events or extras.slowest):
-        raise UsageError(
-            "--together cannot be combined with --events or --slowest, which show individual messages",
-            "Omit one of them",
-        )
-    return run_verb(collector, tx_outputs(style, extras, show_plan=given["show_plan"]), style, given)
+    extras = wanted_extras(given, cdf=cdf_hops(cdf, given["hops"]), svg=svg)
+    return run_verb(collector, message_outputs("tx", style, extras, show_plan=given["show_plan"]), style, given)
 
 
 def collector(  # noqa: PLR0913 # one parameter an option
@@ -139,8 +135,8 @@ def collector(  # noqa: PLR0913 # one parameter an option
     from hopscope.kernel.capabilities import require_rights  # noqa: PLC0415
     from hopscope.live import lookup as selection  # noqa: PLC0415
     from hopscope.verbs.tx.collector import TxCollector  # noqa: PLC0415
+    from hopscope.verbs.tx.hops import cdf_hops  # noqa: PLC0415
     from hopscope.verbs.tx.options import TxOptions  # noqa: PLC0415
-    from hopscope.verbs.tx.output import cdf_hops  # noqa: PLC0415
 
     require_rights()
     shown = selection.shown(

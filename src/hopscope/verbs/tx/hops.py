@@ -3,10 +3,15 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from hopscope.bpf.layout import HopTxDiscard, HopTxHop
-from hopscope.live.hops import Hop
+from hopscope.errors import UsageError
+from hopscope.live.curves import MOST
+from hopscope.live.hops import Hop, named
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _TCP: Final = "message"
 _UDP: Final = "datagram"
@@ -69,3 +74,22 @@ MEANINGS: Final = {
     HopTxDiscard.HOP_TX_FAST_OPEN: "sent with Fast Open: its bytes left in the SYN, which the kernel does not stamp",
     HopTxDiscard.HOP_TX_MPTCP: "a packet with data of an MPTCP connection: MPTCP is not followed",
 }
+
+
+def cdf_hops(text: str | None, hops: Sequence[str]) -> list[str]:
+    """Return the hops named by ``--cdf``.
+
+    Raises
+    ------
+    UsageError
+        There is no such hop, it is not among those that ``--hop`` asks for, or they are too many for a plot.
+    """
+    names = list(dict.fromkeys(text.split(","))) if text else []
+    if names:
+        named(HOPS, names)
+    if len(names) > MOST:
+        raise UsageError(f"A plot has room for at most {MOST} curves", "Give fewer hops")
+    for name in names:
+        if hops and name not in hops:
+            raise UsageError(f"{name} is not among the hops of --hop", f"Add --hop {name}")
+    return names

@@ -15,6 +15,7 @@ from hopscope.verbs.check.knowledge import ip as knowledge_ip
 from hopscope.verbs.check.knowledge import limits as knowledge_limits
 from hopscope.verbs.check.knowledge import neighbour as knowledge_neighbour
 from hopscope.verbs.check.knowledge import nic as knowledge_nic
+from hopscope.verbs.check.knowledge import pcie as knowledge_pcie
 from hopscope.verbs.check.knowledge import socket as knowledge_socket
 from hopscope.verbs.check.knowledge import softnet as knowledge_softnet
 from hopscope.verbs.check.knowledge import tcp as knowledge_tcp
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 ENTRIES: Final[tuple[Entry, ...]] = (
     *knowledge_nic.ENTRIES,
+    *knowledge_pcie.ENTRIES,
     *knowledge_interrupt.ENTRIES,
     *knowledge_softnet.ENTRIES,
     *knowledge_device.ENTRIES,

@@ -21,6 +21,7 @@ _COUNTS: Final = Ref("interrupt", ("cpu *",))
 _CPUS: Final = Ref("softnet", ("processed",))
 # Below it, one CPU has time enough.
 _BUSY_PER_S: Final = 5000
+_SHARED_PER_S: Final = 1000
 
 
 def _cards(scene: Scene) -> list[Place]:
@@ -78,6 +79,35 @@ def _on_other_node(scene: Scene, card: Place) -> Hit | None:
     return Hit((*rows, *(row for place in places for row in standing(_NODE, scene, place))), figures)
 
 
+def _users(subject: str) -> list[str]:
+    """Return who asked for an interrupt: the names behind its number, as /proc/interrupts has them."""
+    return subject.partition(" ")[2].split(", ")
+
+
+def _others(scene: Scene, interrupt: Place) -> list[str]:
+    """Return the users of a NIC's interrupt that are not the NIC."""
+    interface = scene.word(_INTERFACE, interrupt) or ""
+    parts = (f"{interface}-", f"{interface}:", f"{interface}.")
+    return [user for user in _users(interrupt.subject) if user != interface and not user.startswith(parts)]
+
+
+def _shared(scene: Scene, card: Place) -> Hit | None:
+    busy = _SHARED_PER_S * scene.seconds
+    places = [
+        place
+        for place in _interrupts(scene, card)
+        if len(_users(place.subject)) > 1 and _others(scene, place) and scene.by(_COUNTS, place) >= busy
+    ]
+    if not places:
+        return None
+    others = sorted({user for place in places for user in _others(scene, place)})
+    figures = {
+        "others": Figure(", ".join(others), "text", "first"),
+        "per_s": Figure(sum(scene.by(_COUNTS, place) for place in places) / scene.seconds, "per_s"),
+    }
+    return Hit(tuple(row for place in places for row in counted(_COUNTS, scene, place)), figures)
+
+
 ENTRIES: Final = (
     Entry(
         "interrupt-one-cpu",
@@ -111,5 +141,21 @@ ENTRIES: Final = (
         ),
         "Documentation/networking/scaling.rst RSS IRQ Configuration; Documentation/core-api/irq/irq-affinity.rst",
         "From 5,000 interrupts a second, half of them on the wrong side.",
+    ),
+    Entry(
+        "interrupt-shared",
+        "warning",
+        "interrupt",
+        Judged((_INTERFACE, Ref("interrupt", ("cpu *",), subjects="*")), _shared, _cards),
+        "{where} shares an interrupt, which comes {per_s} times a second, with {others}",
+        "Each time, the handlers of all devices that share it run, and ask their device whether it was meant. A "
+        "slow one delays the NIC's packets, and a storm of one device stops all of them.",
+        (
+            "grep -i {device} /proc/interrupts  # who shares it",
+            "lspci -vv | grep -A40 Ethernet | grep MSI  # message-signalled interrupts are not shared: are they on?",
+            "hopscope record -P cpu -d 10  # then `hopscope report interrupts` shows each handler",
+        ),
+        "Documentation/PCI/msi-howto.rst Why use MSIs?; kernel/irq/handle.c __handle_irq_event_percpu",
+        "Sharing costs little below 1,000 interrupts a second.",
     ),
 )  # fmt: skip

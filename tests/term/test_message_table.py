@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from hopscope.model.slowest import Slowest
+from hopscope.term.message_table import Columns, message_lines, render_slowest, titles
 from hopscope.term.terminal import Terminal, columns
-from hopscope.verbs.tx.table import Columns, message_lines, render_slowest, titles
 from tests.lab.snapshots import FLOW_6, OFFSET_NS, SENT_NS, message
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hopscope.model.message import Message
-    from hopscope.model.slowest import Slowest
+    from hopscope.model.message import Message, ReceivedMessage
 
 
 def shown(messages: list[Message], terminal: Terminal) -> list[str]:
-    widths = Columns().fitting(messages, terminal)
+    widths = Columns("tx").fitting(messages, terminal)
     lines = titles(widths, terminal)
     for each in messages:
         lines += message_lines(each, OFFSET_NS, widths, terminal)
@@ -29,7 +29,7 @@ def cells(each: Message) -> dict[str, str]:
     """Return title → what stands under it, in a line that has room."""
     terminal = Terminal(200)
     title, line = (
-        lines[0] for lines in (titles(Columns(), terminal), message_lines(each, OFFSET_NS, Columns(), terminal))
+        lines[0] for lines in (titles(Columns("tx"), terminal), message_lines(each, OFFSET_NS, Columns("tx"), terminal))
     )
     ends = {match.group(): match.span() for match in re.finditer(r"time UTC|\S+", title)}
     found = {name: line[max(end - 7, 0) : end].strip() for name, (_, end) in ends.items()}
@@ -55,18 +55,26 @@ def test_long_flows_look_as_agreed(width: int, messages: list[Message], golden: 
 
 @pytest.mark.parametrize("width", [40, 80, 140])
 def test_slowest_look_as_agreed(width: int, slowest: Slowest, golden: Callable[[str, str], None]) -> None:
-    golden(f"slowest_{width}", render_slowest(slowest, OFFSET_NS, Terminal(width)))
+    golden(f"slowest_{width}", render_slowest(slowest, "tx", OFFSET_NS, Terminal(width)))
+
+
+@pytest.mark.parametrize("width", [40, 80, 150])
+def test_received_messages_look_as_agreed(
+    width: int, received: list[ReceivedMessage], golden: Callable[[str, str], None]
+) -> None:
+    slowest = Slowest("interval", 10, 1_234, 0, received)
+    golden(f"received_{width}", render_slowest(slowest, "rx", OFFSET_NS, Terminal(width)))
 
 
 def test_slowest_in_ascii_are_ascii(slowest: Slowest) -> None:
-    assert render_slowest(slowest, OFFSET_NS, Terminal(80, unicode=False)).isascii()
+    assert render_slowest(slowest, "tx", OFFSET_NS, Terminal(80, unicode=False)).isascii()
 
 
 def test_no_line_is_wider_than_the_terminal(messages: list[Message], slowest: Slowest) -> None:
     for width in range(40, 241):
         for line in [
             *shown(messages, Terminal(width)),
-            *render_slowest(slowest, OFFSET_NS, Terminal(width)).split("\n"),
+            *render_slowest(slowest, "tx", OFFSET_NS, Terminal(width)).split("\n"),
         ]:
             assert columns(line) <= width, line
             assert line == line.rstrip()
@@ -130,13 +138,13 @@ def test_time_is_the_wall_clock_to_the_microsecond() -> None:
 
 def test_columns_only_grow() -> None:
     terminal = Terminal(200)
-    long = Columns().fitting([message(FLOW_6)], terminal)
-    assert long.flow > Columns().flow
+    long = Columns("tx").fitting([message(FLOW_6)], terminal)
+    assert long.flow > Columns("tx").flow
     assert long.fitting([message()], terminal) == long
 
 
 def test_slowest_are_blamed_in_words(slowest: Slowest) -> None:
-    lines = render_slowest(slowest, OFFSET_NS, Terminal(250)).split("\n")
+    lines = render_slowest(slowest, "tx", OFFSET_NS, Terminal(250)).split("\n")
     assert lines[0].startswith("slowest 6 of 1,234 messages in the whole run, held by: ")
     assert lines[1] == "without a total (not acknowledged, or start not observed): 2"
     assert lines[3].endswith("receiver-window 812ms of 815ms")

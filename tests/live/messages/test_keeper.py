@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hopscope.bpf.layout import HOP_TX_EVENT_DTYPE
-from hopscope.model.message import Message
-from hopscope.verbs.tx.slowest import SlowestKeeper
+from hopscope.live.messages.keeper import SlowestKeeper
+from hopscope.model.message import SentMessage
+from hopscope.verbs.tx.messages import SentRecords
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from hopscope.model.slowest import Slowest
 
 START = 10**9
-TEMPLATE = Message(
+TEMPLATE = SentMessage(
     flow=None,
     cookie=0,
     pid=0,
@@ -51,9 +52,19 @@ def records(durations: list[int | None]) -> Any:  # noqa: ANN401 - a structured 
     return made
 
 
-def decode(some: Iterable[np.void]) -> list[Message]:
-    seen = ("entry_ns", "handed_ns", "done_ns")
-    return [replace(TEMPLATE, **{name: int(each[name]) or None for name in seen}) for each in some]
+class Decoder:
+    """Makes messages of what was made up, and counts them."""
+
+    totals_ns = staticmethod(SentRecords.totals_ns)
+
+    def __init__(self) -> None:
+        self.decoded = 0
+
+    def decode(self, some: Iterable[np.void]) -> list[SentMessage]:
+        seen = ("entry_ns", "handed_ns", "done_ns")
+        found = [replace(TEMPLATE, **{name: int(each[name]) or None for name in seen}) for each in some]
+        self.decoded += len(found)
+        return found
 
 
 def totals(slowest: Slowest) -> list[int | None]:
@@ -64,7 +75,7 @@ def totals(slowest: Slowest) -> list[int | None]:
 def test_slowest_are_those_that_sorting_all_of_them_gives(
     first: list[list[int | None]], second: list[list[int | None]], most: int
 ) -> None:
-    keeper = SlowestKeeper(most, decode)
+    keeper = SlowestKeeper(most, Decoder())
     everything: list[int | None] = []
     for interval in (first, second):
         for batch in interval:
@@ -82,20 +93,13 @@ def test_slowest_are_those_that_sorting_all_of_them_gives(
 
 
 def test_only_those_that_may_be_kept_are_decoded() -> None:
-    decoded = 0
-
-    def counting(some: Iterable[np.void]) -> list[Message]:
-        nonlocal decoded
-        found = decode(some)
-        decoded += len(found)
-        return found
-
-    keeper = SlowestKeeper(5, counting)
+    decoder = Decoder()
+    keeper = SlowestKeeper(5, decoder)
     keeper.add(records(list(range(10_000))))
     keeper.add(records(list(range(9_996))))
-    assert decoded == 5
+    assert decoder.decoded == 5
     keeper.add(records([20_000]))
-    assert decoded == 6
+    assert decoder.decoded == 6
     assert totals(keeper.interval()) == [20_000, 9_999, 9_998, 9_997, 9_996]
 
 
@@ -103,17 +107,17 @@ def test_start_is_the_send_call_where_it_was_seen() -> None:
     made = records([100, 100, 100])
     made["entry_ns"] = [START - 50, 0, 0]
     made["handed_ns"][2] = 0  # neither was seen
-    keeper = SlowestKeeper(3, decode)
+    keeper = SlowestKeeper(3, Decoder())
     keeper.add(made)
     found = keeper.interval()
     assert (totals(found), found.seen, found.unfinished) == ([150, 100], 2, 1)
     made["done_ns"][1] = START + 120  # later since TCP had it, but not since the call
-    only = SlowestKeeper(1, decode)
+    only = SlowestKeeper(1, Decoder())
     only.add(made)
     assert totals(only.interval()) == [150]
 
 
 def test_held_counts_the_layers_of_the_slowest() -> None:
-    keeper = SlowestKeeper(3, decode)
+    keeper = SlowestKeeper(3, Decoder())
     keeper.add(records([10, 20, 30, 40]))
     assert keeper.interval().held() == {"network and receiver": 3}

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
+from hopscope.model.message import SentMessage
 from hopscope.term import format as fmt
 from hopscope.term.terminal import columns, pad
 
@@ -27,39 +28,63 @@ TITLES_EVERY: Final = 25
 
 _INDENT: Final = 2
 _TIME: Final = "time UTC"
-_FIGURES: Final = ("length", "total", "tcp/udp", "sched", "qdisc", "driver", "nic", "ack")
-_WIDTHS: Final = {_TIME: 15, "process": 12, "flow": 33, **dict.fromkeys(_FIGURES, 6), "tcp/udp": 7}
-_NUMERIC: Final = frozenset(_FIGURES)
-# Title → the hops that stand under it.
-_HOPS: Final = {
-    "tcp/udp": ("tx.tcp", "tx.udp"),
-    "sched": ("tx.sched",),
-    "qdisc": ("tx.qdisc", "tx.udp_qdisc"),
-    "driver": ("tx.driver", "tx.udp_driver"),
-    "nic": ("tx.nic",),
-    "ack": ("tx.ack",),
+# Verb → title → the hops that stand under it.
+_HOPS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
+    "tx": {
+        "tcp/udp": ("tx.tcp", "tx.udp"),
+        "sched": ("tx.sched",),
+        "qdisc": ("tx.qdisc", "tx.udp_qdisc"),
+        "driver": ("tx.driver", "tx.udp_driver"),
+        "nic": ("tx.nic",),
+        "ack": ("tx.ack",),
+    },
+    "rx": {
+        "core": ("rx.core",),
+        "ip": ("rx.ip",),
+        "tcp/udp": ("rx.tcp", "rx.udp"),
+        "queue": ("rx.tcp_queue", "rx.udp_queue"),
+        "order": ("rx.tcp_order",),
+        "asleep": ("rx.tcp_asleep", "rx.udp_asleep"),
+        "runnable": ("rx.tcp_runnable", "rx.udp_runnable"),
+        "read": ("rx.tcp_read", "rx.udp_read"),
+    },
 }
+_UNFINISHED: Final = {"rx": "start not observed", "tx": "not acknowledged, or start not observed"}
+_LEAST_FIGURE: Final = 6
+_LEAST_NAMES: Final = {"process": 12, "flow": 33}
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
     """Widths of the columns that names stand in; they only grow, so that lines stay under each other."""
 
-    process: int = _WIDTHS["process"]
-    flow: int = _WIDTHS["flow"]
+    verb: str
+    process: int = _LEAST_NAMES["process"]
+    flow: int = _LEAST_NAMES["flow"]
     # 0 where there is one host.
     host: int = 0
+
+    @property
+    def figures(self) -> dict[str, int]:
+        """Title of a column of figures → its width."""
+        return {title: max(_LEAST_FIGURE, len(title)) for title in ("length", "total", *_HOPS[self.verb])}
+
+    @property
+    def widths(self) -> dict[str, int]:
+        """Title → width of the column, in the order in which they stand."""
+        host = {"host": self.host} if self.host else {}
+        return host | {_TIME: 15, "process": self.process, "flow": self.flow} | self.figures
 
     def fitting(self, messages: Sequence[Message], terminal: Terminal, host: str = "") -> Columns:
         """Return columns that these messages fit in as well, and the host that they are from."""
         process = max((columns(terminal.text(_process(message))) for message in messages), default=0)
         flow = max((columns(terminal.text(_flow(message))) for message in messages), default=0)
-        return Columns(max(self.process, process), max(self.flow, flow), max(self.host, columns(host)))
+        return Columns(self.verb, max(self.process, process), max(self.flow, flow), max(self.host, columns(host)))
 
 
 def titles(widths: Columns, terminal: Terminal) -> list[str]:
     """Return the lines above the messages."""
-    cells = {name: name for name in ("host", *_WIDTHS)[not widths.host :]}
+    cells = {name: name for name in widths.widths}
     return [terminal.paint(line, "dim") for line in _folded(cells, "", widths, terminal)]
 
 
@@ -92,7 +117,7 @@ def message_lines(  # noqa: PLR0913 # what to show, and how
         "length": fmt.count(message.len_bytes),
         "total": fmt.time(message.total_ns, unicode=terminal.unicode),
     }
-    for title, names in _HOPS.items():
+    for title, names in _HOPS[widths.verb].items():
         name = next((name for name in names if name in hops), None)
         cells[title] = fmt.time(hops[name], unicode=terminal.unicode) if name else ""
     remarks = terminal.text(
@@ -101,10 +126,10 @@ def message_lines(  # noqa: PLR0913 # what to show, and how
     return _folded(cells, remarks, widths, terminal)
 
 
-def render_slowest(slowest: Slowest, offset_ns: int, terminal: Terminal) -> str:
-    """Return the slowest messages with the layers that held them, as lines without a line end after the last."""
-    widths = Columns().fitting(slowest.messages, terminal)
-    lines = [line for text in _sentences(slowest) for line in terminal.fold(text)]
+def render_slowest(slowest: Slowest, verb: str, offset_ns: int, terminal: Terminal) -> str:
+    """Return the slowest messages of a verb, with what held them, as lines without a line end after the last."""
+    widths = Columns(verb).fitting(slowest.messages, terminal)
+    lines = [line for text in _sentences(slowest, verb) for line in terminal.fold(text)]
     if slowest.messages:
         lines += titles(widths, terminal)
     for message in slowest.messages:
@@ -112,7 +137,7 @@ def render_slowest(slowest: Slowest, offset_ns: int, terminal: Terminal) -> str:
     return "\n".join(lines)
 
 
-def _sentences(slowest: Slowest) -> Iterator[str]:
+def _sentences(slowest: Slowest, verb: str) -> Iterator[str]:
     if slowest.messages:
         held = ", ".join(f"{layer} {count}" for layer, count in slowest.held().items())
         span = "the whole run" if slowest.kind == "total" else "this interval"
@@ -120,7 +145,7 @@ def _sentences(slowest: Slowest) -> Iterator[str]:
     else:
         yield "No message was completed."
     if slowest.unfinished:
-        yield f"without a total (not acknowledged, or start not observed): {slowest.unfinished:,}"
+        yield f"without a total ({_UNFINISHED[verb]}): {slowest.unfinished:,}"
 
 
 def _held(message: Message, *, unicode: bool) -> str:
@@ -143,24 +168,17 @@ def _process(message: Message) -> str:
 
 
 def _flow(message: Message) -> str:
-    return str(message.flow) if message.flow else fmt.MISSING
+    return message.path or fmt.MISSING
 
 
 def _remarks(message: Message, held: str, *, unicode: bool) -> Iterator[str]:
     """Iterate over what is special; `held` is said already."""
-    if message.aborted:
-        yield "dropped" if message.datagram else "closed"
-    if message.slept:
-        yield "slept"
-    if message.cause not in {"none", held}:
-        yield message.cause
-    if message.retransmits:
-        yield f"{fmt.plural(message.retransmits, 'retransmit')}"
-    if len(message.devices) > 1:
+    yield from (remark for remark in message.remarks() if remark != held)
+    if isinstance(message, SentMessage) and len(message.devices) > 1:
         yield _devices(message, unicode=unicode)
 
 
-def _devices(message: Message, *, unicode: bool) -> str:
+def _devices(message: SentMessage, *, unicode: bool) -> str:
     """Return ``vxlan0+1.2µs eth0``: the devices, and how long it took from each to the next."""
     first, *later = message.devices
     text, before = first.name, first
@@ -172,14 +190,14 @@ def _devices(message: Message, *, unicode: bool) -> str:
 
 def _folded(cells: dict[str, str], remarks: str, widths: Columns, terminal: Terminal) -> list[str]:
     """Put cells into as few lines as they fit in, always at the same places, and the remarks behind them."""
-    width_of = _WIDTHS | {"process": widths.process, "flow": widths.flow, "host": widths.host}
+    width_of, numeric = widths.widths, widths.figures
     lines, line, used = [], "", 0
     for name, text in cells.items():
         width = width_of[name]
         if used and used + 1 + width > terminal.width:
             lines.append(line)
             line, used = " " * (_INDENT - 1), _INDENT - 1
-        cell = text.rjust(width) if name in _NUMERIC else pad(text, width)
+        cell = text.rjust(width) if name in numeric else pad(text, width)
         line, used = (f"{line} {cell}", used + 1 + width) if line else (cell, width)
     if remarks and used + 2 + columns(remarks) <= terminal.width:
         return _trimmed([*lines, f"{line}  {remarks}"], terminal)

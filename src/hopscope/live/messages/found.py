@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is wanted of the single messages of ``tx``: all of them, or the slowest."""
+"""What is wanted of single messages: all of them, or the slowest."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
 from hopscope.clock.wall_clock import wall_offset_ns
-from hopscope.verbs.tx.slowest import SlowestKeeper
+from hopscope.live.messages.keeper import SlowestKeeper
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from hopscope.live.messages.records import MessageRecords
     from hopscope.model.message import Message
     from hopscope.model.slowest import Slowest
     from hopscope.model.snapshot import Kind
-    from hopscope.verbs.tx.messages import Messages
 
 # Messages that are made of records at once: fewer than can be printed in a tenth of a second.
 _AT_ONCE: Final = 1000
@@ -39,10 +39,10 @@ class Found:
         As :class:`~hopscope.live.contract.MessageSource` has it.
     """
 
-    def __init__(self, messages: Messages, *, each: bool, slowest: int) -> None:
+    def __init__(self, messages: MessageRecords, *, each: bool, slowest: int) -> None:
         self._messages = messages
         self._each = each
-        self._keeper = SlowestKeeper(slowest, messages.decode) if slowest else None
+        self._keeper = SlowestKeeper(slowest, messages) if slowest else None
         self._waiting: NDArray[np.void] | None = None
         self._closed = False
         self.dropped = 0

@@ -1,26 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ``tx`` prints beside its table: single messages, the slowest ones, and cumulative distributions."""
+"""What is printed beside a table: single messages, the slowest ones, and cumulative distributions."""
 
 from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar, Final, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TextIO
 
 from hopscope.errors import UsageError
 from hopscope.live.contract import batches
-from hopscope.live.curves import MOST, show_curves
-from hopscope.live.hops import named
+from hopscope.live.curves import show_curves
 from hopscope.live.interval import Output
 from hopscope.model.cdf import Curve
 from hopscope.model.histogram import Histogram
 from hopscope.term.hosts import ALL_HOSTS
 from hopscope.term.message_json import message_to_json, slowest_to_json
-from hopscope.verbs.tx.hops import HOPS
-from hopscope.verbs.tx.table import TITLES_EVERY, Columns, message_lines, render_slowest, titles
+from hopscope.term.message_table import TITLES_EVERY, Columns, message_lines, render_slowest, titles
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from hopscope.live.contract import MessageSource
     from hopscope.model.message import Message
@@ -61,8 +59,8 @@ class Extras:
 class MessageLog:
     """Single messages, a line each, under titles that come again."""
 
-    def __init__(self) -> None:
-        self._columns = Columns()
+    def __init__(self, verb: str) -> None:
+        self._columns = Columns(verb)
         self._since_titles = TITLES_EVERY
 
     def lines(self, messages: Sequence[Message], offset_ns: int, terminal: Terminal, host: str = "") -> list[str]:
@@ -81,7 +79,7 @@ class MessageLog:
 
 
 class FindsMessages(Protocol):
-    """A collector of ``tx``, here or elsewhere."""
+    """A collector of ``rx`` or ``tx``, here or elsewhere."""
 
     @property
     def found(self) -> MessageSource:
@@ -89,8 +87,8 @@ class FindsMessages(Protocol):
 
 
 @dataclass
-class TxOutput(Output):
-    """How the results of ``tx`` are printed, with what is wanted beside the table.
+class MessageOutput(Output):
+    """How the results of ``rx`` and ``tx`` are printed, with what is wanted beside the table.
 
     Attributes
     ----------
@@ -130,11 +128,13 @@ class TxOutput(Output):
         offset_ns = self.collector.found.offset_ns
         # JSON ends with the total.
         if slowest and not hidden and self.style == "json":
-            self._print_json(slowest_to_json(slowest, snapshot.started_ns, snapshot.duration_s, offset_ns))
+            self._print_json(
+                slowest_to_json(slowest, snapshot.verb, snapshot.started_ns, snapshot.duration_s, offset_ns)
+            )
         if not hidden:
             super().show(snapshot)
         if slowest and not hidden and self.style != "json":
-            self._print(render_slowest(slowest, offset_ns, self._terminal()), headed=False)
+            self._print(render_slowest(slowest, snapshot.verb, offset_ns, self._terminal()), headed=False)
 
     def finish(self, total: Snapshot) -> None:
         """Show the distributions."""
@@ -160,36 +160,35 @@ class TxOutput(Output):
         sys.stdout.flush()
 
 
-def tx_outputs(style: str, extras: Extras, *, show_plan: bool) -> Callable[[FindsMessages, str], Output]:
+def wanted_extras(given: Mapping[str, Any], *, cdf: Sequence[str] = (), svg: TextIO | None = None) -> Extras:
+    """Return what the options of a command ask for beside its table.
+
+    Raises
+    ------
+    UsageError
+        Single messages are wanted of all hosts together.
+    """
+    if given["together"] and (given["events"] or given["slowest"]):
+        raise UsageError(
+            "--together cannot be combined with --events or --slowest, which show individual messages",
+            "Omit one of them",
+        )
+    return Extras(given["events"], given["slowest"] or 0, cdf, svg)
+
+
+def message_outputs(
+    verb: str, style: str, extras: Extras, *, show_plan: bool
+) -> Callable[[FindsMessages, str], Output]:
     """Return what makes the output of a host; those of all hosts together have no single messages."""
-    log = MessageLog()
+    log = MessageLog(verb)
 
     def output(collector: FindsMessages, host: str) -> Output:
         wanted = replace(extras, events=False, slowest=0) if host == ALL_HOSTS else extras
         if not wanted:
             return Output(style, show_plan, host)
-        return TxOutput(style, show_plan, host, collector=collector, extras=wanted, log=log)
+        return MessageOutput(style, show_plan, host, collector=collector, extras=wanted, log=log)
 
     return output
-
-
-def cdf_hops(text: str | None, hops: Sequence[str]) -> list[str]:
-    """Return the hops named by ``--cdf``.
-
-    Raises
-    ------
-    UsageError
-        There is no such hop, it is not among those that ``--hop`` asks for, or they are too many for a plot.
-    """
-    names = list(dict.fromkeys(text.split(","))) if text else []
-    if names:
-        named(HOPS, names)
-    if len(names) > MOST:
-        raise UsageError(f"A plot has room for at most {MOST} curves", "Give fewer hops")
-    for name in names:
-        if hops and name not in hops:
-            raise UsageError(f"{name} is not among the hops of --hop", f"Add --hop {name}")
-    return names
 
 
 def _curves(snapshot: Snapshot, hop: str) -> list[Curve]:
