@@ -17,6 +17,7 @@ _SELECTING: Final = {
     "address": ("addresses", str),
     "process": ("processes", str),
     "interface": ("interfaces", str),
+    "netns": ("namespaces", str),
 }
 WINDOW: Final = ("from", "until")
 _SHAPING: Final = {

@@ -9,6 +9,7 @@ const FIELDS = [
   ["address", "Address", "10.0.0.0/8"],
   ["process", "Process", "name or PID"],
   ["interface", "Interface", "eth0"],
+  ["netns", "Namespace", "blue"],
 ];
 const PROTOCOLS = [["", "any"], ["tcp", "TCP"], ["udp", "UDP"]];
 

@@ -1,6 +1,6 @@
 // What is looked at. The address has all of it, so that a link shows somebody else the same; the token never stays there.
 
-const LISTS = ["flow", "port", "address", "process", "interface"];
+const LISTS = ["flow", "port", "address", "process", "interface", "netns"];
 const NUMBERS = ["from", "until", "second-from", "second-until"];
 // What else panels keep there, by their names: which message is open, which table is grouped by what.
 const EXACT = /^-?\d+(\.\d+)?$/;
