@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 VERBS: Final = (
     "top", "web", "explain", "rx", "tx", "cpu", "drops", "count", "check", "counters", "sockets", "clock", "record",
     "mark",
-    "recordings", "verify", "join", "report", "sql", "export", "cdf", "script", "probes", "demo", "agent",
+    "recordings", "verify", "join", "report", "sql", "export", "wireshark", "cdf", "script", "probes", "demo", "agent",
 )  # fmt: skip
 
 # What writing to a full or broken output says; anything else that goes wrong with a file is a bug here.

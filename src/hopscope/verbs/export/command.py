@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from hopscope.recorded.options import Common
 
-FORMATS: Final = ("perfetto", "ctf", "chrome", "speedscope", "folded", "csv", "parquet", "jsonl")
+FORMATS: Final = ("perfetto", "ctf", "chrome", "speedscope", "folded", "csv", "parquet", "jsonl", "pcapng")
 _MOST: Final = 1 << 40
 
 
@@ -65,6 +65,7 @@ def command(*, common: Common, form: str, output: Path, most: int | None) -> Non
     folded      kernel stacks of drops, as the FlameGraph scripts read them
     csv, jsonl, parquet
                 every event as a row, with the columns of `report events`
+    pcapng      a row for each packet, with its hops in the comment: Wireshark
 
     The output has its name when it is complete, and nothing is overwritten. What a format or its viewers cannot take is
     left out, and a sentence on standard error says what. docs/export.md describes each format.

@@ -46,6 +46,7 @@ _FORMATS: Final = {
     "csv": _Format("rows", "write_csv"),
     "jsonl": _Format("rows", "write_jsonl"),
     "parquet": _Format("rows", "write_parquet", binary=True),
+    "pcapng": _Format("pcapng", "write_pcapng", 100_000, binary=True),
 }
 
 

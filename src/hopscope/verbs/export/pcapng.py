@@ -1,0 +1,309 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Packets for Wireshark, tcpdump and their kin: a pcapng file with a row for each packet on a host.
+
+The hops of a packet are in the comment of its row, and which fields there are, with their units, in the comment of the
+file: a dissector can be made of that. A recording has no bytes of packets, so that headers are made of what it has:
+addresses, ports, sequence number, flags, and all lengths are the packet's; acknowledgement number, window, options,
+checksums of the transport, time to live and link addresses are not known. No payload is made.
+
+The format: https://www.ietf.org/archive/id/draft-ietf-opsawg-pcapng-03.html.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import itertools
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
+
+import numpy as np
+
+from hopscope.progress import doing
+from hopscope.term.format import plural
+from hopscope.trace.gaps import loss_notes
+from hopscope.trace.names import points
+from hopscope.trace.relation import build
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from hopscope.store.trace import Trace
+    from hopscope.trace.selection import Selection
+
+_SECTION, _INTERFACE, _STATISTICS, _PACKET, _JOURNAL = 0x0A0D0D0A, 1, 5, 6, 9
+_BYTE_ORDER: Final = 0x1A2B3C4D
+_ETHERNET: Final = 1
+_COMMENT, _APPLICATION = 1, 4
+_IF_NAME, _IF_DESCRIPTION, _IF_TSRESOL = 2, 3, 9
+_FLAGS, _PACKET_ID = 2, 5
+_RECEIVED: Final = 4
+_INBOUND, _OUTBOUND = 1, 2
+_NANOSECONDS: Final = bytes([9])
+
+_LINK_BYTES: Final = 14
+_TCP, _UDP = 6, 17
+_TCP_BYTES, _MOST_TCP_BYTES, _UDP_BYTES = 20, 60, 8
+_MOST: Final = 0xFFFF
+_NO_OPERATION: Final = b"\1"
+# Devices whose packets have a header of Ethernet's length before the network's: ARPHRD_ETHER and ARPHRD_LOOPBACK.
+_WITH_LINK: Final = frozenset({1, 772})
+_SLICE: Final = 1 << 16
+
+# Packets of which at least one event is selected, whole, as far as their flow is known.
+_EVENTS: Final = """
+    SELECT packet, time_ns, coalesce(from_time_ns, time_ns) AS from_ns, cpu, point, skb, flow, len_bytes, header_bytes,
+           seq, tcp_flags, ifindex, netns
+    FROM (
+        SELECT *, max(CASE WHEN {wanted} THEN 1 ELSE 0 END) OVER (PARTITION BY packet) AS wanted,
+               min(time_ns) OVER (PARTITION BY packet) AS begin_ns, max(life_flow) OVER (PARTITION BY packet) AS most,
+               min(life_flow) OVER (PARTITION BY packet) AS least
+        FROM skb_lifetimes) l
+    WHERE wanted = 1 AND (most <> 0 OR least <> 0) AND {window} ORDER BY packet, time_ns, point"""
+_UNKNOWN_PACKETS: Final = """
+    SELECT count(*) FROM (
+        SELECT packet FROM skb_lifetimes WHERE {place}
+        GROUP BY packet HAVING min(life_flow) = 0 AND max(life_flow) = 0 AND {window}) p"""
+_DROPS: Final = """
+    SELECT d.time_ns, d.cpu, d.skb, coalesce(r.name, CAST(d.reason AS STRING)), coalesce(s.name, '')
+    FROM drops d LEFT JOIN reasons r ON r.reason = d.reason LEFT JOIN symbols s ON s.address = d.location"""
+
+
+def write_pcapng(trace: Trace, selection: Selection, out: BinaryIO, *, limit: int | None) -> list[str]:
+    """Write the packets; return sentences on what is missing.
+
+    Parameters
+    ----------
+    trace, selection
+        The recording, and the packets: those with an event that is selected, and that begin in its period.
+    out
+        What to write to.
+    limit
+        Maximum number of packets; the earliest are written. None: all.
+    """
+    build(trace, "skb_lifetimes", "device_names", "flow_owners")
+    doing("following packets")
+    wanted = f"{selection.flow(trace, 'life_flow')} AND {selection.place(trace, 'life_')}"
+    events = trace.columns(_EVENTS.format(wanted=wanted, window=selection.window(trace, "begin_ns")))
+    columns = {name: np.ma.getdata(values) for name, values in events.items()}
+    starts = np.flatnonzero(np.diff(columns["packet"], prepend=columns["packet"][:1] - 1))
+    found = len(starts)
+    bounds = np.append(starts, len(columns["packet"]))[: found + 1 if limit is None else limit + 1]
+    written = max(len(bounds) - 1, 0)
+    file = _File(trace, out)
+    file.begin(np.unique(columns["point"]).tolist())
+    for first in range(0, written, _SLICE):
+        doing("writing packets", first, written)
+        file.packets(columns, bounds[first : first + _SLICE + 1].tolist())
+    file.end()
+    return [*_left_out(found - written), *_unknown(trace, selection), *loss_notes(trace)]
+
+
+def _left_out(packets: int) -> list[str]:
+    return [f"left out: {plural(packets, 'packet')}, the latest ones (--limit)"] if packets else []
+
+
+def _unknown(trace: Trace, selection: Selection) -> list[str]:
+    """Return a sentence on packets of no known flow, unless flows are selected, which they have not."""
+    if selection.is_by_flow or selection.processes:
+        return []
+    window = selection.window(trace, "min(time_ns)")
+    query = _UNKNOWN_PACKETS.format(place=selection.place(trace, "life_"), window=window)
+    ((count,),) = trace.rows(query)
+    return [f"left out: {plural(count, 'packet')} whose addresses were not recorded"] if count else []
+
+
+@dataclass(frozen=True, slots=True)
+class _Flow:
+    """What the headers of a flow's packets have in common."""
+
+    addresses: bytes
+    ports: bytes
+    protocol: int
+    version: int
+
+    @property
+    def network_bytes(self) -> int:
+        return 20 if self.version == 4 else 40  # of IP
+
+    @property
+    def sum(self) -> int:
+        """The addresses' part of IPv4's checksum."""
+        return sum(struct.unpack(f">{len(self.addresses) // 2}H", self.addresses))
+
+
+class _File:
+    """The file as it is written, block by block in order of time."""
+
+    def __init__(self, trace: Trace, out: BinaryIO) -> None:
+        self._out = out
+        self._trace = trace
+        metadata = trace.metadata
+        self._to_realtime_ns = metadata.realtime_ns - metadata.started_ns
+        self._points: Mapping[int, str] = {number: name for name, number in points(trace).items()}
+        self._flows = dict(self._read_flows())
+        self._owners = {
+            (flow, bool(sends)): (pid, comm)
+            for flow, sends, pid, comm in trace.rows("SELECT flow, sends, pid, comm FROM flow_owners")
+        }
+        self._drops = {(at_ns, cpu, skb): (reason, place) for at_ns, cpu, skb, reason, place in trace.rows(_DROPS)}
+        losses = trace.rows("SELECT from_ns, until_ns, cpu, lost FROM losses WHERE lost > 0 ORDER BY from_ns, cpu")
+        self._losses: Iterator[tuple[int, ...]] = iter(losses)
+        self._next_loss = next(self._losses, None)
+        self._devices = {
+            (netns, ifindex): (number, name, kind in _WITH_LINK)
+            for number, (netns, ifindex, name, kind) in enumerate(
+                trace.rows(
+                    "SELECT d.netns, d.ifindex, max(n.label), max(d.type) FROM devices d"
+                    " JOIN device_names n ON n.netns = d.netns AND n.ifindex = d.ifindex"
+                    " GROUP BY d.netns, d.ifindex ORDER BY d.netns, d.ifindex"
+                ),
+                1,
+            )
+        }
+        self._counts = [0] * (len(self._devices) + 1)
+
+    def begin(self, numbers: Iterable[int]) -> None:
+        """Write what comes before packets: of the file, its fields; of each device, its name."""
+        names = sorted(self._points[number] for number in numbers)
+        fields = ["packet:number", "total:us", *(f"{name}:us" for name in names)]
+        fields += ["dropped:text", "at:text", "pid:number", "comm:text", "synthetic:flag"]
+        host = self._trace.metadata.host
+        options = (
+            (_COMMENT, f"hopscope/1 {' '.join(fields)}".encode()),
+            (_APPLICATION, f"hopscope, recorded on {host.get('name', '')} {host.get('release', '')}".encode()),
+        )
+        self._block(_SECTION, struct.pack("<IHHq", _BYTE_ORDER, 1, 0, -1), options)
+        head = struct.pack("<HHI", _ETHERNET, 0, 0)
+        unknown = ((_IF_NAME, b"-"), (_IF_DESCRIPTION, b"no device is known"), (_IF_TSRESOL, _NANOSECONDS))
+        self._block(_INTERFACE, head, unknown)
+        for (netns, ifindex), (_, name, _) in self._devices.items():
+            description = f"device {ifindex} in network namespace {netns}".encode()
+            named = ((_IF_NAME, name.encode()), (_IF_DESCRIPTION, description), (_IF_TSRESOL, _NANOSECONDS))
+            self._block(_INTERFACE, head, named)
+
+    def packets(self, columns: Mapping[str, Any], bounds: Sequence[int]) -> None:
+        """Write packets, whose events lie between these places of the columns."""
+        base = bounds[0]
+        part = {name: values[base : bounds[-1]].tolist() for name, values in columns.items()}
+        for first, last in itertools.pairwise(bounds):
+            self._packet({name: values[first - base : last - base] for name, values in part.items()})
+
+    def end(self) -> None:
+        """Write what comes after packets: losses after the last of them, and of each device how many there were."""
+        self._lose(None)
+        for number, count in enumerate(self._counts):
+            self._block(_STATISTICS, struct.pack("<III", number, 0, 0), ((_RECEIVED, struct.pack("<Q", count)),))
+
+    def _packet(self, event: Mapping[str, list[Any]]) -> None:
+        times = event["time_ns"]
+        self._lose(times[0])
+        known = next((place for place, flow in enumerate(event["flow"]) if flow in self._flows), None)
+        if known is None:
+            return
+        names = [self._points[number] for number in event["point"]]
+        sends = names[0].startswith(("tx.", "tcp."))
+        where = next((each for each in zip(event["netns"], event["ifindex"], strict=True) if each[1]), (0, 0))
+        number, _, _ = self._devices.get(where, (0, "", False))
+        data, length = self._headers(event, known, names[known])
+        # From the point before on the packet's path; on a further device, a point comes again, and adds to its time.
+        spent: dict[str, int] = {}
+        for name, from_ns, time_ns in list(zip(names, event["from_ns"], times, strict=True))[1:]:
+            spent[name] = spent.get(name, 0) + time_ns - from_ns
+        words = [f"packet={event['packet'][0]}", f"total={(times[-1] - times[0]) / 1000:.3f}us"]
+        words += [f"{name}={spent_ns / 1000:.3f}us" for name, spent_ns in spent.items()]
+        words += self._ends(event)
+        pid, comm = self._owners.get((event["flow"][known], sends), (None, ""))
+        if pid is not None:
+            words += [f"pid={pid}", f"comm={_quoted(comm)}"]
+        at_ns = times[0] + self._to_realtime_ns
+        body = struct.pack("<IIIII", number, at_ns >> 32, at_ns & 0xFFFFFFFF, len(data), length)
+        options = (
+            (_COMMENT, f"hopscope {' '.join(words)} synthetic".encode()),
+            (_FLAGS, struct.pack("<I", _OUTBOUND if sends else _INBOUND)),
+            (_PACKET_ID, struct.pack("<Q", event["packet"][0] & 0xFFFFFFFFFFFFFFFF)),
+        )
+        self._block(_PACKET, body + _padded(data), options)
+        self._counts[number] += 1
+
+    def _ends(self, event: Mapping[str, list[Any]]) -> list[str]:
+        """Return why and where the kernel dropped the packet, if it did."""
+        for key in zip(event["time_ns"], event["cpu"], event["skb"], strict=True):
+            if key in self._drops:
+                reason, place = self._drops[key]
+                return [f"dropped={_quoted(reason)}", *([f"at={_quoted(place)}"] if place else [])]
+        return []
+
+    def _headers(self, event: Mapping[str, list[Any]], known: int, point: str) -> tuple[bytes, int]:
+        """Return the headers of a packet as they were at this event, and the packet's length with Ethernet's."""
+        flow = self._flows[event["flow"][known]]
+        seq, flags = event["seq"][known], event["tcp_flags"][known]
+        header_bytes, len_bytes = event["header_bytes"][known], event["len_bytes"][known]
+        place = (event["netns"][known], event["ifindex"][known])
+        link = _LINK_BYTES if point.startswith("tx.") and self._devices.get(place, (0, "", False))[2] else 0
+        payload = max(len_bytes - header_bytes, 0)
+        network = flow.network_bytes
+        if flow.protocol == _TCP:
+            size = header_bytes - link - (network if header_bytes - link >= network + _TCP_BYTES else 0)
+            size = size if _TCP_BYTES <= size <= _MOST_TCP_BYTES and size % 4 == 0 else _TCP_BYTES
+            words = struct.pack(">IIBBHHH", seq & 0xFFFFFFFF, 0, size << 2, flags & 0xFF, 0, 0, 0)
+            transport = flow.ports + words + _NO_OPERATION * (size - _TCP_BYTES)
+        elif flow.protocol == _UDP:
+            transport = flow.ports + struct.pack(">HH", min(payload + _UDP_BYTES, _MOST), 0)
+        else:
+            transport, payload = b"", max(len_bytes - link - network, 0)
+        rest = len(transport) + payload
+        if flow.version == 4:  # of IP
+            # What is too long for the field is segmented later: Wireshark takes 0 for that.
+            total = network + rest if network + rest <= _MOST else 0
+            number = 0 if flow.protocol == _TCP else seq & _MOST
+            summed = 0x4500 + total + number + 0x4000 + flow.protocol + flow.sum
+            summed = (summed & _MOST) + (summed >> 16)
+            checksum = ~((summed & _MOST) + (summed >> 16)) & _MOST
+            head = struct.pack(">BBHHHBBH", 0x45, 0, total, number, 0, 64, flow.protocol, checksum) + flow.addresses
+        else:
+            head = struct.pack(">IHBB", 6 << 28, min(rest, _MOST), flow.protocol, 64) + flow.addresses
+        kind = b"\x08\x00" if flow.version == 4 else b"\x86\xdd"  # of IP
+        data = bytes(12) + kind + head + transport
+        return data, _LINK_BYTES + network + rest
+
+    def _lose(self, until_ns: int | None) -> None:
+        """Write the losses that began before a time; None: the rest."""
+        while self._next_loss and (until_ns is None or self._next_loss[0] <= until_ns):
+            from_ns, lost_ns, cpu, lost = self._next_loss
+            lines = (
+                f"__REALTIME_TIMESTAMP={(from_ns + self._to_realtime_ns) // 1000}",
+                "PRIORITY=4",
+                "SYSLOG_IDENTIFIER=hopscope",
+                f"MESSAGE=lost: {plural(lost, 'event')} on CPU {cpu} within {(lost_ns - from_ns) / 1e6:.3f} ms",
+            )
+            self._block(_JOURNAL, _padded("".join(f"{line}\n" for line in lines).encode()))
+            self._next_loss = next(self._losses, None)
+
+    def _read_flows(self) -> Iterator[tuple[int, _Flow]]:
+        rows = self._trace.rows("SELECT flow, source, source_port, destination, destination_port, protocol FROM flows")
+        for number, source, source_port, destination, destination_port, protocol in rows:
+            try:
+                ends = [ipaddress.ip_address(each) for each in (source, destination)]
+            except ValueError:
+                continue  # of a stranger's recording
+            ports = struct.pack(">HH", source_port & _MOST, destination_port & _MOST)
+            if ends[0].version == ends[1].version:
+                packed = b"".join(each.packed for each in ends)
+                yield number, _Flow(packed, ports, protocol & 0xFF, ends[0].version)
+
+    def _block(self, kind: int, body: bytes, options: Iterable[tuple[int, bytes]] = ()) -> None:
+        listed = b"".join(struct.pack("<HH", code, len(value)) + _padded(value) for code, value in options)
+        if listed:
+            listed += bytes(4)
+        length = 12 + len(body) + len(listed)
+        self._out.write(struct.pack("<II", kind, length) + body + listed + struct.pack("<I", length))
+
+
+def _padded(data: bytes) -> bytes:
+    return data + bytes(-len(data) % 4)
+
+
+def _quoted(text: str) -> str:
+    """Return a text as a value in a comment."""
+    return '"' + text.replace('"', "'") + '"'

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``hopscope wireshark``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from hopscope.live.help import OUTPUT, Command, option, section, together
+from hopscope.recorded.options import report_options
+
+if TYPE_CHECKING:
+    from hopscope.recorded.options import Common
+
+
+@click.command(
+    "wireshark",
+    cls=Command,
+    short_help="Show packets with their hops in Wireshark or tshark.",
+    examples=(
+        ("The packets of one port of a recording", "hopscope wireshark --port 443 trace"),
+        (
+            "Packets that waited for over 1 ms until TCP had them, in this terminal",
+            "hopscope wireshark --text trace -- -Y 'hopscope.rx_tcp_queue > 0.001'",
+        ),
+    ),
+)
+@report_options(
+    output=together(
+        section(
+            OUTPUT,
+            option("--text", is_flag=True, help="Print rows with tshark in place of opening a window."),
+            option(
+                "--limit",
+                "most",
+                type=click.IntRange(0, 1 << 40),
+                metavar="N",
+                help="Maximum packets (0: unlimited). [100,000]",
+            ),
+        )
+    )
+)
+@click.argument("more", nargs=-1, type=click.UNPROCESSED, metavar="[-- ARGUMENTS]")
+def command(*, common: Common, more: tuple[str, ...], text: bool, most: int | None) -> int:
+    """Show the packets of a recording with a column or field for each hop.
+
+    TRACE is a recording, or a file that `hopscope export pcapng` wrote. ARGUMENTS after TRACE and `--` are passed on to
+    Wireshark or tshark. The fields, such as `hopscope.rx_tcp_queue`, are times since the point before, in seconds.
+    docs/wireshark.md describes them and the file.
+
+    Nothing is installed, and Wireshark's own settings stay as they are: script and profile are in a temporary folder.
+    """
+    from hopscope.verbs.wireshark.show import show  # noqa: PLC0415 # it is quick to import, but --help is quicker without
+
+    return show(common, more, text=text, most=most)

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tshark reads of a file of packets is what SQL says of the recording."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from hopscope.store.trace import Trace
+from hopscope.trace.relation import build
+from tests.lab.command import complaint, printed
+from tests.lab.command import hopscope as run
+from tests.lab.traces import UDP, MadeTrace
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+RECORDINGS = Path(__file__).parents[2] / "recordings"
+NS = 1_000_000_000
+TCP = 6
+HEADERS = ("frame.len", "ip.src", "tcp.srcport", "udp.srcport", "tcp.seq_raw", "tcp.len", "tcp.flags")
+ORDERED = "SELECT *, row_number() OVER (PARTITION BY packet ORDER BY time_ns, point) AS place FROM skb_lifetimes"
+HOPS = f"""
+    SELECT l.packet, p.name, sum(l.time_ns - coalesce(l.from_time_ns, l.time_ns)) FROM ({ORDERED}) l
+    JOIN points p ON p.point = l.point WHERE l.place > 1 GROUP BY l.packet, p.name"""
+TOTALS = "SELECT packet, max(time_ns) - min(time_ns) FROM skb_lifetimes GROUP BY packet"
+FIRST = """
+    SELECT packet, name, source, source_port, protocol, seq, len_bytes, header_bytes, tcp_flags FROM (
+        SELECT l.*, p.name, f.source, f.source_port, f.protocol,
+               row_number() OVER (PARTITION BY packet ORDER BY time_ns, l.point) AS known
+        FROM skb_lifetimes l JOIN points p ON p.point = l.point JOIN flows f ON f.flow = l.flow) k WHERE known = 1"""
+
+pytestmark = pytest.mark.skipif(not shutil.which("tshark"), reason="tshark is not installed")
+
+
+@pytest.fixture(scope="module")
+def packets(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the file of a recording with drops."""
+    return exported("drops", tmp_path_factory.mktemp("drops"))
+
+
+def exported(name: str, folder: Path) -> Path:
+    path = folder / f"{name}.pcapng"
+    done = run("export", "pcapng", RECORDINGS / name, "-o", path)
+    assert done.returncode == 0, done.stderr
+    return path
+
+
+def fields(file: Path, names: Sequence[str], *more: str) -> list[list[str]]:
+    """Return fields of each row, as `hopscope wireshark` shows them."""
+    shown = [word for name in names for word in ("-e", name)]
+    lines = printed("wireshark", "--text", file, "--", "-Tfields", *shown, *more).splitlines()
+    return [line.split("\t") for line in lines]
+
+
+def ns(text: str) -> int:
+    return int(Decimal(text) * NS)
+
+
+@pytest.mark.parametrize("name", ["drops", "tcp-rx"])
+def test_each_packet_has_its_times_lengths_and_headers(name: str, tmp_path: Path) -> None:
+    with Trace(RECORDINGS / name) as trace:
+        build(trace, "skb_lifetimes")
+        totals, first = dict(trace.rows(TOTALS)), {packet: row for packet, *row in trace.rows(FIRST)}
+        hops: dict[int, dict[str, int]] = {}
+        for packet, point, spent_ns in trace.rows(HOPS):
+            hops.setdefault(packet, {})[point] = spent_ns
+    points = sorted({point for each in hops.values() for point in each})
+    columns = ("hopscope.packet", "hopscope.total", *(f"hopscope.{each.replace('.', '_')}" for each in points))
+    found = fields(exported(name, tmp_path), (*columns, *HEADERS))
+    assert {int(row[0]) for row in found} == first.keys()
+    for packet, total, *cells in found:
+        spent = {point: ns(cell) for point, cell in zip(points, cells, strict=False) if cell}
+        assert (ns(total), spent) == (totals[int(packet)], hops.get(int(packet), {}))
+        shown = dict(zip(HEADERS, cells[len(points) :], strict=True))
+        point, source, port, protocol, seq, len_bytes, header_bytes, flags = first[int(packet)]
+        assert int(shown["frame.len"]) == len_bytes + (0 if point.startswith("tx.") else 14)
+        assert shown["ip.src"] == source
+        if protocol == TCP:
+            assert (int(shown["tcp.seq_raw"]), int(shown["tcp.srcport"])) == (seq, port)
+            assert (int(shown["tcp.len"]), int(shown["tcp.flags"], 16)) == (len_bytes - header_bytes, flags)
+        elif protocol == UDP:
+            assert int(shown["udp.srcport"]) == port
+
+
+def test_drops_have_reason_place_and_process(packets: Path) -> None:
+    wanted = {row["reason"]: row["drops"] for row in rows("drops") if row["flow_name"]}
+    found = fields(packets, ("hopscope.dropped", "hopscope.at", "hopscope.comm"), "-Y", "hopscope.dropped")
+    assert {reason: sum(row[0] == reason for row in found) for reason in wanted} == wanted
+    senders = {(row[0], row[2]) for row in found}
+    assert senders == {("NETFILTER_DROP", "client"), ("NO_SOCKET", "client"), ("QUEUE_PURGE", "server")}
+
+
+def rows(name: str) -> list[dict[str, Any]]:
+    import hopscope  # noqa: PLC0415 # beside the command's name
+
+    with hopscope.open(RECORDINGS / name) as recording:
+        return list(recording.report("drops").named_rows())
+
+
+def test_other_tools_keep_the_fields(packets: Path, tmp_path: Path) -> None:
+    names = ("hopscope.packet", "hopscope.total", "hopscope.dropped")
+    edited, merged = tmp_path / "edited.pcapng", tmp_path / "merged.pcapng"
+    subprocess.run(["editcap", packets, edited], check=True, capture_output=True)
+    subprocess.run(["mergecap", "-w", merged, packets], check=True, capture_output=True)
+    assert fields(edited, names) == fields(merged, names) == fields(packets, names)
+    assert len(subprocess.run(["tcpdump", "-r", packets], check=True, capture_output=True).stdout.splitlines()) == len(
+        fields(packets, names)
+    )
+
+
+def test_losses_are_rows_where_they_are(tmp_path: Path) -> None:
+    with Trace(RECORDINGS / "losses") as trace:
+        wanted = [str(lost) for (lost,) in trace.rows("SELECT lost FROM losses WHERE lost > 0 ORDER BY from_ns, cpu")]
+    found = fields(exported("losses", tmp_path), ("systemd_journal.message",), "-Y", "systemd_journal")
+    assert [row[0].split()[1] for row in found] == wanted != []
+
+
+def test_a_process_can_call_itself_as_it_likes(tmp_path: Path) -> None:
+    made = MadeTrace()
+    flow = made.flow("10.0.0.1:4000", "10.0.0.2:53", UDP)
+    made.thread(100, 'x" total=9us')
+    made.socket("tx.send", 0, tid=100, flow=flow, protocol=UDP)
+    for point, at in (("tx.queue", 1_000), ("tx.start", 3_500)):
+        made.packet(point, at, skb=8, flow=flow, tid=100, len_bytes=142, header_bytes=42)
+    file = tmp_path / "packets.pcapng"
+    assert run("export", "pcapng", made.write(tmp_path / "trace"), "-o", file).returncode == 0
+    assert fields(file, ("hopscope.total", "hopscope.tx_start", "hopscope.comm")) == [
+        ["0.000002500", "0.000002500", "x' total=9us"]
+    ]
+
+
+def test_a_part_is_selected(packets: Path) -> None:
+    whole = [row for row in fields(packets, ("hopscope.packet", "tcp.port")) if row[1]]
+    words = ("wireshark", "--text", "--protocol", "tcp", "--netns", "8153", RECORDINGS / "drops", "--", "-Tfields")
+    part = printed(*words, "-e", "hopscope.packet", "-e", "tcp.port")
+    assert [line.split("\t") for line in part.splitlines()] == whole != []
+
+
+def test_what_cannot_be_shown_is_one_sentence(packets: Path, tmp_path: Path) -> None:
+    assert "tshark is not installed. Install it" in complaint(run("wireshark", "--text", packets, PATH="/nowhere"), 2)
+    assert "no part of it can be selected" in complaint(run("wireshark", "--text", "--port", 1, packets), 2)
+    (tmp_path / "other").write_text("text")
+    assert "is no pcapng file" in complaint(run("wireshark", "--text", tmp_path / "other"), 2)
+    assert "is not a trace" in complaint(run("wireshark", "--text", tmp_path), 1)
