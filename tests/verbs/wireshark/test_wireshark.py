@@ -116,7 +116,7 @@ def test_other_tools_keep_the_fields(packets: Path, tmp_path: Path) -> None:
 
 def test_losses_are_rows_where_they_are(tmp_path: Path) -> None:
     with Trace(RECORDINGS / "losses") as trace:
-        wanted = [str(lost) for (lost,) in trace.rows("SELECT lost FROM losses WHERE lost > 0 ORDER BY from_ns, cpu")]
+        wanted = [f"{lost:,}" for (lost,) in trace.rows("SELECT lost FROM losses WHERE lost > 0 ORDER BY from_ns, cpu")]
     found = fields(exported("losses", tmp_path), ("systemd_journal.message",), "-Y", "systemd_journal")
     assert [row[0].split()[1] for row in found] == wanted != []
 

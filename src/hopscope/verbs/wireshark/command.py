@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     examples=(
         ("The packets of one port of a recording", "hopscope wireshark --port 443 trace"),
         (
-            "Packets that waited for over 1 ms until TCP had them, in this terminal",
-            "hopscope wireshark --text trace -- -Y 'hopscope.rx_tcp_queue > 0.001'",
+            "Packets that took 1 ms or more to their socket's queue, in this terminal",
+            "hopscope wireshark --text trace -- -Y 'hopscope.rx_tcp_queue>=0.001'",
         ),
     ),
 )
