@@ -10,8 +10,6 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests import leftovers, shared
-from tests.lab.command import environ
-from tests.lab.preloaded import preloaded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,8 +82,7 @@ def state_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def _nothing_stays_behind() -> Iterator[None]:
     """Fail the session if its tests leave programs, links, processes, namespaces or devices behind."""
     leftovers.adopt_orphans()
-    with preloaded(environ()):
-        before = leftovers.seen()
-        yield
+    before = leftovers.seen()
+    yield
     left = leftovers.left_since(before)
     assert not left, f"left behind by the tests: {', '.join(sorted(left))}"

@@ -47,6 +47,10 @@ def why_no_bpf() -> str:
     return "" if refusal == enoent_means_none_loaded else f"needs BPF: bpf() says {os.strerror(refusal)} here"
 
 
+# Of the tests themselves, as long as the session.
+helpers: set[int] = set()
+
+
 def descendants(of: int | None = None) -> dict[int, str]:
     """Return the command lines of the processes below this one, or another one, that still run, by pid."""
     parents, names = {}, {}
@@ -63,7 +67,7 @@ def descendants(of: int | None = None) -> dict[int, str]:
     while edge:
         edge = {pid for pid, parent in parents.items() if parent in edge}
         below |= edge
-    return {pid: names[pid] for pid in below & names.keys()}
+    return {pid: names[pid] for pid in (below - helpers) & names.keys()}
 
 
 def held_by(pids: Iterable[int]) -> set[tuple[str, int]]:

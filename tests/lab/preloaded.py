@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import hopscope
+from tests import leftovers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -91,6 +92,10 @@ class Preloaded:
         finally:
             self._socket.settimeout(None)
 
+    @property
+    def pid(self) -> int:
+        return self._child.pid
+
     def end(self) -> None:
         """End the process."""
         self._socket.close()
@@ -113,7 +118,9 @@ _of_session: list[Preloaded] = []
 @contextlib.contextmanager
 def preloaded(env: dict[str, str]) -> Iterator[None]:
     """Have :func:`run` at hand, for commands with about these variables."""
-    _of_session.append(Preloaded(env))
+    made = Preloaded(env)
+    _of_session.append(made)
+    leftovers.helpers.add(made.pid)
     yield
     _of_session.pop().end()
 

@@ -116,7 +116,8 @@ def unfiltered() -> set[tuple[str, str, str]]:
         return {(row.point, row.way, row.status) for row in seen.recorder.plan()}
 
 
-@pytest.mark.parametrize("name", first(FILTERS))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FILTERS)
 def test_a_filter_takes_no_probe_point_away(unfiltered: set[tuple[str, str, str]], name: str) -> None:
     with recording(None, profiles=["all"], **FILTERS[name]) as seen:
         assert {(row.point, row.way, row.status) for row in seen.recorder.plan()} == unfiltered
