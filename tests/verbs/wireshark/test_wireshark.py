@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import hopscope
 from hopscope.store.trace import Trace
 from hopscope.trace.relation import build
 from tests.lab.command import complaint, printed
@@ -89,18 +90,29 @@ def test_each_packet_has_its_times_lengths_and_headers(name: str, tmp_path: Path
 
 
 def test_drops_have_reason_place_and_process(packets: Path) -> None:
-    wanted = {row["reason"]: row["drops"] for row in rows("drops") if row["flow_name"]}
+    wanted = {row["reason"]: row["drops"] for row in rows("drops", "drops") if row["flow_name"]}
     found = fields(packets, ("hopscope.dropped", "hopscope.at", "hopscope.comm"), "-Y", "hopscope.dropped")
     assert {reason: sum(row[0] == reason for row in found) for reason in wanted} == wanted
     senders = {(row[0], row[2]) for row in found}
     assert senders == {("NETFILTER_DROP", "client"), ("NO_SOCKET", "client"), ("QUEUE_PURGE", "server")}
 
 
-def rows(name: str) -> list[dict[str, Any]]:
-    import hopscope  # noqa: PLC0415 # beside the command's name
+@pytest.mark.parametrize("name", ["drops", "losses"])
+def test_packets_have_the_messages_that_they_carry_and_what_held_these(name: str, tmp_path: Path) -> None:
+    carried, causes = rows(name, "messages", packets=True), rows(name, "messages")
+    wanted = {(row["packet"], row["message"], row["kind"] == "retransmission") for row in carried}
+    names = ("packet", "message", "messages", "cause", "retransmission")
+    found = fields(exported(name, tmp_path), [f"hopscope.{each}" for each in names], "-Y", "hopscope.message")
+    assert {(int(packet), int(message), bool(again)) for packet, message, _, _, again in found} <= wanted
+    assert sum(int(row[2]) for row in found) == len({each[:2] for each in wanted})
+    blamed = {(row["begin_ns"], row["flow_name"]): row["blame"] for row in causes}
+    held_by = {row["message"]: blamed[row["begin_ns"], row["flow_name"]] for row in carried}
+    assert [row[3] for row in found] == [held_by[int(row[1])] for row in found] != []
 
-    with hopscope.open(RECORDINGS / name) as recording:
-        return list(recording.report("drops").named_rows())
+
+def rows(recording: str, report: str, **options: object) -> list[dict[str, Any]]:
+    with hopscope.open(RECORDINGS / recording) as opened:
+        return list(opened.report(report, **options).named_rows())
 
 
 def test_other_tools_keep_the_fields(packets: Path, tmp_path: Path) -> None:

@@ -15,15 +15,17 @@ import ipaddress
 import itertools
 import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 
 import numpy as np
 
 from hopscope.progress import doing
 from hopscope.term.format import plural
+from hopscope.trace.causes.blame import most_blamed
 from hopscope.trace.gaps import loss_notes
 from hopscope.trace.names import points
 from hopscope.trace.relation import build
+from hopscope.verbs.report.message_packets import follow_packets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -64,6 +66,12 @@ _UNKNOWN_PACKETS: Final = """
     SELECT count(*) FROM (
         SELECT packet FROM skb_lifetimes WHERE {place}
         GROUP BY packet HAVING min(life_flow) = 0 AND max(life_flow) = 0 AND {window}) p"""
+_MESSAGES: Final = """
+    SELECT m.message, c.* FROM messages m LEFT JOIN message_causes c ON c.message = m.message ORDER BY m.message"""
+_CARRIED: Final = """
+    SELECT p.packet, min(p.message), count(DISTINCT p.message), count(r.packet)
+    FROM chosen_packets p LEFT JOIN chosen_retransmissions r ON r.packet = p.packet AND r.message = p.message
+    GROUP BY p.packet"""
 _DROPS: Final = """
     SELECT d.time_ns, d.cpu, d.skb, coalesce(r.name, CAST(d.reason AS STRING)), coalesce(s.name, '')
     FROM drops d LEFT JOIN reasons r ON r.reason = d.reason LEFT JOIN symbols s ON s.address = d.location"""
@@ -90,7 +98,8 @@ def write_pcapng(trace: Trace, selection: Selection, out: BinaryIO, *, limit: in
     found = len(starts)
     bounds = np.append(starts, len(columns["packet"]))[: found + 1 if limit is None else limit + 1]
     written = max(len(bounds) - 1, 0)
-    file = _File(trace, out)
+    doing("following messages")
+    file = _File(trace, out, _carried(trace, selection))
     file.begin(np.unique(columns["point"]).tolist())
     for first in range(0, written, _SLICE):
         doing("writing packets", first, written)
@@ -111,6 +120,28 @@ def _unknown(trace: Trace, selection: Selection) -> list[str]:
     query = _UNKNOWN_PACKETS.format(place=selection.place(trace, "life_"), window=window)
     ((count,),) = trace.rows(query)
     return [f"left out: {plural(count, 'packet')} whose addresses were not recorded"] if count else []
+
+
+class _Carried(NamedTuple):
+    """Which message's bytes a packet carries (the first one's), of how many, what held that, and whether again."""
+
+    message: int
+    messages: int
+    cause: str
+    again: bool
+
+
+def _carried(trace: Trace, selection: Selection) -> dict[int, _Carried]:
+    """Return packet → what it carries."""
+    build(trace, "message_causes", selection=selection)
+    follow_packets(trace, selection)
+    rows = trace.columns(_MESSAGES)
+    causes = np.ma.filled(most_blamed(rows)[0], "").tolist()
+    held_by = dict(zip(np.ma.getdata(rows["message"]).tolist(), causes, strict=True))
+    return {
+        packet: _Carried(message, messages, held_by[message], again > 0)
+        for packet, message, messages, again in trace.rows(_CARRIED)
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +166,9 @@ class _Flow:
 class _File:
     """The file as it is written, block by block in order of time."""
 
-    def __init__(self, trace: Trace, out: BinaryIO) -> None:
+    def __init__(self, trace: Trace, out: BinaryIO, carried: Mapping[int, _Carried]) -> None:
         self._out = out
+        self._carried = carried
         self._trace = trace
         metadata = trace.metadata
         self._to_realtime_ns = metadata.realtime_ns - metadata.started_ns
@@ -167,7 +199,8 @@ class _File:
         """Write what comes before packets: of the file, its fields; of each device, its name."""
         names = sorted(self._points[number] for number in numbers)
         fields = ["packet:number", "total:us", *(f"{name}:us" for name in names)]
-        fields += ["dropped:text", "at:text", "pid:number", "comm:text", "synthetic:flag"]
+        fields += ["dropped:text", "at:text", "pid:number", "comm:text", "message:number"]
+        fields += ["messages:number", "cause:text", "retransmission:flag", "synthetic:flag"]
         host = self._trace.metadata.host
         options = (
             (_COMMENT, f"hopscope/1 {' '.join(fields)}".encode()),
@@ -216,6 +249,10 @@ class _File:
         pid, comm = self._owners.get((event["flow"][known], sends), (None, ""))
         if pid is not None:
             words += [f"pid={pid}", f"comm={_quoted(comm)}"]
+        if carried := self._carried.get(event["packet"][0]):
+            words += [f"message={carried.message}", f"messages={carried.messages}"]
+            words += [f"cause={_quoted(carried.cause)}"] * bool(carried.cause)
+            words += ["retransmission"] * carried.again
         at_ns = times[0] + self._to_realtime_ns
         body = struct.pack("<IIIII", number, at_ns >> 32, at_ns & 0xFFFFFFFF, len(data), length)
         options = (

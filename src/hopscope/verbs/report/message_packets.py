@@ -237,13 +237,9 @@ def message_packets(
     UsageError
         There is no message of such a number.
     """
-    build(trace, "messages", selection=selection)
+    build(trace, "messages", "flow_names", selection=selection)
     _require(trace, numbers)
-    more = {_CHOSEN: (numbers, limit)}
-    build(
-        trace, "messages", "chosen_messages", "chosen_packets", "chosen_retransmissions", "flow_names",
-        selection=selection, **more,
-    )  # fmt: skip
+    follow_packets(trace, selection, numbers=numbers, limit=limit)
     rows = trace.rows(_QUERY.format(started_ns=trace.metadata.started_ns))
     ((without,),) = trace.rows(
         "SELECT count(*) FROM chosen_messages WHERE message NOT IN (SELECT message FROM chosen_packets)"
@@ -258,6 +254,14 @@ def message_packets(
         notes=[*_notes(without), *loss_notes(trace), *unattached_notes(trace, ("tx.queue", "tcp.retransmit"))],
         left_out=0 if numbers else known - shown,
     )
+
+
+def follow_packets(
+    trace: Trace, selection: Selection, *, numbers: tuple[int, ...] = (), limit: int | None = None
+) -> None:
+    """Make the relations ``chosen_messages``, ``chosen_packets`` and ``chosen_retransmissions``."""
+    chosen = {_CHOSEN: (numbers, limit)}
+    build(trace, "chosen_messages", "chosen_packets", "chosen_retransmissions", selection=selection, **chosen)
 
 
 def _require(trace: Trace, numbers: tuple[int, ...]) -> None:
