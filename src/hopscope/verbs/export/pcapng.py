@@ -283,7 +283,7 @@ class _File:
         if flow.protocol == _TCP:
             size = header_bytes - link - (network if header_bytes - link >= network + _TCP_BYTES else 0)
             size = size if _TCP_BYTES <= size <= _MOST_TCP_BYTES and size % 4 == 0 else _TCP_BYTES
-            words = struct.pack(">IIBBHHH", seq & 0xFFFFFFFF, 0, size << 2, flags & 0xFF, 0, 0, 0)
+            words = struct.pack(">IIBBHHH", seq & 0xFFFFFFFF, 0, size << 2, flags & 0xFF, _MOST, 0, 0)
             transport = flow.ports + words + _NO_OPERATION * (size - _TCP_BYTES)
         elif flow.protocol == _UDP:
             transport = flow.ports + struct.pack(">HH", min(payload + _UDP_BYTES, _MOST), 0)

@@ -114,7 +114,8 @@ def _check(common: Common, file: Path, most: int | None) -> None:
 def _profile(place: Path) -> Path:
     """Write the settings, and return their folder."""
     columns = ", ".join(f'"{title}", "{kind}"' for title, kind in _COLUMNS)
-    (place / "preferences").write_text(f"gui.column.format: {columns}\n")
+    # Acknowledgement numbers and windows are not recorded: nothing is said of them.
+    (place / "preferences").write_text(f"gui.column.format: {columns}\ntcp.analyze_sequence_numbers: FALSE\n")
     colours = (f"@{name}@{wanted}@[{_rgb(back)}][{_rgb(front)}]" for name, wanted, back, front in _COLOURS)
     (place / "colorfilters").write_text("".join(f"{line}\n" for line in colours))
     return place
