@@ -51,6 +51,8 @@ _NO_OPERATION: Final = b"\1"
 # Devices whose packets have a header of Ethernet's length before the network's: ARPHRD_ETHER and ARPHRD_LOOPBACK.
 _WITH_LINK: Final = frozenset({1, 772})
 _SLICE: Final = 1 << 16
+# Messages whose packets are looked for: of one flow, this takes the square of their number.
+_MOST_MESSAGES: Final = 10_000
 
 # Packets of which at least one event is selected, whole, as far as their flow is known.
 _EVENTS: Final = """
@@ -99,13 +101,14 @@ def write_pcapng(trace: Trace, selection: Selection, out: BinaryIO, *, limit: in
     bounds = np.append(starts, len(columns["packet"]))[: found + 1 if limit is None else limit + 1]
     written = max(len(bounds) - 1, 0)
     doing("following messages")
-    file = _File(trace, out, _carried(trace, selection))
+    carried, notes = _carried(trace, selection)
+    file = _File(trace, out, carried)
     file.begin(np.unique(columns["point"]).tolist())
     for first in range(0, written, _SLICE):
         doing("writing packets", first, written)
         file.packets(columns, bounds[first : first + _SLICE + 1].tolist())
     file.end()
-    return [*_left_out(found - written), *_unknown(trace, selection), *loss_notes(trace)]
+    return [*_left_out(found - written), *notes, *_unknown(trace, selection), *loss_notes(trace)]
 
 
 def _left_out(packets: int) -> list[str]:
@@ -131,17 +134,23 @@ class _Carried(NamedTuple):
     again: bool
 
 
-def _carried(trace: Trace, selection: Selection) -> dict[int, _Carried]:
-    """Return packet → what it carries."""
+def _carried(trace: Trace, selection: Selection) -> tuple[dict[int, _Carried], list[str]]:
+    """Return packet → what it carries; and a sentence if messages are too many for that."""
+    build(trace, "messages", selection=selection)
+    ((count,),) = trace.rows("SELECT count(*) FROM messages WHERE total_ns > 0")
+    if count > _MOST_MESSAGES:
+        many = f"they carry {count:,} messages, more than {_MOST_MESSAGES:,}"
+        return {}, [f"no messages and causes of packets: {many}. Select a part with --from, --until or --flow"]
     build(trace, "message_causes", selection=selection)
     follow_packets(trace, selection)
     rows = trace.columns(_MESSAGES)
     causes = np.ma.filled(most_blamed(rows)[0], "").tolist()
     held_by = dict(zip(np.ma.getdata(rows["message"]).tolist(), causes, strict=True))
-    return {
+    found = {
         packet: _Carried(message, messages, held_by[message], again > 0)
         for packet, message, messages, again in trace.rows(_CARRIED)
     }
+    return found, []
 
 
 @dataclass(frozen=True, slots=True)
