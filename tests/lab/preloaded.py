@@ -123,6 +123,7 @@ def preloaded(env: dict[str, str]) -> Iterator[None]:
     leftovers.helpers.add(made.pid)
     yield
     _of_session.pop().end()
+    leftovers.helpers.discard(made.pid)
 
 
 def run(args: list[str], env: dict[str, str], timeout_s: float) -> subprocess.CompletedProcess[str] | None:

@@ -28,7 +28,7 @@ RECORDINGS = Path(__file__).resolve().parents[2] / "recordings"
 
 @dataclass
 class Site:
-    """The server: its address, and what is told to who has the token."""
+    """A running server, with its address and the token that gives access to it."""
 
     child: subprocess.Popen[str]
     base: str

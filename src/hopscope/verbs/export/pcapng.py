@@ -155,21 +155,17 @@ def _carried(trace: Trace, selection: Selection) -> tuple[dict[int, _Carried], l
 
 @dataclass(frozen=True, slots=True)
 class _Flow:
-    """What the headers of a flow's packets have in common."""
+    """What the headers of a flow's packets have in common; `sum` is the addresses' part of IPv4's checksum."""
 
     addresses: bytes
     ports: bytes
     protocol: int
     version: int
+    sum: int
 
     @property
     def network_bytes(self) -> int:
         return 20 if self.version == 4 else 40  # of IP
-
-    @property
-    def sum(self) -> int:
-        """The addresses' part of IPv4's checksum."""
-        return sum(struct.unpack(f">{len(self.addresses) // 2}H", self.addresses))
 
 
 class _File:
@@ -336,7 +332,8 @@ class _File:
             ports = struct.pack(">HH", source_port & _MOST, destination_port & _MOST)
             if ends[0].version == ends[1].version:
                 packed = b"".join(each.packed for each in ends)
-                yield number, _Flow(packed, ports, protocol & 0xFF, ends[0].version)
+                summed = sum(struct.unpack(f">{len(packed) // 2}H", packed))
+                yield number, _Flow(packed, ports, protocol & 0xFF, ends[0].version, summed)
 
     def _block(self, kind: int, body: bytes, options: Iterable[tuple[int, bytes]] = ()) -> None:
         listed = b"".join(struct.pack("<HH", code, len(value)) + _padded(value) for code, value in options)
