@@ -12,6 +12,7 @@ import pytest
 
 from tests.lab.another_user import UID, AnotherUser, another_user
 from tests.lab.command import HOPSCOPE, environ
+from tests.shared import first
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,17 +24,17 @@ pytestmark = pytest.mark.root
 _KEPT: Final = Path(__file__).parents[1] / "recordings"
 # In folder `out`; A and B are of several hosts, which are joined when they are read.
 LINES: Final = {
-    "report compare ../A ../B": ("../A/joined", "../B/joined"),
     "report compare ../T ../A": ("../A/joined",),
     "explain ../A --baseline ../B": ("../A/joined", "../B/joined"),
-    "report hops ../T --plot plot.svg": ("plot.svg",),
     "report tcp ../T --plot plot.svg": ("plot.svg",),
-    "export perfetto ../A -o out": ("out", "../A/joined"),
     "export ctf ../T -o out": ("out",),
     "join ../T ../U -o out": ("out/packets",),
     "verify ../T": (),
     "sql ../T --csv -- 'SELECT * FROM messages ORDER BY 1'": (),
     "recordings --delete kept": (),
+    "report hops ../T --plot plot.svg": ("plot.svg",),
+    "report compare ../A ../B": ("../A/joined", "../B/joined"),
+    "export perfetto ../A -o out": ("out", "../A/joined"),
 }
 
 
@@ -43,7 +44,7 @@ def user() -> Iterator[AnotherUser]:
         yield made
 
 
-@pytest.mark.parametrize(("line", "uid"), [*((line, UID) for line in LINES), *((line, 0) for line in list(LINES)[:1])])
+@pytest.mark.parametrize(("line", "uid"), first([*((line, UID) for line in LINES), (next(iter(LINES)), 0)], 8))
 def test_outside_of_the_temporary_folder(line: str, uid: int, user: AnotherUser, kept_lab: Lab) -> None:
     folder = user.folder
     shutil.rmtree(folder, ignore_errors=True)
