@@ -413,6 +413,11 @@ struct __sk_buff {
 
 #pragma clang attribute pop
 
+/* Its size is the kernel's ABI, and what is in it the kernel's own. */
+struct bpf_dynptr {
+	u64 opaque[2];
+} __attribute__((aligned(8)));
+
 /* The context of sockops programs, as far as it is used. Its layout is the kernel's ABI (include/uapi/linux/bpf.h). */
 struct bpf_sock_ops {
 	u32 op;
@@ -547,5 +552,7 @@ enum {
 /* Since 6.2 (a35b9af4ec2c, fd264ca02094). */
 extern void *bpf_cast_to_kern_ctx(void *ctx) __ksym __weak;
 extern void *bpf_rdonly_cast(const void *pointer, u32 type_id) __ksym __weak;
+/* Since 6.4 (b5964b968ac6); in programs of tracepoints later. */
+extern int bpf_dynptr_from_skb(struct sk_buff *skb, u64 flags, struct bpf_dynptr *bytes) __ksym __weak;
 /* Since 6.15 (59422464266f). */
 extern int bpf_sock_ops_enable_tx_tstamp(struct bpf_sock_ops_kern *skops, u64 flags) __ksym __weak;

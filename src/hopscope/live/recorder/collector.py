@@ -45,15 +45,20 @@ from hopscope.store.meta import Metadata
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from hopscope.errors import LoadError
     from hopscope.libbpf import BpfObject
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-CAPTURE: Final = "capture"
 # Between looks for network namespaces, and rules of netfilter, that are new.
 _REFRESH_S: Final = 1.0
 # Calls of TLS libraries that are under way at once.
 _TLS_CALLS: Final = 16_384
+# The kernel's function by which programs read what a packet has in pages.
+_FROM_PAGES: Final = "bpf_dynptr_from_skb"
+_NOT_IN_PAGES: Final = (
+    "--bytes: this kernel does not let us read what packets have in pages, as TCP's usually do: such bytes are missing"
+)
 # perf_uprobe_event_init() is not content with CAP_PERFMON.
 _FOR_LIBRARIES: Final = ("CAP_SYS_ADMIN",)
 
@@ -107,7 +112,14 @@ class Recorder(SelfTrafficFilter, Attached):
         self._options = options
         self._forced = {f"{PREFIX}{name}": way for name, way in options.ways.items()}
         self._plan = Plan(Resolver(), [POINTS[name] for name in options.names()], self._forced)
+        self._from_pages = Btf.kernel().has_func(_FROM_PAGES)
         self.lost = 0
+
+    def _adapt(self, error: LoadError) -> bool:
+        """Do without what this kernel has, and does not grant to programs of tracepoints."""
+        adapted = self._from_pages and _FROM_PAGES in error.log
+        self._from_pages &= not adapted
+        return adapted
 
     def _configure(self, bpf: BpfObject) -> None:
         options = self._options
@@ -129,6 +141,9 @@ class Recorder(SelfTrafficFilter, Attached):
         bpf.maps["stacks"].set_max_entries(STACKS if options.stacks else 1)
         bpf.maps["tls_calls"].set_max_entries(_TLS_CALLS if options.libraries else 1)
         bpf.set_const("cfg_snap", options.snap_bytes)
+        bpf.set_const("cfg_bytes", options.payload_bytes)
+        bpf.set_const("cfg_capture", max(options.snap_bytes, options.payload_bytes))
+        bpf.set_const("cfg_from_pages", int(self._from_pages))
         bpf.maps["rings"].set_max_entries(possible_cpus())
         bpf.maps["captures"].set_max_entries(possible_cpus())
 
@@ -137,7 +152,7 @@ class Recorder(SelfTrafficFilter, Attached):
         functions = pcap.functions(options.pcap) if options.pcap else None
         needed = rights(options.libraries)
         self._session = stack.enter_context(
-            Session("record", self._plan, self._configure, functions=functions, needed=needed)
+            Session("record", self._plan, self._configure, self._adapt, functions=functions, needed=needed)
         )
         stack.enter_context(self._session.refreshed(_REFRESH_S))
         bpf = self._session.bpf
@@ -158,7 +173,8 @@ class Recorder(SelfTrafficFilter, Attached):
         self._tracepoints = Tracepoints(options.tracepoints)
         if options.tracepoints:
             stack.enter_context(self._tracepoints)
-        self._captures = Captures(bpf, options.snap_bytes, options.ring_bytes) if options.snap_bytes else None
+        slot_bytes = max(options.snap_bytes, options.payload_bytes)
+        self._captures = Captures(bpf, slot_bytes, options.ring_bytes) if slot_bytes else None
         if self._captures:
             stack.callback(self._captures.close)
         self._marks = stack.enter_context(Marks()) if options.marks else None
@@ -167,7 +183,7 @@ class Recorder(SelfTrafficFilter, Attached):
         if options.tracepoints:
             self._tracepoints.start()
         if self._captures:
-            self._captures.read()  # they may be full of what came before
+            list(self._captures.read())  # they may be full of what came before
         # From here on all are there: CPUs' rings come one after the other, some 10 ms each, as do those of what is
         # captured. What was seen before is not kept: the rest of it is missing. It is no loss, and nobody asked for it.
         self.started_ns = self._read_ns = time.monotonic_ns()
@@ -194,7 +210,13 @@ class Recorder(SelfTrafficFilter, Attached):
     def notes(self) -> list[str]:
         """Return a sentence on what is not recorded for want of a capability."""
         drops = any(point.name == f"{PREFIX}skb.drop" for point in self._plan.points)
-        return [*self._session.notes(), *self._library_notes, *(self._places.notes() if drops else [])]
+        pages = self._options.payload_bytes and not self._from_pages
+        return [
+            *self._session.notes(),
+            *self._library_notes,
+            *(self._places.notes() if drops else []),
+            *([_NOT_IN_PAGES] if pages else []),
+        ]
 
     @property
     def namespaces(self) -> Sequence[int] | None:
@@ -228,6 +250,7 @@ class Recorder(SelfTrafficFilter, Attached):
                 "filters": dict(self._options.shown),
                 "sampling_1_in": self._options.sample,
                 "libraries": list(self._options.libraries),
+                "bytes": self._options.payload_bytes or None,
             },
         )
 
@@ -254,8 +277,7 @@ class Recorder(SelfTrafficFilter, Attached):
                 records.append((cpu, found))
         # After the records, which have the names of devices.
         others: list[tuple[str, dict[str, Array]]] = []
-        if self._captures and (captured := self._captures.read()):
-            others.append((CAPTURE, captured._asdict()))
+        others += self._captures.read() if self._captures else ()
         if self._options.tracepoints:
             before = self._tracepoints.lost
             others += self._tracepoints.read().items()
@@ -284,7 +306,7 @@ class Recorder(SelfTrafficFilter, Attached):
     def rows(self, taken: Taken) -> Iterator[tuple[str, dict[str, Array]]]:
         """Yield what was taken as rows: a table's name and its columns. To be called in the order of taking.
 
-        What is captured comes as :data:`CAPTURE` and the columns of :class:`~hopscope.store.capture.Captured`.
+        Captured frames come as :meth:`~hopscope.live.recorder.captures.Captures.read` has them.
         """
         for cpu, records in taken.records:
             for table, columns in self._tables.rows(records, cpu):
@@ -306,7 +328,7 @@ class Recorder(SelfTrafficFilter, Attached):
 
     @property
     def captures(self) -> bool:
-        """Whether bytes of packets are captured."""
+        """Whether bytes of frames are captured."""
         return bool(self._options.snap_bytes)
 
     def missed(self) -> int:

@@ -100,6 +100,12 @@ _MIB = 1 << 20
         help="Also write each frame's first bytes (pcapng).",
     ),
     option(
+        "--bytes",
+        type=click.IntRange(1, 4096),
+        metavar="N",
+        help="Record the first N bytes that each packet carries.",
+    ),
+    option(
         "--counters",
         type=Seconds(0, _DAY_S),
         default=1.0,

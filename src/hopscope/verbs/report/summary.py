@@ -51,9 +51,15 @@ def summary(trace: Trace, selection: Selection, *, limit: int | None = None) -> 
         for source, point, events, cpus, first, last in rows
     ]
     heading = [*_heading(trace, length_s, sum(row[2] for row in rows)), ""]
-    notes = [*absence_notes(trace), *loss_notes(trace)]
+    notes = [*_contents_notes(trace), *absence_notes(trace), *loss_notes(trace)]
     notes += [f"{point} not attached: {why}" for point, why in unattached(trace).items()]
     return of_rows("summary", COLUMNS, table, notes=notes, heading=heading)
+
+
+def _contents_notes(trace: Trace) -> list[str]:
+    if not trace.rows("SELECT 1 FROM payloads LIMIT 1"):
+        return []
+    return ["contents were recorded (--bytes): the trace may have passwords and personal data in it"]
 
 
 def _heading(trace: Trace, length_s: float, events: int) -> list[str]:
