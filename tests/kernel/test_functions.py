@@ -180,6 +180,13 @@ def test_a_return_has_what_is_returned_and_no_arguments() -> None:
 
 
 @pytest.mark.usefixtures("pmu")
+def test_a_value_that_is_called_like_a_column_of_ours_has_another_name() -> None:
+    (event,) = function_events([Wanted.parse("function", "wake_up_process p.stack stack")])
+    names = [column.name for column in event.columns.table.columns]
+    assert names == ["time_ns", "cpu", "tid", "address", "stack", "field_stack", "unread"]
+
+
+@pytest.mark.usefixtures("pmu")
 def test_a_function_is_not_wanted_in_two_ways() -> None:
     wanted = [Wanted.parse("function", text) for text in ("udp_sendmsg len", "udp_sendmsg len", "udp_sendmsg")]
     assert len(function_events(wanted[:2])) == 1

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from hopscope.bpf.layout import HopFetchFrom, HopFetchKind, HopFetchLimits
 from hopscope.errors import UsageError
+from hopscope.kernel.tracepoint_columns import CALLER, STACK
 from hopscope.kernel.tracepoint_format import Field
 from hopscope.libbpf._types import IntEncoding, Kind
 
@@ -30,6 +31,8 @@ _IN_NETWORK_ORDER: Final = ("__be16", "__be32", "__be64")
 # Where text is wanted of them, not a number.
 _ADDRESSES: Final = {"in6_addr": 16, "in_addr": 4}
 _BYTES: Final = int(HopFetchLimits.HOP_FETCH_BYTES)
+# Columns that have this meaning in all tables of functions.
+_OURS: Final = frozenset({CALLER.name, STACK.name, "unread"})
 _SHOWN: Final = 24
 _CLOSE: Final = 3
 
@@ -270,6 +273,7 @@ class FunctionTypes:
     def _value(self, path: str, argument: int, place: _Place) -> Value:
         place = self._only_member(place)
         name = path.rpartition(".")[2]
+        name = f"field_{name}" if name in _OURS else name
         shape = self._shape(place, name)
         if shape is None:
             raise self._no_value(path, place)
