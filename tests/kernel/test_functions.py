@@ -119,8 +119,8 @@ def test_what_cannot_be_asked_for_is_said_in_a_sentence(spec: str, said: str) ->
 
 def test_a_function_is_none_of_the_tracepoints() -> None:
     assert Spec.parse(" return: udp_sendmsg ").function == Wanted("return", "udp_sendmsg")
-    text = "function: udp_sendmsg len  sk->sk_sndbuf stack if(len>1000)"
-    wanted = Wanted("function", "udp_sendmsg", 0, ("len", "sk.sk_sndbuf"), stack=True, filter="(len>1000)")
+    text = "function: udp_sendmsg len  sk->sk_sndbuf stack if(sk->sk_sndbuf>1000)"
+    wanted = Wanted("function", "udp_sendmsg", 0, ("len", "sk.sk_sndbuf"), stack=True, filter="(sk.sk_sndbuf>1000)")
     assert Spec.parse(text).function == wanted
     assert Spec.parse("function:f+0x1f").function == Wanted("function", "f", 0x1F)
     assert [Spec.parse(text).is_function for text in ("function:f", "return:f", "functions:f", "*:f")] == [

@@ -66,7 +66,7 @@ _PATTERN: Final = re.compile(r"[*?\[]")
 _NOT_THIS_ONE: Final = frozenset({errno.EINVAL, errno.ENOENT, errno.EILSEQ, errno.EADDRNOTAVAIL, errno.EOPNOTSUPP})
 _CLOSE: Final = 3
 _IF: Final = re.compile(r"\sif(?=[\s(]|$)")
-_PATH: Final = re.compile(r"[A-Za-z_]\w*(?:(?:\.|->)[A-Za-z_]\w*)*")
+_PATH: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 _FUNCTION: Final = re.compile(r"[A-Za-z_][\w.$]*(?:\+(?:0[xX][0-9a-fA-F]+|[1-9]\d*|0))?")
 _UNREAD: Final = (
     "values that could not be read, a bit each from the lowest on: a pointer on the way is NULL or no kernel address"
@@ -111,6 +111,7 @@ class Wanted:
         UsageError
             It is something else.
         """
+        text = text.replace("->", ".")
         found = _IF.search(text)
         head, condition = (text[: found.start()], text[found.end() :].strip()) if found else (text, "")
         where, *words = head.split() or [""]
@@ -129,7 +130,7 @@ class Wanted:
                 )
         if found:
             parse_filter(condition)
-        paths = dict.fromkeys(word.replace("->", ".") for word in words if word != STACK.name)
+        paths = dict.fromkeys(word for word in words if word != STACK.name)
         return cls(kind, name, int(offset or "0", 0), tuple(paths), STACK.name in words, condition)
 
     @property
