@@ -32,7 +32,7 @@ from hopscope.kernel.kallsyms import KALLSYMS, KernelSymbols
 from hopscope.kernel.tracepoint_columns import EventColumns
 from hopscope.kernel.tracepoints import LOSSES, Spec, Tracepoints
 from hopscope.libbpf import function_offsets, perf_ring
-from hopscope.libbpf.perf_event import KPROBE_PMU, FunctionProbe, open_uprobe
+from hopscope.libbpf.perf_event import KPROBE_PMU, FunctionProbe, ProgramOutput, open_uprobe
 from hopscope.store.trace import Trace
 from tests.lab.measure import NetworkPath, ping, udp_pair, way
 from tests.waiting import eventually
@@ -284,22 +284,8 @@ def test_each_call_and_each_return_is_recorded(veth: NetworkPath, specs: list[st
         assert (found[CALLS]["address"] == found[RETURNS]["address"]).all()
 
 
-@pytest.mark.root
-@pytest.mark.parametrize(
-    ("condition", "wanted"),
-    [
-        ("", range(-3, 9)),
-        ("n > 2", range(3, 9)),
-        ("n >= -1 && n <= 4", range(-1, 5)),
-        ("n == -3 || narrow == 6", [-3, 6]),
-        ("far == 0 || n != 0", [n for n in range(-3, 9) if n]),
-        ("(n < 0 || n & 4) && port == 53", [-3, -2, -1, 4, 5, 6, 7]),
-    ],
-)
-def test_the_program_reads_registers_and_leaves_out_what_the_filter_does_not_want(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, condition: str, wanted: Sequence[int]
-) -> None:
-    """On a function of a library, whose arguments are where those of a kernel's function are."""
+def called_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, condition: str = "") -> ctypes.CDLL:
+    """Let the program be attached to a library's function, whose arguments are where those of a kernel's are."""
     source, built = tmp_path / "called.c", tmp_path / "called.so"
     source.write_text("long called(long n, signed char narrow, unsigned short port, void *far) { return n; }\n")
     subprocess.run(["gcc", "-O1", "-shared", "-fPIC", "-o", built, source], check=True)
@@ -316,7 +302,25 @@ def test_the_program_reads_registers_and_leaves_out_what_the_filter_does_not_wan
     probe = SimpleNamespace(fd=open_uprobe(str(built), offset, "called", returns=False))
     monkeypatch.setattr(FunctionEvent, "open", lambda *_, **__: probe)
     monkeypatch.setattr("hopscope.kernel.tracepoints.wanted_events", lambda _: [event])
-    library = ctypes.CDLL(str(built))
+    return ctypes.CDLL(str(built))
+
+
+@pytest.mark.root
+@pytest.mark.parametrize(
+    ("condition", "wanted"),
+    [
+        ("", range(-3, 9)),
+        ("n > 2", range(3, 9)),
+        ("n >= -1 && n <= 4", range(-1, 5)),
+        ("n == -3 || narrow == 6", [-3, 6]),
+        ("far == 0 || n != 0", [n for n in range(-3, 9) if n]),
+        ("(n < 0 || n & 4) && port == 53", [-3, -2, -1, 4, 5, 6, 7]),
+    ],
+)
+def test_the_program_reads_registers_and_leaves_out_what_the_filter_does_not_want(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, condition: str, wanted: Sequence[int]
+) -> None:
+    library = called_library(tmp_path, monkeypatch, condition)
     with Tracepoints(["function:called"]) as tracepoints:
         library.called(ctypes.c_long(7), 0, 0, None)
         tracepoints.start()
@@ -330,6 +334,25 @@ def test_the_program_reads_registers_and_leaves_out_what_the_filter_does_not_wan
     # A NULL pointer: what is unknown is 0, is said to be unknown, and equals nothing.
     assert set(found["far"].tolist()) == {0}
     assert set(found["unread"].tolist()) == {1 << 3}
+
+
+@pytest.mark.root
+def test_every_record_of_values_that_found_no_room_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    output = ProgramOutput("a program", 0)
+    counts, _ = output.counted().lost, output.close()
+    if counts is None:
+        pytest.skip("this kernel does not count losses, and so not those after the last record (Linux 6.0 does)")
+    library = called_library(tmp_path, monkeypatch)
+    with Tracepoints(["function:called"], PAGE) as tracepoints:
+        tracepoints.start()
+        for n in range(DATAGRAMS):
+            library.called(ctypes.c_long(n), 0, 0, None)
+        tracepoints.stop()
+        found = tracepoints.read()
+    kept = found["e_function_called"]["n"].tolist()
+    assert len(kept) + tracepoints.lost == DATAGRAMS
+    assert int(found[LOSSES.name]["lost"].sum()) == tracepoints.lost > 0
+    assert kept == sorted(set(kept))
 
 
 @pytest.mark.root
