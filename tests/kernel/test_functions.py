@@ -106,6 +106,8 @@ def probed() -> str:
         ("function:udp_sendmsg:len > 3", "'function:udp_sendmsg:len > 3' is no function .*VALUE if VALUE > 1000"),
         ("function:", "'function:' is not the name of a tracepoint.*function:NAME"),
         ("function:udp_sendmsg+0x10 len", "'function:udp_sendmsg[+]0x10 len' has an offset, where neither arguments"),
+        ("function:udp_sendmsg+0x10000000000000010", "'function:udp_sendmsg[+]0x10000000000000010' is no function"),
+        ("function:udp_sendmsg+x", "'function:udp_sendmsg[+]x' is no function of the kernel. Write function:NAME"),
         ("return:udp_sendmsg+0x10", "'return:udp_sendmsg[+]0x10' has an offset"),
         ("function:udp_sendmsg len,sk", "'len,sk' in 'function:udp_sendmsg len,sk' is no name of a value"),
         ("function:udp_sendmsg len if", "'' is no filter of a function's values"),

@@ -67,7 +67,7 @@ _NOT_THIS_ONE: Final = frozenset({errno.EINVAL, errno.ENOENT, errno.EILSEQ, errn
 _CLOSE: Final = 3
 _IF: Final = re.compile(r"\sif(?=[\s(]|$)")
 _PATH: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
-_FUNCTION: Final = re.compile(r"[A-Za-z_][\w.$]*(?:\+(?:0[xX][0-9a-fA-F]+|[1-9]\d*|0))?")
+_FUNCTION: Final = re.compile(r"[A-Za-z_][\w.$]*(?:\+(?:0[xX][0-9a-fA-F]{1,8}|[1-9]\d{0,8}|0))?")
 _UNREAD: Final = (
     "values that could not be read, a bit each from the lowest on: a pointer on the way is NULL or no kernel address"
 )
