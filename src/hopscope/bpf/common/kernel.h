@@ -434,11 +434,14 @@ struct pt_regs {
 	u64 si;
 	u64 dx;
 	u64 cx;
+	u64 r8;
+	u64 r9;
 	u64 ax;
 	u64 sp;
 	u64 orig_ax;
 } __attribute__((preserve_access_index));
 #define SYSTEM_CALL(regs) ((s32)BPF_CORE_READ(regs, orig_ax))
+#define SIXTH_ARGUMENT(context) ((context)->r9)
 /* arch/x86/entry/syscalls/syscall_64.tbl */
 enum {
 	NR_read = 0,
@@ -489,6 +492,7 @@ struct pt_regs {
 	s32 syscallno;
 } __attribute__((preserve_access_index));
 #define SYSTEM_CALL(regs) BPF_CORE_READ(regs, syscallno)
+#define SIXTH_ARGUMENT(context) ((context)->user_regs.regs[5])
 /* include/uapi/asm-generic/unistd.h */
 enum {
 	NR_epoll_ctl = 21,

@@ -24,8 +24,8 @@ from hopscope.errors import FormatError, KernelError
 from hopscope.kernel import pcap
 from hopscope.kernel.drop_reasons import drop_reasons
 from hopscope.kernel.libraries import find
-from hopscope.kernel.tracepoint_columns import CALLER
-from hopscope.kernel.tracepoints import Tracepoints
+from hopscope.kernel.tracepoint_columns import CALLER, STACK
+from hopscope.kernel.tracepoints import Tracepoints, wants_stacks
 from hopscope.libbpf import Btf, RingReader, possible_cpus
 from hopscope.libbpf.capabilities import NEEDED
 from hopscope.live.attached import Attached
@@ -138,7 +138,7 @@ class Recorder(SelfTrafficFilter, Attached):
         bpf.set_const("cfg_drop_arguments", Btf.kernel().tracepoint_arguments("kfree_skb"))
         bpf.set_const("cfg_retransmit_arguments", Btf.kernel().tracepoint_arguments("tcp_retransmit_skb"))
         bpf.set_const("cfg_drop_stacks", int(options.stacks))
-        bpf.maps["stacks"].set_max_entries(STACKS if options.stacks else 1)
+        bpf.maps["stacks"].set_max_entries(STACKS if options.stacks or wants_stacks(options.tracepoints) else 1)
         bpf.maps["tls_calls"].set_max_entries(_TLS_CALLS if options.libraries else 1)
         bpf.set_const("cfg_snap", options.snap_bytes)
         bpf.set_const("cfg_bytes", options.payload_bytes)
@@ -170,7 +170,7 @@ class Recorder(SelfTrafficFilter, Attached):
         self._places = DropPlaces(bpf.maps["stacks"])
         stack.callback(self._places.close)
         self._reasons = drop_reasons()
-        self._tracepoints = Tracepoints(options.tracepoints)
+        self._tracepoints = Tracepoints(options.tracepoints, stacks=bpf.maps["stacks"])
         if options.tracepoints:
             stack.enter_context(self._tracepoints)
         slot_bytes = max(options.snap_bytes, options.payload_bytes)
@@ -320,6 +320,8 @@ class Recorder(SelfTrafficFilter, Attached):
             yield table, columns
             if table in self._tracepoints.with_callers:
                 yield from self._places.symbols(columns[CALLER.name])
+            if table in self._tracepoints.with_stacks:
+                yield from self._places.stacks(columns[STACK.name])
 
     def stop(self) -> None:
         """Record no more tracepoints; the next :meth:`read` gives their rest, and all losses."""
@@ -333,7 +335,7 @@ class Recorder(SelfTrafficFilter, Attached):
 
     def missed(self) -> int:
         """Return how many runs of the programs the kernel suppressed since they were loaded."""
-        return int(self._cost.read().missed.sum())
+        return int(self._cost.read().missed.sum()) + self._tracepoints.missed()
 
     def captures_lost(self) -> int:
         """Return how many packets could not be captured, because a ring had no room."""

@@ -83,7 +83,7 @@ _MIB = 1 << 20
         "events",
         metavar="EVENT",
         multiple=True,
-        help="Tracepoint or function (docs/record-events.md).",
+        help="Tracepoint, or function with arguments (docs/record-events.md).",
     ),
     option(
         "--library",
