@@ -448,6 +448,8 @@ enum hop_point {
 	HOP_POINT_CALL_EXIT = 41, /* it returns */
 	HOP_POINT_TLS_WRITE = 42, /* a TLS library has taken plaintext: `value` is how long that took */
 	HOP_POINT_TLS_READ = 43,  /* it has given plaintext */
+	/* A goroutine has used a socket in a call of its library: `sock` and `seq` are those of the call, `value` is the point. */
+	HOP_POINT_TLS_SOCKET = 44,
 	/* struct hop_work */
 	HOP_POINT_IRQ_ENTER = 64,
 	HOP_POINT_IRQ_EXIT = 65,

@@ -431,6 +431,7 @@ struct pt_regs {
 	u64 cx;
 	u64 ax;
 	u64 sp;
+	u64 r14;
 	u64 orig_ax;
 } __attribute__((preserve_access_index));
 #define SYSTEM_CALL(regs) ((s32)BPF_CORE_READ(regs, orig_ax))

@@ -106,10 +106,14 @@ struct flow_lines wanted_flows SEC(".bss.wanted");
 
 /* ---- calls of TLS libraries ---- */
 
-/* A call is known again by its thread and its frame: calls within calls, and several stacks to a thread, are told apart. */
+/* A call is known again by who calls and its frame: calls within calls, and several stacks to a thread, are told apart.
+ * Go's goroutines have their own stacks, which move, and go from thread to thread: their frames are counted from the stack's
+ * upper end.
+ */
 struct tls_frame {
 	u64 stack;
-	u64 tid;
+	u64 caller; /* thread, or address of the goroutine */
+	u64 pid;    /* of a goroutine; else 0 */
 };
 
 struct tls_call {
@@ -125,6 +129,19 @@ struct {
 	__type(key, struct tls_frame);
 	__type(value, struct tls_call);
 } tls_calls SEC(".maps");
+
+struct goroutine {
+	u64 address;
+	u64 pid;
+};
+
+/* Which call a goroutine is in. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1); /* set before load */
+	__type(key, struct goroutine);
+	__type(value, struct tls_call);
+} tls_goroutines SEC(".maps");
 
 /* ---- drops and captures ---- */
 

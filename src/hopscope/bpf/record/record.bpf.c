@@ -206,6 +206,31 @@ int record_tls_given(struct pt_regs *regs)
 	return tls_ends(regs, HOP_POINT_TLS_READ);
 }
 
+/* And at each instruction of Go's functions that returns. */
+SEC("uprobe")
+int record_go_write(struct pt_regs *regs)
+{
+	return go_begins(regs);
+}
+
+SEC("uprobe")
+int record_go_written(struct pt_regs *regs)
+{
+	return go_ends(regs, HOP_POINT_TLS_WRITE);
+}
+
+SEC("uprobe")
+int record_go_read(struct pt_regs *regs)
+{
+	return go_begins(regs);
+}
+
+SEC("uprobe")
+int record_go_given(struct pt_regs *regs)
+{
+	return go_ends(regs, HOP_POINT_TLS_READ);
+}
+
 SEC("tp_btf/tcp_sendmsg_locked")
 int BPF_PROG(record_send_tp, struct sock *sk, struct msghdr *msg)
 {
@@ -221,13 +246,13 @@ int BPF_PROG(record_send_fentry, struct sock *sk, struct msghdr *msg)
 SEC("tp_btf/sock_send_length")
 int BPF_PROG(record_sent_tp, struct sock *sk, s32 result)
 {
-	return socket_event(sk, HOP_POINT_TX_SENT, false, true, result, 0);
+	return socket_used(sk, HOP_POINT_TX_SENT, false, result, 0);
 }
 
 SEC("tp_btf/sock_recv_length")
 int BPF_PROG(record_received_tp, struct sock *sk, s32 result, u32 flags)
 {
-	return socket_event(sk, HOP_POINT_RX_RECEIVED, true, true, result, flags);
+	return socket_used(sk, HOP_POINT_RX_RECEIVED, true, result, flags);
 }
 
 /* Before these tracepoints (6.3, 6e6eda44b939), the sockets' functions. */
@@ -235,7 +260,7 @@ int BPF_PROG(record_received_tp, struct sock *sk, s32 result, u32 flags)
 	SEC("fexit/" #name)                                                                                            \
 	int BPF_PROG(record_##name##_fexit, struct socket *socket, struct msghdr *msg, u64 len_bytes, s32 result)      \
 	{                                                                                                              \
-		return socket_event(socket->sk, HOP_POINT_TX_SENT, false, true, result, 0);                            \
+		return socket_used(socket->sk, HOP_POINT_TX_SENT, false, result, 0);                                   \
 	}
 
 SENT(inet_sendmsg)
@@ -246,7 +271,7 @@ SENT(inet6_sendmsg)
 	int BPF_PROG(record_##name##_fexit, struct socket *socket, struct msghdr *msg, u64 len_bytes, u32 flags,       \
 		     s32 result)                                                                                       \
 	{                                                                                                              \
-		return socket_event(socket->sk, HOP_POINT_RX_RECEIVED, true, true, result, flags);                     \
+		return socket_used(socket->sk, HOP_POINT_RX_RECEIVED, true, result, flags);                            \
 	}
 
 RECEIVED(inet_recvmsg)

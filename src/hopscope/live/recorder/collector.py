@@ -127,7 +127,9 @@ class Recorder(SelfTrafficFilter, Attached):
         bpf.set_const("cfg_retransmit_arguments", Btf.kernel().tracepoint_arguments("tcp_retransmit_skb"))
         bpf.set_const("cfg_drop_stacks", int(options.stacks))
         bpf.maps["stacks"].set_max_entries(STACKS if options.stacks else 1)
-        bpf.maps["tls_calls"].set_max_entries(_TLS_CALLS if options.libraries else 1)
+        bpf.set_const("cfg_libraries", int(bool(options.libraries)))
+        for name in ("tls_calls", "tls_goroutines"):
+            bpf.maps[name].set_max_entries(_TLS_CALLS if options.libraries else 1)
         bpf.set_const("cfg_snap", options.snap_bytes)
         bpf.maps["rings"].set_max_entries(possible_cpus())
         bpf.maps["captures"].set_max_entries(possible_cpus())
@@ -180,10 +182,9 @@ class Recorder(SelfTrafficFilter, Attached):
         """Attach to the libraries that are wanted, and return a sentence on each that is not seen."""
         points = [POINTS[f"{PREFIX}{name}"] for name in LIBRARY_POINTS]
         ways = [way for point in points if (way := self._plan.chosen(point))]
-        functions = {function for way in ways for function in way.hooks}
         options = self._options
         with contextlib.ExitStack() as stack:
-            found = find(options.libraries, functions, stack, pids=options.pids, comms=options.comms)
+            found = find(options.libraries, stack, pids=options.pids, comms=options.comms)
             attach_to_libraries(bpf, ways, found.libraries, options.pids)
         return found.notes
 

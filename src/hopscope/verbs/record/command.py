@@ -90,7 +90,7 @@ _MIB = 1 << 20
         "libraries",
         metavar="LIBRARY",
         multiple=True,
-        help="Calls of a TLS library: auto, openssl or a path (docs/tls.md).",
+        help="Calls of a TLS library: auto, a name or a path (docs/tls.md).",
     ),
     option("--stacks", is_flag=True, help="Record the kernel's stack at each drop."),
     option(
