@@ -935,6 +935,28 @@ HOP_PACKET_DTYPE: Final = np.dtype(
     }
 )
 
+# struct hop_plaintext
+HOP_PLAINTEXT_DTYPE: Final = np.dtype(
+    {
+        "names": [
+            "time_ns",
+            "tid",
+            "captured_bytes",
+        ],
+        "formats": [
+            "<u8",
+            "<u4",
+            "<u4",
+        ],
+        "offsets": [
+            0,
+            8,
+            12,
+        ],
+        "itemsize": 16,
+    }
+)
+
 # struct hop_pmu_row
 HOP_PMU_ROW_DTYPE: Final = np.dtype(
     {
@@ -976,17 +998,20 @@ HOP_RECORD_COUNTERS_DTYPE: Final = np.dtype(
         "names": [
             "lost",
             "captures_lost",
+            "plaintexts_lost",
             "pad",
         ],
         "formats": [
             "<u8",
             "<u8",
-            ("<u8", (6,)),
+            "<u8",
+            ("<u8", (5,)),
         ],
         "offsets": [
             0,
             8,
             16,
+            24,
         ],
         "itemsize": 64,
     }

@@ -50,7 +50,6 @@ FUNCTIONS: Final = (
     Function("gnutls_record_send2", ("gnutls",), writes=True, counted=Count.RESULT),
     Function("gnutls_record_recv", ("gnutls",), writes=False, counted=Count.RESULT),
     Function("gnutls_record_recv_seq", ("gnutls",), writes=False, counted=Count.RESULT),
-    Function("gnutls_record_recv_packet", ("gnutls",), writes=False, counted=Count.RESULT),
     Function("crypto/tls.(*Conn).Write", ("go-tls",), writes=True, counted=Count.GO_RESULT),
     Function("crypto/tls.(*Conn).Read", ("go-tls",), writes=False, counted=Count.GO_RESULT),
 )

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
@@ -72,7 +73,7 @@ func main() {
 			port := portOf(connection.LocalAddr().String())
 			for turn := 0; turn < 10; turn++ {
 				size := 1 + (number*7919+turn*1237)%40000
-				n, _ := connection.Write(make([]byte, size))
+				n, _ := connection.Write(bytes.Repeat([]byte("x"), size))
 				done("write", 1, port, n)
 				for left := n; left > 0; {
 					n, err := connection.Read(make([]byte, 1+turn*3000))

@@ -100,6 +100,7 @@ def test_calls_and_bytes_are_those_that_the_program_counted(tmp_path: Path, cert
     # What the library had already, it gives without a socket: then none is known. At the end, the socket gives nothing.
     assert all((row["flow"] is None) == (row["socket_bytes"] == 0) for row in rows if row["plain_bytes"])
     assert {row["call"] for row in rows if row["flow"] is None} == {"read"}
+    assert {row["text"] for row in rows} == {None}
 
 
 CLIENT = """
@@ -145,15 +146,20 @@ def test_a_process_is_seen_in_its_own_library_whose_file_is_gone(
     child.stdin.write(b"answer\n")
     child.stdin.flush()
     folder = tmp_path / "trace"
-    words = ("--library", "auto", "--pid", child.pid, "-P", "calls", "-o", folder, "--")
+    words = ("--library", "auto", "--tls-bytes", 4, "--pid", child.pid, "-P", "calls", "-o", folder, "--")
     done = hopscope("record", *words, sys.executable, "-c", CLIENT, certificate, port)
     assert done.returncode == 0, done.stderr
+    assert "risk: the trace has contents of TLS connections" in done.stderr
     with Trace(folder) as trace:
-        report = summary(trace, Selection())
+        report, each = summary(trace, Selection()), tls(trace, Selection())
     # That of the client has the same functions in another file, and is another process.
     assert report.column("process") == [f"openssl ({child.pid})"] * 2
     plain = dict(zip(report.column("call"), report.column("plain_bytes"), strict=True))
     assert plain == {"read": 5 + 1_000 * 10, "write": 7}
+    rows = [row for row in zip(*map(each.column, ("call", "plain_bytes", "text")), strict=True) if row[1]]
+    assert [row for row in rows if row[0] == "write"] == [("write", 7, "answ")]
+    assert {text for call, size, text in rows if call == "read" and size >= 4} == {r"\x00\x00\x00\x00"}
+    assert any("risk: " in note for note in each.notes)
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
@@ -180,6 +186,8 @@ def test_what_cannot_be_recorded_is_said(tmp_path: Path) -> None:
     folder = ("-o", tmp_path / "trace")
     said = complaint(hopscope("record", "--point", "tls.write", *folder), 2)
     assert said == "tls.write is in a library, and none is selected. Add --library auto"
+    said = complaint(hopscope("record", "--tls-bytes", "9", *folder), 2)
+    assert said == "--tls-bytes needs --library. Specify whose calls: --library auto"
     said = complaint(hopscope("record", "--library", "wolfssl", *folder), 2)
     assert said.startswith(
         "--library does not know wolfssl: of TLS libraries, it knows openssl, gnutls, boringssl, go-tls. Give "

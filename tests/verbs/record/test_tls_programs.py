@@ -46,10 +46,11 @@ def build(folder: Path, *words: str) -> Path:
 
 
 @needs("go")
-@pytest.mark.parametrize("words", first([("-ldflags=-s -w",), ("-buildmode=pie",), ("-race=false",)]))
-def test_goroutines_are_seen_with_their_sockets(tmp_path: Path, certificate: Path, built: Path, words: str) -> None:
-    program, folder = build(built, words), tmp_path / "trace"
-    done = hopscope("record", "--library", program, "-P", "calls", "-o", folder, "--", program, certificate)
+@pytest.mark.parametrize("flags", first([("-ldflags=-s -w",), ("-buildmode=pie",), ("-race=false",)]))
+def test_goroutines_are_seen_with_their_sockets(tmp_path: Path, certificate: Path, built: Path, flags: str) -> None:
+    program, folder = build(built, flags), tmp_path / "trace"
+    words = ("--library", program, "--tls-bytes", 8, "-P", "calls", "-o", folder)
+    done = hopscope("record", *words, "--", program, certificate)
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout.splitlines()[0])
     with Trace(folder) as trace:
@@ -68,6 +69,7 @@ def test_goroutines_are_seen_with_their_sockets(tmp_path: Path, certificate: Pat
             assert [row["plain_bytes"] for row in of_flow] == sizes
             assert all(row["socket_bytes"] > row["plain_bytes"] for row in of_flow)
     assert {(row["library_ns"], row["calls"]) for row in rows} == {(None, None)}
+    assert all(row["text"] == "x" * min(row["plain_bytes"], 8) for row in rows if row["plain_bytes"])
 
 
 @pytest.fixture

@@ -622,6 +622,13 @@ struct hop_device {
 	u32 pad_2[4];
 };
 
+/* The first bytes that a call of a TLS library took or gave, which follow it in the ring; not all of a slot is used. */
+struct hop_plaintext {
+	u64 time_ns; /* and thread: those of the call's record */
+	u32 tid;
+	u32 captured_bytes; /* in the slot */
+};
+
 /* The first bytes of a packet, which follow it in the ring; not all of a slot is used. */
 struct hop_capture {
 	u64 time_ns;
@@ -661,7 +668,8 @@ struct hop_own {
 struct hop_record_counters {
 	u64 lost; /* for which the ring had no room */
 	u64 captures_lost;
-	u64 pad[6];
+	u64 plaintexts_lost;
+	u64 pad[5];
 };
 
 /* Counters of one CPU. */

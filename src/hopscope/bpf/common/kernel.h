@@ -430,6 +430,7 @@ struct pt_regs {
 	u64 dx;
 	u64 cx;
 	u64 ax;
+	u64 bx;
 	u64 sp;
 	u64 r14;
 	u64 orig_ax;

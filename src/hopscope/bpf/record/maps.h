@@ -120,6 +120,8 @@ struct tls_call {
 	u64 begin_ns;
 	u64 ssl;
 	u64 bytes_at; /* where the number of bytes will be, of functions that return whether they succeeded; else 0 */
+	u64 data;     /* where the bytes are */
+	u64 from_end; /* of a goroutine's stack, so many before its end; else 0 */
 };
 
 /* What never returns, because the program jumps out of it or ends, is forgotten in time. */
@@ -154,3 +156,5 @@ struct {
 
 /* The first bytes of packets. */
 RINGS(captures);
+/* The first bytes of plaintext. */
+RINGS(plaintexts);

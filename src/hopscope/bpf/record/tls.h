@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Recording: calls of a TLS library that take plaintext from a program, or give it some. What it is, is never read. */
+/* Recording: calls of a TLS library that take plaintext from a program, or give it some. What it is, is read if it is asked
+ * for alone.
+ */
 #pragma once
 
 #include "record/calls.h"
 #include "record/work.h"
 
 const volatile bool cfg_libraries = 0; /* calls of libraries are recorded */
+const volatile u32 cfg_tls_bytes = 0;  /* bytes of each call's plaintext; 0: none */
 
 #define TLS_EFAULT 14 /* asm-generic/errno-base.h */
 #define TLS_MOST 0x7fffffff
@@ -52,7 +55,12 @@ static __always_inline int tls_begins(struct pt_regs *regs, u64 bytes_at)
 	if (!tls_wanted())
 		return 0;
 	frame = tls_frame(regs, false);
-	call = (struct tls_call){.begin_ns = bpf_ktime_get_ns(), .ssl = PT_REGS_PARM1(regs), .bytes_at = bytes_at};
+	call = (struct tls_call){
+		.begin_ns = bpf_ktime_get_ns(),
+		.ssl = PT_REGS_PARM1(regs),
+		.bytes_at = bytes_at,
+		.data = PT_REGS_PARM2(regs),
+	};
 	bpf_map_update_elem(&tls_calls, &frame, &call, 0);
 	return 0;
 }
@@ -69,10 +77,31 @@ static __always_inline s32 tls_bytes(s32 result, u64 bytes_at)
 	return len_bytes < TLS_MOST ? len_bytes : TLS_MOST;
 }
 
-static __always_inline int tls_event(u32 point, const struct tls_frame *frame, s32 result)
+static __always_inline void take_plaintext(u64 data, u32 len_bytes, u64 time_ns, u32 tid)
+{
+	u32 cpu = bpf_get_smp_processor_id();
+	void *ring = bpf_map_lookup_elem(&plaintexts, &cpu);
+	struct hop_plaintext *record;
+
+	record = ring ? bpf_ringbuf_reserve(ring, sizeof(*record) + cfg_tls_bytes, 0) : NULL;
+	if (!record) {
+		barrier_var(cpu);
+		atomic_add(&record_counters[cpu & (HOP_CPUS - 1)].plaintexts_lost, 1);
+		return;
+	}
+	if (len_bytes > cfg_tls_bytes)
+		len_bytes = cfg_tls_bytes;
+	record->time_ns = time_ns;
+	record->tid = tid;
+	record->captured_bytes = bpf_probe_read_user(record + 1, len_bytes, (void *)data) ? 0 : len_bytes;
+	submit(record);
+}
+
+static __always_inline int tls_event(u32 point, const struct tls_frame *frame, s32 result, u64 end)
 {
 	struct tls_call *found = bpf_map_lookup_elem(&tls_calls, frame), call;
 	struct hop_socket *record;
+	s32 len_bytes;
 	u64 now_ns;
 	u32 tid;
 
@@ -80,6 +109,7 @@ static __always_inline int tls_event(u32 point, const struct tls_frame *frame, s
 		return 0;
 	now_ns = bpf_ktime_get_ns();
 	call = *found;
+	len_bytes = tls_bytes(result, call.bytes_at);
 	bpf_map_delete_elem(&tls_calls, frame);
 	tid = this_thread();
 	if (cfg_calls_by_flow && !thread_in(&socket_threads, tid))
@@ -94,10 +124,12 @@ static __always_inline int tls_event(u32 point, const struct tls_frame *frame, s
 		.sock = call.ssl,
 		.value = now_ns - call.begin_ns,
 		.seq = frame->pid ? tls_number(call.begin_ns) : 0,
-		.len_bytes = tls_bytes(result, call.bytes_at),
+		.len_bytes = len_bytes,
 		.netns = task_netns(),
 	};
 	submit(record);
+	if (cfg_tls_bytes && len_bytes > 0)
+		take_plaintext(call.from_end ? end - call.from_end : call.data, len_bytes, now_ns, tid);
 	return 0;
 }
 
@@ -105,7 +137,7 @@ static __always_inline int tls_ends(struct pt_regs *regs, u32 point)
 {
 	struct tls_frame frame = tls_frame(regs, true);
 
-	return tls_event(point, &frame, PT_REGS_RC(regs));
+	return tls_event(point, &frame, PT_REGS_RC(regs), 0);
 }
 
 /* ---- Go ----
@@ -117,31 +149,39 @@ static __always_inline int tls_ends(struct pt_regs *regs, u32 point)
 #if defined(__TARGET_ARCH_x86)
 #define GO_GOROUTINE(regs) ((regs)->r14)
 #define GO_FIRST(regs) ((regs)->ax)
+#define GO_SECOND(regs) ((regs)->bx)
 #else /* user space finds no function of Go's there */
 #define GO_GOROUTINE(regs) 0
 #define GO_FIRST(regs) 0
+#define GO_SECOND(regs) 0
 #endif
-/* struct g begins with the ends of its stack. */
-#define GO_STACK_END 8
+/* struct g begins with it. */
+struct go_stack {
+	u64 begin;
+	u64 end;
+};
 
-static __always_inline bool go_frame(struct pt_regs *regs, struct tls_frame *frame)
+static __always_inline bool go_frame(struct pt_regs *regs, struct tls_frame *frame, struct go_stack *stack)
 {
-	u64 goroutine = GO_GOROUTINE(regs), end = 0;
+	u64 goroutine = GO_GOROUTINE(regs);
 
-	if (bpf_probe_read_user(&end, sizeof(end), (void *)(goroutine + GO_STACK_END)))
+	if (bpf_probe_read_user(stack, sizeof(*stack), (void *)goroutine))
 		return false;
-	*frame = (struct tls_frame){.stack = end - PT_REGS_SP(regs), .caller = goroutine, .pid = current_pid()};
+	*frame = (struct tls_frame){.stack = stack->end - PT_REGS_SP(regs), .caller = goroutine, .pid = current_pid()};
 	return true;
 }
 
 static __always_inline int go_begins(struct pt_regs *regs)
 {
-	struct tls_call call = {.ssl = GO_FIRST(regs)};
+	struct tls_call call = {.ssl = GO_FIRST(regs), .data = GO_SECOND(regs)};
+	struct go_stack stack = {};
 	struct goroutine goroutine;
 	struct tls_frame frame;
 
-	if (!tls_wanted() || !go_frame(regs, &frame))
+	if (!tls_wanted() || !go_frame(regs, &frame, &stack))
 		return 0;
+	if (call.data >= stack.begin && call.data < stack.end)
+		call.from_end = stack.end - call.data;
 	goroutine = (struct goroutine){.address = frame.caller, .pid = frame.pid};
 	call.begin_ns = bpf_ktime_get_ns();
 	bpf_map_update_elem(&tls_calls, &frame, &call, 0);
@@ -151,14 +191,15 @@ static __always_inline int go_begins(struct pt_regs *regs)
 
 static __always_inline int go_ends(struct pt_regs *regs, u32 point)
 {
+	struct go_stack stack = {};
 	struct goroutine goroutine;
 	struct tls_frame frame;
 
-	if (!go_frame(regs, &frame))
+	if (!go_frame(regs, &frame, &stack))
 		return 0;
 	goroutine = (struct goroutine){.address = frame.caller, .pid = frame.pid};
 	bpf_map_delete_elem(&tls_goroutines, &goroutine);
-	return tls_event(point, &frame, GO_FIRST(regs));
+	return tls_event(point, &frame, GO_FIRST(regs), stack.end);
 }
 
 /* ---- sockets ---- */

@@ -94,6 +94,8 @@ class RecordOptions(Selection):
         Take marks (:mod:`hopscope.live.recorder.marks`).
     libraries
         Record calls in these, as :func:`hopscope.kernel.libraries.find` takes them.
+    tls_bytes
+        Keep so many bytes of the plaintext of each of these calls; 0: none.
     """
 
     profiles: Sequence[str] = ("messages",)
@@ -108,6 +110,7 @@ class RecordOptions(Selection):
     ways: Mapping[str, str] = field(default_factory=dict)
     marks: bool = False
     libraries: Sequence[str] = ()
+    tls_bytes: int = 0
 
     def names(self) -> list[str]:
         """Return the points that are wanted, by their names in the catalogue and in its order.

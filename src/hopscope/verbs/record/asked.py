@@ -28,6 +28,7 @@ SENT: Final = frozenset(
             "pcap",
             "stacks",
             "libraries",
+            "tls_bytes",
             "sample",
             "snap",
             "counters",
@@ -82,9 +83,11 @@ def asked(values: Mapping[str, Any]) -> Asked:
     last_s, triggers, memory = given.pop("flight"), given.pop("triggers"), given.pop("flight_memory")
     if triggers and not last_s:
         raise UsageError("--trigger needs --flight", "Specify how many seconds to keep: --flight 10")
+    if given["tls_bytes"] and not given["libraries"]:
+        raise UsageError("--tls-bytes needs --library", "Specify whose calls: --library auto")
     events = given.pop("events")
     given["profiles"] = given["profiles"] or (() if given["points"] or events else _DEFAULT)
-    given |= {"snap_bytes": snap or 0, "ring_bytes": int(buffer) * _MIB}
+    given |= {"snap_bytes": snap or 0, "tls_bytes": given["tls_bytes"] or 0, "ring_bytes": int(buffer) * _MIB}
     options = record_options(**given, tracepoints=events, marks=True)
     flight = Flight(last_s, memory * _MIB, [_trigger(text, options) for text in triggers]) if last_s else None
     return Asked(options, flight, counters or None)

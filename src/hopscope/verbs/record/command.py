@@ -92,6 +92,12 @@ _MIB = 1 << 20
         multiple=True,
         help="Calls of a TLS library: auto, a name or a path (docs/tls.md).",
     ),
+    option(
+        "--tls-bytes",
+        type=click.IntRange(1, 4096),
+        metavar="BYTES",
+        help="Also record the first bytes of each such call's contents.",
+    ),
     option("--stacks", is_flag=True, help="Record the kernel's stack at each drop."),
     option(
         "--snap",

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from hopscope.model.report import Column, Report, of_rows
+from hopscope.store.plaintext import PLAINTEXTS, risk_notes
 from hopscope.trace.gaps import loss_notes, unattached, unattached_notes
 from hopscope.trace.names import UNNAMED, points
 from hopscope.trace.relation import build
@@ -49,6 +50,7 @@ COLUMNS: Final = (
     Column(
         "flow_name", "text", "flow of the socket, in the direction of the data; null: none, or several", "flow", rank=1
     ),
+    Column("text", "text", "the first bytes of the plaintext, escaped; null: not recorded", "contents", rank=2),
     Column("result", "number", "what the call returned, or the plaintext bytes of SSL_*_ex", "result", rank=3),
     Column(
         "connection",
@@ -132,9 +134,12 @@ _CALLS: Final = """
         FROM tls t LEFT JOIN inside i ON i.id = t.id)
     SELECT j.begin_ns, coalesce(n.thread, concat('?-', j.tid)), coalesce(n.name, concat('? (', j.tid, ')')), j.point,
            j.result, j.socket_bytes, j.end_ns - j.begin_ns, j.library_ns, j.calls,
-           CASE WHEN j.flow IS NOT NULL THEN coalesce(f.name, {unnamed}) END, j.sock, j.flow
+           CASE WHEN j.flow IS NOT NULL THEN coalesce(f.name, {unnamed}) END, j.sock, j.flow, {text}
     FROM joined j LEFT JOIN thread_names n ON n.tid = j.tid LEFT JOIN flow_names f ON f.flow = j.flow
+         {contents}
     WHERE {window} AND {wanted} ORDER BY j.id"""
+
+_CONTENTS: Final = f"LEFT JOIN {PLAINTEXTS.name} c ON c.tid = j.tid AND c.time_ns = j.end_ns"
 
 
 class _Call(NamedTuple):
@@ -150,6 +155,7 @@ class _Call(NamedTuple):
     flow_name: str | None
     connection: int
     flow: int | None
+    text: str | None
 
     @property
     def plain_bytes(self) -> int | None:
@@ -173,6 +179,7 @@ def tls(trace: Trace, selection: Selection, *, limit: int | None = None, slowest
             call.library_ns,
             call.calls,
             call.flow_name,
+            call.text,
             call.result,
             call.connection,
             call.flow,
@@ -212,6 +219,7 @@ def _found(trace: Trace, selection: Selection) -> list[_Call]:
     numbers = points(trace)
     number = {name: numbers.get(name, -1) for name in (*_POINTS, *_NEEDED)}
     sent, received = number["tx.sent"], number["rx.received"]
+    has_contents = any(table.name == PLAINTEXTS.name for table in trace.metadata.tables)
     query = _CALLS.format(
         write=number["tls.write"],
         read=number["tls.read"],
@@ -222,6 +230,8 @@ def _found(trace: Trace, selection: Selection) -> list[_Call]:
         socket=numbers.get("tls.socket", -1),
         data=f"CASE WHEN of_point = {number['tls.write']} THEN {sent} ELSE {received} END",
         threads=f"tid IN ({selection.threads(trace)})" if selection.processes else "TRUE",
+        text="c.text" if has_contents else "NULL",
+        contents=_CONTENTS if has_contents else "",
         window=selection.window(trace, "j.begin_ns"),
         wanted=_of_flows(trace, selection),
         unnamed=UNNAMED.format("j.flow"),
@@ -257,4 +267,4 @@ def _notes(trace: Trace) -> list[str]:
     notes = []
     if not trace.rows(f"SELECT 1 FROM sockets WHERE point IN ({wanted}) LIMIT 1"):
         notes.append("the trace has no calls of TLS libraries: record with `--library auto`")
-    return [*notes, *loss_notes(trace), *unattached_notes(trace, _NEEDED)]
+    return [*notes, *risk_notes(trace.metadata.tables), *loss_notes(trace), *unattached_notes(trace, _NEEDED)]
