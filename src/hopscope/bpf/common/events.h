@@ -450,6 +450,10 @@ enum hop_point {
 	HOP_POINT_TLS_READ = 43,  /* it has given plaintext */
 	/* A goroutine has used a socket in a call of its library: `sock` and `seq` are those of the call, `value` is the point. */
 	HOP_POINT_TLS_SOCKET = 44,
+	/* A request of io_uring that may be about a socket: `value` is its user_data, `seq` its number, `protocol` its opcode. */
+	HOP_POINT_URING_SUBMIT = 45,   /* `len_bytes`: its file descriptor */
+	HOP_POINT_URING_WORK = 46,     /* it is given to a worker */
+	HOP_POINT_URING_COMPLETE = 47, /* `len_bytes`: its result */
 	/* struct hop_work */
 	HOP_POINT_IRQ_ENTER = 64,
 	HOP_POINT_IRQ_EXIT = 65,

@@ -165,6 +165,24 @@ struct file {
 	void *private_data;
 };
 
+struct io_cqe {
+	u64 user_data;
+	s32 fd; /* until it is complete */
+};
+
+struct io_kiocb {
+	struct file *file;
+	u8 opcode;
+	u32 flags;
+	struct io_cqe cqe;
+	void *ctx; /* struct io_ring_ctx */
+};
+
+struct io_uring_cqe {
+	u64 user_data;
+	s32 res;
+};
+
 struct fdtable {
 	u32 max_fds;
 	void **fd; /* of struct file */

@@ -145,6 +145,27 @@ struct {
 	__type(value, struct tls_call);
 } tls_goroutines SEC(".maps");
 
+/* ---- requests of io_uring ---- */
+
+/* By the request; and, as a request that goes on completes without it, by ring and user_data. */
+struct uring_key {
+	u64 owner;
+	u64 user_data;
+};
+
+struct uring_request {
+	u64 sock;
+	u32 number;
+	u32 opcode;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1); /* set before load */
+	__type(key, struct uring_key);
+	__type(value, struct uring_request);
+} uring_requests SEC(".maps");
+
 /* ---- drops and captures ---- */
 
 struct {

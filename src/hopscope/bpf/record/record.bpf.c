@@ -9,6 +9,7 @@
 #include "record/tcp.h"
 #include "record/tls.h"
 #include "record/transmit.h"
+#include "record/uring.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -167,6 +168,29 @@ SEC("tp_btf/sys_exit")
 int BPF_PROG(record_call_exit, struct pt_regs *regs, s64 result)
 {
 	return call_ends(regs, result);
+}
+
+SEC("tp_btf/io_uring_submit_req")
+int BPF_PROG(record_uring_submit, struct io_kiocb *request)
+{
+	return uring_submits(request);
+}
+
+SEC("tp_btf/io_uring_queue_async_work")
+int BPF_PROG(record_uring_work, struct io_kiocb *request)
+{
+	return uring_works(request);
+}
+
+/* What it completes with is in the third argument, or is that and the next one. */
+SEC("tp_btf/io_uring_complete")
+int BPF_PROG(record_uring_complete, void *ring, struct io_kiocb *request)
+{
+	struct io_uring_cqe *cqe = (void *)ctx[2];
+
+	if (cfg_uring_arguments > 3)
+		return uring_completes(ring, request, ctx[2], (s32)ctx[3]);
+	return uring_completes(ring, request, BPF_CORE_READ(cqe, user_data), BPF_CORE_READ(cqe, res));
 }
 
 /* User space attaches these to libraries. */

@@ -57,6 +57,8 @@ CAPTURE: Final = "capture"
 _REFRESH_S: Final = 1.0
 # Calls of TLS libraries that are under way at once.
 _TLS_CALLS: Final = 16_384
+# Requests of io_uring that are under way at once, twice.
+_URING_REQUESTS: Final = 65_536
 # perf_uprobe_event_init() is not content with CAP_PERFMON.
 _FOR_LIBRARIES: Final = ("CAP_SYS_ADMIN",)
 
@@ -128,6 +130,8 @@ class Recorder(SelfTrafficFilter, Attached):
         bpf.set_const("cfg_pcap", int(bool(options.pcap)))
         bpf.set_const("cfg_drop_arguments", Btf.kernel().tracepoint_arguments("kfree_skb"))
         bpf.set_const("cfg_retransmit_arguments", Btf.kernel().tracepoint_arguments("tcp_retransmit_skb"))
+        bpf.set_const("cfg_uring_arguments", Btf.kernel().tracepoint_arguments("io_uring_complete"))
+        bpf.maps["uring_requests"].set_max_entries(_URING_REQUESTS if f"{PREFIX}uring.submit" in options.names() else 1)
         bpf.set_const("cfg_drop_stacks", int(options.stacks))
         bpf.maps["stacks"].set_max_entries(STACKS if options.stacks else 1)
         bpf.set_const("cfg_libraries", int(bool(options.libraries)))

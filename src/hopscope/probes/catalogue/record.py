@@ -117,6 +117,27 @@ RECORD: Final = (
         _tracepoint("sys_exit", "call_exit"),
     ),
     _point(
+        "uring.submit",
+        "a request of io_uring that is about a socket is taken (io_submit_sqe)",
+        _tracepoint("io_uring_submit_req", "uring_submit"),
+    ),
+    _point(
+        "uring.work",
+        "it is given to a worker thread (io_queue_iowq)",
+        AttachMethod(
+            "tp_btf",
+            ("io_uring_submit_req", "io_uring_queue_async_work"),
+            ("record_uring_submit", "record_uring_work"),
+        ),
+    ),
+    _point(
+        "uring.complete",
+        "it is complete, with its result (io_fill_cqe_req)",
+        AttachMethod(
+            "tp_btf", ("io_uring_submit_req", "io_uring_complete"), ("record_uring_submit", "record_uring_complete")
+        ),
+    ),
+    _point(
         "tls.write",
         "a TLS library has taken plaintext from a program and returns (SSL_write, gnutls_record_send, …); --library",
         _library(writes=True),
