@@ -2,6 +2,8 @@
 # ARGS goes to the program behind a target: make test ARGS="tests/libbpf -k ring"
 
 VENV := .venv/bin
+# Some containers set it, and each of the tests' thousands of processes would compile its modules again.
+unexport PYTHONDONTWRITEBYTECODE
 # Most tests wait for the kernel most of the time.
 PYTEST = $(VENV)/python -m pytest -n $(shell echo $$((2 * $$(nproc)))) --dist loadfile --no-loadscope-reorder
 C_FILES = $(shell find src/hopscope/bpf bench tests -name '*.[ch]')

@@ -38,6 +38,9 @@ BENCHMARKS: Final = {
     "join": "how long two recordings of 5 million events take to be joined, and how far off times are then",
     "causes": "whether explain names the right cause of what holds messages, in cases of known truth",
     "slow": "which hop tells a slow virtual machine from a fast one, where it is known what makes it slow",
+    "ways": "what each way to attach an empty BPF program costs a datagram",
+    "rules": "at which hop 25,000 rules show that match nothing, and which rate they leave to ten TCP flows",
+    "services": "what networking takes of the CPU time of ten services, by ours and by perf, and what the answers lose",
     "stamps": "cost of SO_TIMESTAMPING to an application, the kernel's and hopscope.timestamping's",
 }
 

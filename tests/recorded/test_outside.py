@@ -12,6 +12,7 @@ import pytest
 
 from tests.lab.another_user import UID, AnotherUser, another_user
 from tests.lab.command import HOPSCOPE, environ
+from tests.shared import first
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,17 +24,19 @@ pytestmark = pytest.mark.root
 _KEPT: Final = Path(__file__).parents[1] / "recordings"
 # In folder `out`; A and B are of several hosts, which are joined when they are read.
 LINES: Final = {
-    "report compare ../A ../B": ("../A/joined", "../B/joined"),
     "report compare ../T ../A": ("../A/joined",),
     "explain ../A --baseline ../B": ("../A/joined", "../B/joined"),
-    "report hops ../T --plot plot.svg": ("plot.svg",),
     "report tcp ../T --plot plot.svg": ("plot.svg",),
-    "export perfetto ../A -o out": ("out", "../A/joined"),
     "export ctf ../T -o out": ("out",),
     "join ../T ../U -o out": ("out/packets",),
     "verify ../T": (),
     "sql ../T --csv -- 'SELECT * FROM messages ORDER BY 1'": (),
     "recordings --delete kept": (),
+    "report hops ../T --plot plot.svg": ("plot.svg",),
+    "report compare ../A ../B": ("../A/joined", "../B/joined"),
+    "export perfetto ../A -o out": ("out", "../A/joined"),
+    "check ../T": (),
+    "wireshark ../T --text": (),
 }
 
 
@@ -43,8 +46,19 @@ def user() -> Iterator[AnotherUser]:
         yield made
 
 
-@pytest.mark.parametrize(("line", "uid"), [*((line, UID) for line in LINES), *((line, 0) for line in list(LINES)[:1])])
+@pytest.mark.parametrize(("line", "uid"), first([*((line, UID) for line in LINES), (next(iter(LINES)), 0)], 8))
 def test_outside_of_the_temporary_folder(line: str, uid: int, user: AnotherUser, kept_lab: Lab) -> None:
+    outside(user, kept_lab, f'exec "$@" {line}', uid)
+    assert [name for name in LINES[line] if not (user.folder / "out" / name).exists()] == []
+
+
+def test_a_program_reads_there_what_has_to_be_joined(user: AnotherUser, kept_lab: Lab) -> None:
+    program = 'import hopscope; print([each.name for each in hopscope.open("../A").hosts])'
+    assert outside(user, kept_lab, f"exec \"$1\" -c '{program}'") == "['a', 'b']\n"
+
+
+def outside(user: AnotherUser, lab: Lab, script: str, uid: int = UID) -> str:
+    """Run a script in a folder beside recordings, as this user, and return what it printed; "$@" is hopscope."""
     folder = user.folder
     shutil.rmtree(folder, ignore_errors=True)
     for name, kept in {"A": "two-hosts", "B": "two-hosts", "T": "tcp-rx", "U": "udp", "state/kept": "udp"}.items():
@@ -52,14 +66,14 @@ def test_outside_of_the_temporary_folder(line: str, uid: int, user: AnotherUser,
     for name in ("out", "temporary"):
         (folder / name).mkdir()
     subprocess.run(["chown", "-R", f"{uid}:{uid}", str(folder)], check=True)
-    words = user.words((), kept_lab.client) if uid else ()
+    words = user.words((), lab.client) if uid else ()
     own = environ(TMPDIR=str(folder / "temporary"), HOPSCOPE_RECORDINGS=str(folder / "state"), HOME=str(folder))
-    script = f'cd "{folder}/out" && exec "$@" {line}'
+    script = f'cd "{folder}/out" && {script}'
     done = subprocess.run(
         [*words, "sh", "-c", script, "sh", *HOPSCOPE], env=own, capture_output=True, text=True, check=False
     )
     assert "Traceback" not in done.stderr
     assert "temporary folder" not in done.stderr  # where nobody can find again what was joined
     assert done.returncode == 0, done.stderr
-    assert [name for name in LINES[line] if not (folder / "out" / name).exists()] == []
     assert list((folder / "temporary").iterdir()) == []
+    return done.stdout

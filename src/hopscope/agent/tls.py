@@ -83,15 +83,20 @@ class Tls:
         return TlsFiles(self.certificate, self.key, self.authority)
 
 
-def server_context(files: TlsFiles) -> ssl.SSLContext:
-    """Return what a listening agent asks of its clients.
+def server_context(files: TlsFiles, protocol: str = ALPN) -> ssl.SSLContext:
+    """Return what a server of ours asks of its clients.
+
+    Parameters
+    ----------
+    protocol
+        That it speaks, by its name in the handshake.
 
     Raises
     ------
     UsageError
         A file cannot be read, is not what it should be, or is open to others.
     """
-    context = _context(ssl.PROTOCOL_TLS_SERVER, files)
+    context = _context(ssl.PROTOCOL_TLS_SERVER, files, protocol)
     context.verify_mode = ssl.CERT_REQUIRED
     context.num_tickets = 0
     context.options |= ssl.OP_NO_TICKET
@@ -106,18 +111,18 @@ def client_context(files: TlsFiles) -> ssl.SSLContext:
     UsageError
         As in `server_context`.
     """
-    context = _context(ssl.PROTOCOL_TLS_CLIENT, files)  # which brings CERT_REQUIRED and check_hostname
+    context = _context(ssl.PROTOCOL_TLS_CLIENT, files, ALPN)  # which brings CERT_REQUIRED and check_hostname
     context.hostname_checks_common_name = False
     return context
 
 
-def _context(protocol: int, files: TlsFiles) -> ssl.SSLContext:
+def _context(side: int, files: TlsFiles, protocol: str) -> ssl.SSLContext:
     check_secret(files.key)
     check_unwritable(files.certificate)
     check_unwritable(files.authority)
-    context = ssl.SSLContext(protocol)
+    context = ssl.SSLContext(side)
     context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_3
-    context.set_alpn_protocols([ALPN])
+    context.set_alpn_protocols([protocol])
     _load_own(context, files)
     _load_authority(context, files.authority)
     return context

@@ -14,6 +14,7 @@ import threading
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 from hopscope.agent.allow import described
 from hopscope.agent.tls_connection import TlsConnection
@@ -162,6 +163,26 @@ class Listener:
             self._strangers.pop(connection, None)
             self._clients.pop(connection, None)
         connection.close()
+
+
+def address_of(where: str) -> tuple[str, int]:
+    """Return host and port of what ``--listen`` says.
+
+    Raises
+    ------
+    UsageError
+        It is no address and port.
+    """
+    try:
+        parts = urlsplit(f"//{where}")
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host, port = None, None
+    if not host or port is None or parts.netloc != where or "@" in where:
+        raise UsageError(
+            f"--listen {where}: not an address and port", "Give ADDRESS:PORT, with an IPv6 address in brackets"
+        )
+    return host, port
 
 
 def listen(host: str, port: int) -> socket.socket:

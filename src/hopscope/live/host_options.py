@@ -7,7 +7,7 @@ import functools
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hopscope.agent.defaults import AUTHORITY, CERTIFICATE, KEY, REMOTE_COMMAND, SSH
-from hopscope.live.help import HOSTS, option, section, together
+from hopscope.live.help import CLIENTS, HOSTS, option, section, together
 from hopscope.live.paths import PATH
 
 if TYPE_CHECKING:
@@ -68,6 +68,28 @@ def tls_options(certificate: str, others: str, title: str) -> Callable[[Decorate
         file_option("--tls-key", "Its private key", KEY),
         file_option("--tls-ca", f"CA of {others}", AUTHORITY),
         folded,
+    )
+
+
+def listening_options(help_text: str, certificate: str, others: str) -> Callable[[Decorated], Decorated]:
+    """Add where a verb listens for clients, and which: `listen`, `allowed`, `allow_file` and `tls`.
+
+    `certificate` and `others` are as in `tls_options`.
+    """
+    return together(
+        section(
+            CLIENTS,
+            option("--listen", metavar="ADDRESS:PORT", help=help_text),
+            option(
+                "--allow",
+                "allowed",
+                metavar="CLIENT",
+                multiple=True,
+                help="Certificate name or sha256:DIGEST (repeatable).",
+            ),
+            option("--allow-file", type=PATH, metavar="FILE", help="File of allowed clients, one per line."),
+        ),
+        tls_options(certificate, others, CLIENTS),
     )
 
 

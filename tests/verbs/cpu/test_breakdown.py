@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 import time
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from bench.rules import rules
 from hopscope.lab.links import set_offloads
 from hopscope.live.labels import NamespaceNames
 from hopscope.verbs.cpu.collector import CpuCollector
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.root
 _HZ = 4000
-_RULES = 25_000
 # Where the softirq's work is done, whoever runs it.
 _SOFTIRQS = ("net_rx", "ksoftirqd")
 _STREAM_BYTES = 100 << 20
@@ -55,13 +54,6 @@ def softirq_ns(snapshot: CpuSnapshot) -> int:
 def part_of(snapshot: CpuSnapshot, category: str) -> float:
     """Return the share of a category in the softirqs (0..1)."""
     return ns_of(snapshot, category) / softirq_ns(snapshot)
-
-
-def rules() -> str:
-    """Return a chain whose rules no packet meets, and each packet tries."""
-    first = int(ipaddress.IPv4Address("10.200.0.0"))
-    lines = "\n".join(f"add rule ip lab lab ip saddr {ipaddress.IPv4Address(first + n)} drop" for n in range(_RULES))
-    return f"table ip lab {{ chain lab {{ type filter hook input priority 0; }}; }}\n{lines}\n"
 
 
 def test_25000_pointless_rules_are_the_time_that_they_take(lab: Lab, veth: NetworkPath) -> None:

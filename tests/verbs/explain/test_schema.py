@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 from pathlib import Path
 
 import jsonschema
@@ -33,6 +35,14 @@ def test_json_of_a_recording_fits_its_schema(name: str, finding: str | None) -> 
     assert_fits(found, "explain-1")
     assert found["finding"] == finding
     assert sum(each["time_ns"] for each in found["causes"]) == found["total_ns"]
+
+
+def test_a_command_is_of_a_host_with_the_numbers_that_it_has_there(tmp_path: Path) -> None:
+    shutil.copytree(RECORDINGS / "two-hosts", tmp_path / "r", ignore=shutil.ignore_patterns("joined"))
+    (found,) = objects(hopscope("explain", tmp_path / "r", "--json").stdout)
+    (server,) = [each for each in found["causes"] if each["cause"] == "application"]
+    (name, pid, host) = re.match(r"(\w+) \((\d+)\)@(\w+)$", server["culprit"]).groups()  # type: ignore[union-attr]
+    assert (name, host, server["advice"]) == ("server", "b", f"on b: sudo perf top -g -p {pid}")
 
 
 def test_every_member_is_described() -> None:

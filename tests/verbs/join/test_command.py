@@ -127,6 +127,7 @@ def test_a_step_in_mid_recording_is_found(original: Path, recording: Path, tmp_p
     )
 
 
+@pytest.mark.slow
 def test_a_slew_that_nobody_told_of_is_in_the_bound(original: Path, recording: Path, tmp_path: Path) -> None:
     """A time daemon lets one clock run faster for a second; single recordings do not know of it."""
     meta = Metadata.read(recording / "a")

@@ -19,6 +19,7 @@ from hopscope.lab.veth import SERVER_IPV4
 from hopscope.store.trace import Trace
 from tests import leftovers
 from tests.lab.command import HOPSCOPE, environ
+from tests.shared import first
 from tests.waiting import eventually, state
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ def test_it_shows_what_was_sent(terminal: Tmux, tmp_path: Path) -> None:
         eventually(lambda: not terminal.alternate(), "the alternate screen is left")
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+@pytest.mark.parametrize("number", first([signal.SIGKILL, signal.SIGTERM, signal.SIGHUP]))
 def test_a_signal_leaves_terminal_and_kernel_as_before(terminal: Tmux, tmp_path: Path, number: int) -> None:
     settings = terminal.settings()
     pid = start(terminal, tmp_path)

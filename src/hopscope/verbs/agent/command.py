@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from hopscope.errors import UsageError, VersionError
-from hopscope.live.help import CLIENTS, Command, option, section
-from hopscope.live.host_options import tls_options
-from hopscope.live.paths import PATH
+from hopscope.live.help import Command
+from hopscope.live.host_options import listening_options
 
 if TYPE_CHECKING:
     from hopscope.agent.tls import Tls
@@ -41,24 +40,7 @@ _HOUR_S: Final = 3600.0
         ("Let clients change while it runs", "hopscope agent --listen '[::]:7443' --allow-file clients.txt"),
     ),
 )
-@section(
-    CLIENTS,
-    option("--listen", metavar="ADDRESS:PORT", help="Wait here for clients, over mutual TLS 1.3."),
-    option(
-        "--allow",
-        "allowed",
-        metavar="CLIENT",
-        multiple=True,
-        help="Certificate name or sha256:DIGEST (repeatable).",
-    ),
-    option(
-        "--allow-file",
-        type=PATH,
-        metavar="FILE",
-        help="File of allowed clients, one per line.",
-    ),
-)
-@tls_options("The agent's certificate", "the clients", CLIENTS)
+@listening_options("Wait here for clients, over mutual TLS 1.3.", "The agent's certificate", "the clients")
 def command(*, listen: str | None, tls: Tls, allowed: tuple[str, ...], allow_file: Path | None) -> int:
     """Serve hopscope on another host.
 

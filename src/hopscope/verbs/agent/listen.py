@@ -6,15 +6,13 @@ from __future__ import annotations
 import sys
 import threading
 from typing import TYPE_CHECKING, Final
-from urllib.parse import urlsplit
 
 from hopscope import __version__
 from hopscope.agent.allow import AllowList
 from hopscope.agent.log import Log
 from hopscope.agent.relay import serve_in_process
 from hopscope.agent.tls import server_context
-from hopscope.agent.tls_listen import Listener, listen, shown_address
-from hopscope.errors import UsageError
+from hopscope.agent.tls_listen import Listener, address_of, listen, shown_address
 from hopscope.live.stop import stop_on_signal
 
 if TYPE_CHECKING:
@@ -33,7 +31,7 @@ def wait_for_clients(where: str, files: TlsFiles, allowed: tuple[str, ...], allo
     UsageError
         An option is wrong, a file is, or nobody can listen there.
     """
-    host, port = _address(where)
+    host, port = address_of(where)
     context = server_context(files)
     AllowList.of(allowed, allow_file)
     log = Log(sys.stderr)
@@ -48,16 +46,3 @@ def wait_for_clients(where: str, files: TlsFiles, allowed: tuple[str, ...], allo
         thread.join()
     log.close()
     return 0
-
-
-def _address(where: str) -> tuple[str, int]:
-    try:
-        parts = urlsplit(f"//{where}")
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        host, port = None, None
-    if not host or port is None or parts.netloc != where or "@" in where:
-        raise UsageError(
-            f"--listen {where}: not an address and port", "Give ADDRESS:PORT, with an IPv6 address in brackets"
-        )
-    return host, port

@@ -9,8 +9,9 @@ from hopscope.model.cause import BY_NAME
 from hopscope.term.format import plural, time
 from hopscope.trace.causes.arrivals import PENDING, SOFTIRQS
 from hopscope.trace.causes.threads import RUNNABLE, THROTTLED
+from hopscope.trace.host_numbers import CPUS
 from hopscope.verbs.explain.activity import activity, cut, pairs, turns, union
-from hopscope.verbs.explain.suspects import MOSTLY, OF, Found, greatest, occupants, thread_name
+from hopscope.verbs.explain.suspects import MOSTLY, OF, Found, greatest, occupants, of_thread, on_host, thread_name
 
 if TYPE_CHECKING:
     from hopscope.store.trace import Trace
@@ -50,7 +51,7 @@ def _late_thread(trace: Trace, tid: int, spans: str) -> Found:
         who,
         (waited, f"meanwhile on its CPU: {most} of that time"),
         sure,
-        f"chrt -p {tid}; taskset -p {tid}   (its policy and its CPUs)",
+        of_thread(trace, tid, "chrt -p {tid}; taskset -p {tid}   (its policy and its CPUs)"),
     )
 
 
@@ -71,7 +72,7 @@ def _late_softirq(trace: Trace, cpu: int, spans: str) -> Found:
     }
     if sum(others.values()) > MOSTLY * _length(waited):
         softirq = f"the softirq {SOFTIRQS[greatest(others)[0]]}"
-        advice = f"sudo perf top -g -C {name}   (what it does)"
+        advice = on_host(trace, cpu // CPUS, f"sudo perf top -g -C {cpu % CPUS}   (what it does)")
         return Found(f"{what}: {softirq} ran meanwhile", softirq, (late,), advice=advice)
     who, most, sure = occupants(trace, turns(trace, cpu, *waited), _length(waited))
     if not who:

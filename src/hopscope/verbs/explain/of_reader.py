@@ -19,6 +19,7 @@ from hopscope.verbs.explain.suspects import (
     greatest,
     machine_of,
     occupants,
+    of_thread,
     pid_of,
     thread_name,
 )
@@ -110,7 +111,7 @@ def runnable(readers: Readers, cause: str) -> Found:
             (waited, f"{time(throttled)} of that while it was throttled"),
             advice=f"raise cpu.max of {group}"
             if group
-            else f"cat /proc/{pid_of(trace, tid)}/cgroup; raise its cpu.max",
+            else of_thread(trace, tid, "cat /proc/{pid}/cgroup; raise its cpu.max"),
         )
     other, most, sure = occupants(trace, did.others, runnable + throttled)
     if not other:
@@ -120,13 +121,13 @@ def runnable(readers: Readers, cause: str) -> Found:
             (waited, "what occupied the CPU was not seen; it may have been idle and waking up"),
             "medium",
         )
-    pids = f"{pid_of(trace, greatest(did.others)[0])},{pid_of(trace, tid)}"
+    occupant = pid_of(trace, greatest(did.others)[0])
     return Found(
         f"the reader {name} was ready to run, but {other} occupied the CPU",
         other,
         (waited, f"{'meanwhile on its CPU' if did.are_turns else 'on the CPU just before it'}: {most} of that time"),
         sure,
-        f"ps -o pid,ni,cls,psr,cgroup,comm -p {pids}   (weights, CPUs, cgroups)",
+        of_thread(trace, tid, f"ps -o pid,ni,cls,psr,cgroup,comm -p {occupant},{{pid}}   (weights, CPUs, cgroups)"),
     )
 
 
@@ -149,7 +150,7 @@ def busy(state: str, what: str, did: str, advice: str) -> Callable[[Readers, str
             f"the reader {name} {what}",
             name,
             (f"it {did} for {time(activity.states.get(state, 0))} while messages waited",),
-            advice=advice.format(pid=pid_of(readers.trace, tid)),
+            advice=of_thread(readers.trace, tid, advice),
         )
 
     return find
@@ -197,7 +198,7 @@ def application(trace: Trace, cause: str) -> Found:  # noqa: ARG001 # as all of 
     }[state]
     if state == ASLEEP and did.calls and (call := greatest(did.calls)[0]) >= 0:
         how = f"it slept in {call_name(call, machine_of(trace))}()"
-    advice = f"sudo perf top -g -p {pid_of(trace, tid)}" if state == RUNNING else calls_advice(trace, tid)
+    advice = of_thread(trace, tid, "sudo perf top -g -p {pid}") if state == RUNNING else calls_advice(trace, tid)
     return Found(
         f"the server {name} needed that time between request and answer",
         name,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hopscope.model.cause import BY_NAME
 from hopscope.term.format import part
+from hopscope.trace.host_numbers import THREADS, hosts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -96,14 +97,27 @@ def cgroup_of(trace: Trace, tid: int | None) -> str:
 
 
 def pid_of(trace: Trace, tid: int | None) -> int:
-    """Return the process of a thread."""
+    """Return the process of a thread, by its number on its own host."""
     rows = trace.rows(f"SELECT pid FROM thread_names WHERE tid = {tid}") if tid is not None else []
-    return int(rows[0][0]) if rows else tid or 0
+    return int(rows[0][0] if rows else tid or 0) % THREADS
+
+
+def on_host(trace: Trace, number: int, command: str) -> str:
+    """Return a command, with the name of the host on which to run it where several were recorded."""
+    names = hosts(trace)
+    return f"on {names[number]}: {command}" if names else command
+
+
+def of_thread(trace: Trace, tid: int | None, command: str) -> str:
+    """Return a command on a thread, `{tid}` or its process `{pid}`, as `on_host` does; empty: it is not known."""
+    if tid is None:
+        return ""
+    return on_host(trace, tid // THREADS, command.format(tid=tid % THREADS, pid=pid_of(trace, tid)))
 
 
 def calls_advice(trace: Trace, tid: int | None) -> str:
     """Return the command that shows in which calls a thread waits."""
-    return f"sudo strace -f -T -p {pid_of(trace, tid)}   (which calls it waits in)" if tid else ""
+    return of_thread(trace, tid or None, "sudo strace -f -T -p {pid}   (which calls it waits in)")
 
 
 def fullest_queue(trace: Trace, cause: str) -> tuple[str, str]:

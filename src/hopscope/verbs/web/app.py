@@ -19,7 +19,7 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from hopscope.verbs.web.guard import DATA, HOSTS, LOGIN, Guard
+from hopscope.verbs.web.guard import DATA, LOGIN, Guard, Place
 from hopscope.verbs.web.wire import Incomplete, frames
 
 if TYPE_CHECKING:
@@ -150,25 +150,25 @@ def page_files() -> dict[str, bytes]:
     }
 
 
-def make_app(token: str, port: int, readers: tuple[socket, ...], collector: socket | None) -> ASGIApp:
+def make_app(token: str, place: Place, readers: tuple[socket, ...], collector: socket | None) -> ASGIApp:
     """Return the application.
 
     Parameters
     ----------
     token
         Who has it may use it.
-    port
-        On which it listens.
+    place
+        Where it is.
     readers
         To the processes that read the recording, of which the first has said that it is open; empty: there is none.
     collector
         To the process that measures.
     """
-    return _Site(token, port, readers, collector).app
+    return _Site(token, place, readers, collector).app
 
 
 class _Site:
-    def __init__(self, token: str, port: int, readers: tuple[socket, ...], collector: socket | None) -> None:
+    def __init__(self, token: str, place: Place, readers: tuple[socket, ...], collector: socket | None) -> None:
         self._files = page_files()
         self._flame = _flame_policy()
         self._readers = [Reader(each, opening=number > 0) for number, each in enumerate(readers)]
@@ -187,9 +187,9 @@ class _Site:
         inner = Starlette(
             routes=routes,
             lifespan=self._lifespan,
-            middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=[*HOSTS], www_redirect=False)],
+            middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=place.hosts, www_redirect=False)],
         )
-        self._guard = Guard(inner, token, port)
+        self._guard = Guard(inner, token, place)
         self.app: ASGIApp = self._guard
 
     @contextlib.asynccontextmanager

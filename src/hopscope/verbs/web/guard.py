@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may ask the web server: a browser on this machine that got the token, from our own page.
+"""Who may ask the web server: a browser that got the token, from our own page.
 
 The token is in the fragment of the address, which browsers send to nobody. The page exchanges it for a cookie that
 scripts cannot read and that goes along with requests of our own pages alone. A page of a stranger that has its name
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hmac
 import secrets
+from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING, Final
 
@@ -19,7 +20,6 @@ from starlette.responses import JSONResponse
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-HOSTS: Final = ("127.0.0.1", "localhost")
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; frame-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; "
@@ -39,6 +39,29 @@ DATA: Final = "/api/"
 LOGIN: Final = "/api/session"
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the server is.
+
+    Attributes
+    ----------
+    scheme
+        ``http`` or ``https``.
+    hosts
+        By which names browsers reach it, as they stand in an address; the first one is told.
+    port
+        On which it listens.
+    """
+
+    scheme: str
+    hosts: tuple[str, ...]
+    port: int
+
+    def origins(self) -> tuple[str, ...]:
+        """Return what the addresses of its pages begin with."""
+        return tuple(f"{self.scheme}://{host}:{self.port}" for host in self.hosts)
+
+
 class Guard:
     """Admits requests of hopscope's own page only, and answers with data only where a request has a valid cookie.
 
@@ -48,16 +71,17 @@ class Guard:
         What answers.
     token
         In the address that the user was given.
-    port
-        On which the server listens: cookies are the same for all ports of a host, so that the name has it.
+    place
+        Where the server is. Cookies are the same for all ports of a host, so that their name has the port.
     """
 
-    def __init__(self, app: ASGIApp, token: str, port: int) -> None:
+    def __init__(self, app: ASGIApp, token: str, place: Place) -> None:
         self._app = app
         self._token = token
         self._session = secrets.token_urlsafe(32)
-        self._cookie = f"hopscope-{port}"
-        self._origins = {f"http://{host}:{port}" for host in HOSTS}
+        self._cookie = f"hopscope-{place.port}"
+        self._settings = f"HttpOnly; SameSite=Strict; Path=/{'; Secure' if place.scheme == 'https' else ''}"
+        self._origins = frozenset(place.origins())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or refuse it."""
@@ -79,7 +103,7 @@ class Guard:
         """Return the cookie for who has the token; None: it is another one."""
         if not isinstance(token, str) or not hmac.compare_digest(token.encode(), self._token.encode()):
             return None
-        return f"{self._cookie}={self._session}; HttpOnly; SameSite=Strict; Path=/"
+        return f"{self._cookie}={self._session}; {self._settings}"
 
     def _refusal(self, scope: Scope, headers: Headers) -> JSONResponse | None:
         origin = headers.get("origin")

@@ -23,6 +23,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from hopscope.agent.tls_listen import listen
 from hopscope.errors import HopscopeError, UsageError
 from hopscope.gate import tell
 from hopscope.live.stop import stop_on_signal
@@ -35,13 +36,24 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp
 
-_ADDRESS: Final = "127.0.0.1"
+    from hopscope.verbs.web.clients import Clients
+    from hopscope.verbs.web.guard import Place
+
+_HERE: Final = ("127.0.0.1", "localhost")
 _PR_SET_PDEATHSIG: Final = 1
 _SHUTDOWN_S: Final = 1
 _CHECK_S: Final = 0.5
 
 
-def serve(folder: Path | None, other: Path | None, *, interval_s: float | None, port: int, browser: bool) -> int:
+def serve(  # noqa: PLR0913 # what the options say
+    folder: Path | None,
+    other: Path | None,
+    *,
+    interval_s: float | None,
+    port: int,
+    browser: bool,
+    clients: Clients | None,
+) -> int:
     """Serve the page until a signal comes.
 
     Parameters
@@ -51,7 +63,9 @@ def serve(folder: Path | None, other: Path | None, *, interval_s: float | None, 
     interval_s
         Between frames of this host; None: it is not measured.
     port
-        0: any that is free.
+        Of this machine's own address; 0: any that is free.
+    clients
+        Who may come from other machines, and to which address; None: nobody may.
 
     Raises
     ------
@@ -59,8 +73,7 @@ def serve(folder: Path | None, other: Path | None, *, interval_s: float | None, 
         The port is taken, the recording cannot be opened, or this host cannot be measured.
     """
     with contextlib.ExitStack() as stack:
-        listening = stack.enter_context(_listening(port))
-        port = listening.getsockname()[1]
+        listening = stack.enter_context(listen(clients.host, clients.port) if clients else _listening(port))
         children = stack.enter_context(_children())
         readers: tuple[socket.socket, ...] = ()
         if folder:
@@ -69,13 +82,16 @@ def serve(folder: Path | None, other: Path | None, *, interval_s: float | None, 
             readers = first, *(_reader(folder, other, children, quiet=True) for _ in range(READERS - 1))
         collector = _collector(interval_s, children) if interval_s is not None else None
         token = secrets.token_urlsafe(32)
-        _server(listening, token, readers, collector, children)
+        from hopscope.verbs.web.app import make_app  # noqa: PLC0415 # Starlette takes a tenth of a second
+
+        address = _server(listening, clients, lambda place: make_app(token, place, readers, collector), children)
         for each in (listening, *readers, *([collector] if collector else ())):
             each.close()
-        url = f"http://{_ADDRESS}:{port}/#token={token}"
-        print(f"{url}\nOpen this address in a browser on this machine; Ctrl-C ends.")  # noqa: T201 # what it is for
+        url = f"{address}/#token={token}"
+        who = "that has a client's certificate" if clients else "on this machine"
+        print(f"{url}\nOpen this address in a browser {who}; Ctrl-C ends.")  # noqa: T201 # what it is for
         sys.stdout.flush()
-        if browser:
+        if browser and not clients:
             stack.enter_context(_shown(url))
         with stop_on_signal() as stop:
             while not stop.wait(_CHECK_S):
@@ -93,11 +109,11 @@ def _listening(port: int) -> socket.socket:
     made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind((_ADDRESS, port))
+        made.bind((_HERE[0], port))
         made.listen(128)
     except OSError as error:
         made.close()
-        raise UsageError(f"Port {port} of {_ADDRESS} cannot be used: {error.strerror}", "Name another one") from error
+        raise UsageError(f"Port {port} of {_HERE[0]} cannot be used: {error.strerror}", "Name another one") from error
     return made
 
 
@@ -176,31 +192,32 @@ def _collector(interval_s: float, children: dict[int, str]) -> socket.socket:
 
 
 def _server(
-    listening: socket.socket,
-    token: str,
-    readers: tuple[socket.socket, ...],
-    collector: socket.socket | None,
-    children: dict[int, str],
-) -> None:
-    from hopscope.verbs.web.app import make_app  # noqa: PLC0415 # Starlette takes a tenth of a second
+    listening: socket.socket, clients: Clients | None, make_app: Callable[[Place], ASGIApp], children: dict[int, str]
+) -> str:
+    """Start the process that talks to browsers, and return the page's address."""
+    from hopscope.verbs.web.guard import Place  # noqa: PLC0415
 
+    port = listening.getsockname()[1]
+    place = Place("https", (clients.host_in_url,), port) if clients else Place("http", _HERE, port)
     # All is loaded before: the other user need not be able to read where hopscope is installed.
-    app = make_app(token, listening.getsockname()[1], readers, collector)
-    run_app = _runner(app, listening)
+    run_app = _runner(make_app(place), listening, clients)
 
     def run() -> None:
         confine()
         run_app()
 
     children[_forked(run, unprivileged_user())] = "serves the page"
+    return place.origins()[0]
 
 
-def _runner(app: ASGIApp, listening: socket.socket) -> Callable[[], None]:
+def _runner(app: ASGIApp, listening: socket.socket, clients: Clients | None) -> Callable[[], None]:
     import uvicorn  # noqa: PLC0415 # as Starlette
     from anyio._backends import _asyncio  # noqa: F401, PLC0415 # which anyio would load with the first request
 
     config = uvicorn.Config(
-        app, log_level="critical", access_log=False, server_header=False, ws="none", loop="asyncio", http="h11",
+        app, log_level="critical", access_log=False, server_header=False, ws="none", loop="asyncio",
+        http=clients.protocol() if clients else "h11",
+        ssl_context_factory=(lambda *_: clients.context()) if clients else None,
         timeout_graceful_shutdown=_SHUTDOWN_S, proxy_headers=False,
     )  # fmt: skip
     config.load()
