@@ -44,7 +44,7 @@ static __always_inline bool tls_wanted(void)
 		return false;
 	if (cfg_cgroups && !cgroup_wanted(task_cgroup()))
 		return false;
-	return namespace_wanted(task_netns());
+	return !cfg_namespaces || namespace_wanted(task_netns());
 }
 
 static __always_inline int tls_begins(struct pt_regs *regs, u64 bytes_at)
