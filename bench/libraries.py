@@ -84,9 +84,8 @@ def calls_table(rounds: Sequence[Mapping[str, Mapping[str, float]]]) -> str:
 def _medians(program: Path, name: str) -> dict[str, float]:
     if name == _OFF:
         return _run(program)
-    selected = {_COMM: {"comms": ("nobody",)}, _PID: {"pids": (os.getpid(),)}}.get(name, {})
-    options = RecordOptions(profiles=(), libraries=(str(program),), **selected)
-    with Recorder(options) as recorder:
+    pids, comms = (os.getpid(),) if name == _PID else (), ("nobody",) if name == _COMM else ()
+    with Recorder(RecordOptions(profiles=(), libraries=(str(program),), pids=pids, comms=comms)) as recorder:
         taken = _run(program)
         recorder.take()
     return taken
