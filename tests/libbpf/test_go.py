@@ -54,8 +54,9 @@ def test_another_table_and_a_damaged_one_are_refused(program: Path) -> None:
     )
     with pytest.raises(FormatError, match="a version of Go whose functions are not known"):
         go_functions(elf[:at] + b"\xfb" + elf[at + 1 :], NAMES)
-    for offset in (8, 56, 64):  # the number of functions, and where tables are
-        with pytest.raises(FormatError):
-            go_functions(elf[: at + offset] + b"\xff" * 7 + elf[at + offset + 7 :], NAMES)
+    for offset in (8, 24, 56, 64):  # the number of functions, and where the code and the tables are
+        for count in (7, 8):
+            with pytest.raises(FormatError):
+                go_functions(elf[: at + offset] + b"\xff" * count + elf[at + offset + count :], NAMES)
     assert not go_functions(elf, ["crypto/tls.(*Conn).Absent"])
     assert not go_functions(Path("/bin/sh").read_bytes(), NAMES)

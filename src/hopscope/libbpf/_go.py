@@ -31,6 +31,8 @@ _POINTER: Final = 8
 # No function has more bytes, and no number more bits.
 _LONGEST: Final = 1 << 24
 _MOST_BITS: Final = 35
+# Each has a probe.
+_MOST_RETURNS: Final = 256
 _EM_X86_64: Final = 62
 _RET: Final = 0xC3
 # A function begins by comparing the stack pointer, or where it will be, with the stack's lower end. Kernels execute
@@ -70,7 +72,7 @@ def go_functions(elf: bytes, names: Collection[str]) -> dict[str, GoFunction]:
         if table is None or ".text" not in sections or not any(name.encode() in elf for name in names):
             return {}
         return _functions(elf, table, sections[".text"], names)
-    except (struct.error, IndexError, ValueError) as error:
+    except (struct.error, IndexError, OverflowError, ValueError) as error:
         raise FormatError("the file is damaged") from error
 
 
@@ -91,9 +93,11 @@ def _functions(elf: bytes, table: Section, text: Section, names: Collection[str]
         at = content.find(b"\0" + name.encode() + b"\0", named)
         for index in np.flatnonzero(name_offsets == at + 1 - named) if at >= 0 else ():
             entry = int(entries[index]) + (code or text.address) - text.address + text.offset
+            if not text.offset <= entry < text.offset + text.size:
+                raise ValueError
             steps = int(words[functions[index] // 4 + 4])
             returns = tuple(_returns(elf, entry, content, stacks + steps))
-            if not returns:
+            if not 0 < len(returns) <= _MOST_RETURNS:
                 raise FormatError(f"it is not known where {name} returns")
             looks = _COMPARES.match(elf, entry)
             found[name] = GoFunction(looks.end() if looks else entry, returns)
