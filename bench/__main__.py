@@ -41,6 +41,7 @@ BENCHMARKS: Final = {
     "ways": "what each way to attach an empty BPF program costs a datagram",
     "rules": "at which hop 25,000 rules show that match nothing, and which rate they leave to ten TCP flows",
     "services": "what networking takes of the CPU time of ten services, by ours and by perf, and what the answers lose",
+    "libraries": "what a recorded function of a library costs its caller",
     "stamps": "cost of SO_TIMESTAMPING to an application, the kernel's and hopscope.timestamping's",
 }
 

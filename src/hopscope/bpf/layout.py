@@ -177,6 +177,10 @@ class HopPoint(IntEnum):
     HOP_POINT_CALL_EXIT = 41
     HOP_POINT_TLS_WRITE = 42
     HOP_POINT_TLS_READ = 43
+    HOP_POINT_TLS_SOCKET = 44
+    HOP_POINT_URING_SUBMIT = 45
+    HOP_POINT_URING_WORK = 46
+    HOP_POINT_URING_COMPLETE = 47
     HOP_POINT_IRQ_ENTER = 64
     HOP_POINT_IRQ_EXIT = 65
     HOP_POINT_SOFTIRQ_RAISE = 66
@@ -1091,6 +1095,28 @@ HOP_PACKET_DTYPE: Final = np.dtype(
     }
 )
 
+# struct hop_plaintext
+HOP_PLAINTEXT_DTYPE: Final = np.dtype(
+    {
+        "names": [
+            "time_ns",
+            "tid",
+            "captured_bytes",
+        ],
+        "formats": [
+            "<u8",
+            "<u4",
+            "<u4",
+        ],
+        "offsets": [
+            0,
+            8,
+            12,
+        ],
+        "itemsize": 16,
+    }
+)
+
 # struct hop_pmu_row
 HOP_PMU_ROW_DTYPE: Final = np.dtype(
     {
@@ -1132,17 +1158,20 @@ HOP_RECORD_COUNTERS_DTYPE: Final = np.dtype(
         "names": [
             "lost",
             "captures_lost",
+            "plaintexts_lost",
             "pad",
         ],
         "formats": [
             "<u8",
             "<u8",
-            ("<u8", (6,)),
+            "<u8",
+            ("<u8", (5,)),
         ],
         "offsets": [
             0,
             8,
             16,
+            24,
         ],
         "itemsize": 64,
     }

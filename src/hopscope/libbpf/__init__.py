@@ -5,6 +5,7 @@ A thin layer over the C library by ctypes. Importing it loads nothing; libbpf is
 """
 
 from hopscope.libbpf._elf import entry_offset, function_offsets
+from hopscope.libbpf._go import GoFunction, go_functions
 from hopscope.libbpf.btf import Btf
 from hopscope.libbpf.capabilities import missing_capabilities
 from hopscope.libbpf.links import Link, link_ids
@@ -17,6 +18,7 @@ from hopscope.libbpf.stats import enable_stats
 __all__ = [
     "BpfObject",
     "Btf",
+    "GoFunction",
     "Link",
     "Map",
     "Program",
@@ -26,6 +28,7 @@ __all__ = [
     "entry_offset",
     "function_lengths",
     "function_offsets",
+    "go_functions",
     "link_ids",
     "missing_capabilities",
     "online_cpus",

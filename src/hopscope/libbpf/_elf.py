@@ -21,7 +21,10 @@ _LONGEST_NAME: Final = 128
 _STT_FUNC: Final = 2
 
 
-class _Section(NamedTuple):
+class Section(NamedTuple):
+    """A part of a file: where it is in memory, and in the file."""
+
+    name: int
     kind: int
     address: int
     offset: int
@@ -70,7 +73,7 @@ def function_offsets(elf: bytes, names: Collection[str]) -> dict[str, int]:
     found: dict[str, int] = {}
     try:
         sections = list(_sections(elf))
-        for table in sections:
+        for table in sections if any(name in elf for name in wanted) else ():
             if table.kind not in {_SHT_SYMTAB, _SHT_DYNSYM}:
                 continue
             strings = sections[table.link].offset
@@ -105,6 +108,25 @@ def entry_offset(elf: bytes) -> int:
     raise FormatError("the file does not say where its code is")
 
 
+def sections_by_name(elf: bytes) -> dict[str, Section]:
+    """Return the sections of a file that have names.
+
+    Raises
+    ------
+    FormatError
+        It is no 64-bit little-endian ELF file.
+    struct.error, IndexError, ValueError
+        It is damaged.
+    """
+    sections = list(_sections(elf))
+    names = sections[_HEADER.unpack_from(elf)[13]].offset if sections else 0
+    found = {}
+    for section in sections:
+        start = names + section.name
+        found[elf[start : elf.index(b"\0", start)].decode(errors="replace")] = section
+    return found
+
+
 def _function(elf: bytes, name: str) -> tuple[int, int]:
     sections = list(_sections(elf))
     for table in sections:
@@ -119,11 +141,11 @@ def _function(elf: bytes, name: str) -> tuple[int, int]:
     raise FormatError(f"the object file has no function {name}")
 
 
-def _sections(elf: bytes) -> Iterator[_Section]:
+def _sections(elf: bytes) -> Iterator[Section]:
     header = _HEADER.unpack_from(elf)
     if not header[0].startswith(b"\x7fELF\2\1"):
         raise FormatError("this is no 64-bit little-endian object file")
     start, size, count = header[6], header[11], header[12]
     for index in range(count):
         section = _SECTION.unpack_from(elf, start + index * size)
-        yield _Section(section[1], section[3], section[4], section[5], section[6])
+        yield Section(section[0], section[1], section[3], section[4], section[5], section[6])

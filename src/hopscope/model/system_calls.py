@@ -112,6 +112,28 @@ _AARCH64: Final = {
     441: "epoll_pwait2",
     449: "futex_waitv",
 }
+# include/uapi/linux/io_uring.h: requests that hopscope records.
+_REQUESTS: Final = {
+    1: "readv",
+    2: "writev",
+    6: "poll_add",
+    9: "sendmsg",
+    10: "recvmsg",
+    13: "accept",
+    16: "connect",
+    22: "read",
+    23: "write",
+    26: "send",
+    27: "recv",
+    34: "shutdown",
+    45: "socket",
+    47: "send_zc",
+    48: "sendmsg_zc",
+    49: "read_multishot",
+    56: "bind",
+    57: "listen",
+    58: "recv_zc",
+}
 _NAMES: Final = {"x86_64": _X86_64, "aarch64": _AARCH64}
 
 # Those that wait until one of several descriptors is ready, or for data of a socket.
@@ -126,3 +148,8 @@ WAITS: Final = frozenset(
 def call_name(number: int, machine: str) -> str:
     """Return the name of a system call on a machine of this type; unknown ones as ``system call 7``."""
     return _NAMES.get(machine, {}).get(number, f"system call {number}")
+
+
+def request_name(opcode: int) -> str:
+    """Return the name of a request of io_uring, such as ``uring send``; unknown ones as ``uring request 7``."""
+    return f"uring {_REQUESTS.get(opcode, f'request {opcode}')}"

@@ -32,7 +32,7 @@ def attach_to_libraries(
     bpf
         Loaded.
     ways
-        A function is a hook, its program has the same place; the one at returns is that of all functions of the way.
+        A function is a hook; its programs at the entry and at returns have the same place.
     libraries
         Open, which they need not be afterwards.
     pids
@@ -48,13 +48,14 @@ def attach_to_libraries(
     for library in libraries:
         path = f"/proc/self/fd/{library.fd}"
         for way in ways:
-            for function, program in zip(way.hooks, way.programs, strict=True):
-                offset = library.offsets.get(function)
-                if offset is None:
+            for function, program, ending in zip(way.hooks, way.programs, way.returns, strict=True):
+                place = library.functions.get(function)
+                if place is None:
                     continue
                 name = f"{function} of {library.path}"
+                ends = [(ending, offset, False) for offset in place.returns] or [(ending, place.entry, True)]
                 # The return first: no call is begun whose end would not be seen.
-                for each, returns in ((way.returns[0], True), (program, False)):
+                for each, offset, returns in (*ends, (program, place.entry, False)):
                     for pid in pids or (None,):
                         event = open_uprobe(path, offset, name, returns=returns, pid=pid)
                         links.append(bpf.programs[each].attach_event(event))

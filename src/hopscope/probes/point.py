@@ -40,7 +40,7 @@ class AttachMethod:
     programs
         Programs of the object which record at this point.
     returns
-        Programs at the return of the same functions.
+        Programs at the return of the same functions, in the same order.
     helpers
         Programs which must be attached as well, for what they remember.
     kfuncs
@@ -60,7 +60,7 @@ class AttachMethod:
     @property
     def used(self) -> tuple[str, ...]:
         """All programs that it needs, in the order in which they are attached: no begin of what has no end yet."""
-        return (*self.returns, *self.programs, *self.helpers)
+        return tuple(dict.fromkeys((*self.returns, *self.programs, *self.helpers)))
 
     @property
     def name(self) -> str:

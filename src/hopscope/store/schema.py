@@ -124,28 +124,32 @@ TABLES: Final = (
             Column(
                 "sock",
                 np.int64,
-                "address of the struct sock; reused after the socket is freed; tls.*: of the library's SSL object",
+                "address of the struct sock; reused after the socket is freed; tls.*: of the library's object for the "
+                "connection",
             ),
             Column("flow", np.int64, "flow in the direction of the data: from this socket (tx.*) or to it (rx.*)"),
             Column(
                 "seq",
                 np.int64,
                 "TCP: sequence number of the next byte to be written (tx.*) or read (rx.*); call.enter: its first "
-                "argument",
+                "argument; tls.*: number of the goroutine's call, 0: it was of a thread; uring.*: of the "
+                "request",
             ),
             Column(
                 "len_bytes",
                 np.int32,
-                "tx.send: requested; tx.sent, rx.received: transferred, or the negative errno; call.enter: its third "
-                "argument; call.exit: what it returns; tls.*: plaintext bytes, or what a call that failed returned",
+                "tx.send: requested; tx.sent, rx.received, tls.socket: transferred, or the negative errno; call.enter: "
+                "its third argument; call.exit: what it returns; tls.read, tls.write: plaintext bytes, or what a "
+                "call that failed returned; uring.submit: file descriptor; uring.complete: result",
             ),
             Column(
                 "value",
                 np.int64,
                 "tcp.state: old state * 256 + new state; rx.received: flags; call.enter, call.exit: number of the "
-                "call; tls.*: how long the call took that returns, ns; tx.limit: see the relation tcp_limits",
+                "call; tls.read, tls.write: how long the call took that returns, ns; tls.socket: the socket's point; "
+                "uring.*: user_data; tx.limit: see the relation tcp_limits",
             ),
-            Column("protocol", np.int16, "6 TCP, 17 UDP"),
+            Column("protocol", np.int16, "6 TCP, 17 UDP; uring.*: opcode of the request"),
             Column("netns", np.int64, "inode of the network namespace"),
         ),
     ),

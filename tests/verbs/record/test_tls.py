@@ -73,16 +73,6 @@ print(json.dumps({"pid": os.getpid(), "port": listener.getsockname()[1], "counte
 """
 
 
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with a certificate of localhost and its key."""
-    folder = tmp_path_factory.mktemp("certificate")
-    subject = ("-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost")
-    made = ("-newkey", "rsa:2048", "-nodes", "-keyout", folder / "key", "-out", folder / "certificate")
-    subprocess.run(["openssl", "req", "-x509", *subject, *made], check=True, capture_output=True)
-    return folder
-
-
 def test_calls_and_bytes_are_those_that_the_program_counted(tmp_path: Path, certificate: Path) -> None:
     folder = tmp_path / "trace"
     words = ("--library", "openssl", "-P", "calls", "-o", folder, "--")
@@ -110,6 +100,7 @@ def test_calls_and_bytes_are_those_that_the_program_counted(tmp_path: Path, cert
     # What the library had already, it gives without a socket: then none is known. At the end, the socket gives nothing.
     assert all((row["flow"] is None) == (row["socket_bytes"] == 0) for row in rows if row["plain_bytes"])
     assert {row["call"] for row in rows if row["flow"] is None} == {"read"}
+    assert {row["text"] for row in rows} == {None}
 
 
 CLIENT = """
@@ -129,7 +120,7 @@ def server(tmp_path: Path, certificate: Path) -> Iterator[tuple[subprocess.Popen
     """Start openssl's own server with a library of its own, whose file is gone by now; with its port."""
     library = tmp_path / "libssl.so.3"
     with contextlib.ExitStack() as stack:
-        shutil.copyfile(find(("openssl",), {"SSL_read"}, stack).libraries[0].path, library)
+        shutil.copyfile(find(("openssl",), stack).libraries[0].path, library)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     files = ("-cert", certificate / "certificate", "-key", certificate / "key")
@@ -155,15 +146,20 @@ def test_a_process_is_seen_in_its_own_library_whose_file_is_gone(
     child.stdin.write(b"answer\n")
     child.stdin.flush()
     folder = tmp_path / "trace"
-    words = ("--library", "auto", "--pid", child.pid, "-P", "calls", "-o", folder, "--")
+    words = ("--library", "auto", "--tls-bytes", 4, "--pid", child.pid, "-P", "calls", "-o", folder, "--")
     done = hopscope("record", *words, sys.executable, "-c", CLIENT, certificate, port)
     assert done.returncode == 0, done.stderr
+    assert "risk: the trace has contents of TLS connections" in done.stderr
     with Trace(folder) as trace:
-        report = summary(trace, Selection())
+        report, each = summary(trace, Selection()), tls(trace, Selection())
     # That of the client has the same functions in another file, and is another process.
     assert report.column("process") == [f"openssl ({child.pid})"] * 2
     plain = dict(zip(report.column("call"), report.column("plain_bytes"), strict=True))
     assert plain == {"read": 5 + 1_000 * 10, "write": 7}
+    rows = [row for row in zip(*map(each.column, ("call", "plain_bytes", "text")), strict=True) if row[1]]
+    assert [row for row in rows if row[0] == "write"] == [("write", 7, "answ")]
+    assert {text for call, size, text in rows if call == "read" and size >= 4} == {r"\x00\x00\x00\x00"}
+    assert any("risk: " in note for note in each.notes)
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
@@ -177,17 +173,36 @@ def test_nothing_stays_behind(tmp_path: Path, how: signal.Signals) -> None:
     eventually(lambda: not held & set(link_ids() or ()), "links stay behind")
 
 
+MAPS = """
+import mmap, sys
+files = [open(path, "rb") for path in sys.argv[1:]]
+maps = [mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) for file in files]
+print(flush=True)
+sys.stdin.read()
+"""
+
+
 def test_what_cannot_be_recorded_is_said(tmp_path: Path) -> None:
     folder = ("-o", tmp_path / "trace")
     said = complaint(hopscope("record", "--point", "tls.write", *folder), 2)
     assert said == "tls.write is in a library, and none is selected. Add --library auto"
-    said = complaint(hopscope("record", "--library", "gnutls", *folder), 2)
+    said = complaint(hopscope("record", "--tls-bytes", "9", *folder), 2)
+    assert said == "--tls-bytes needs --library. Specify whose calls: --library auto"
+    said = complaint(hopscope("record", "--library", "wolfssl", *folder), 2)
     assert said.startswith(
-        "--library does not know gnutls: of TLS libraries, it knows OpenSSL's libssl.so alone so far"
+        "--library does not know wolfssl: of TLS libraries, it knows openssl, gnutls, boringssl, go-tls. Give "
     )
     said = complaint(hopscope("record", "--library", "/etc/passwd", *folder), 2)
     assert "/etc/passwd is no library that can be recorded: " in said
-    with subprocess.Popen(["sleep", "infinity"]) as child:
+    shutil.copyfile("/etc/passwd", tmp_path / "libngtcp2_crypto_gnutls.so.8")
+    shutil.copyfile("/etc/passwd", tmp_path / "libmbedtls.so.14")
+    words = (sys.executable, "-c", MAPS, *tmp_path.glob("lib*"))
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout
+        child.stdout.readline()
         said = complaint(hopscope("record", "--library", "auto", "--pid", child.pid, *folder), 2)
         child.kill()
-    assert f"process {child.pid} (sleep) is left out: it has not mapped the library" in said
+    assert f"process {child.pid} (python" in said
+    assert " is left out: it has not mapped the library, and its program has no such function: " in said
+    assert "1 process has mapped libmbedtls.so.14, whose calls are not recorded: --library does not know its" in said
+    assert "1 process has the QUIC library ngtcp2: its streams are not seen, but its datagrams are, as those of" in said

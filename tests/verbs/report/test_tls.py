@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hopscope.bpf.layout import HopPoint
 from hopscope.store.trace import Trace
 from hopscope.trace.selection import Selection
 from hopscope.verbs.report.tls import summary, tls
@@ -66,10 +67,36 @@ def test_what_a_thread_does_within_a_call_is_of_the_call(tmp_path: Path) -> None
         ]
 
 
+def test_a_goroutine_has_its_sockets_and_a_call_within_one_is_part_of_it(tmp_path: Path) -> None:
+    made = MadeTrace()
+    first, second = made.thread(7, "go", 7), made.thread(8, "go", 7)
+    out, back = made.flow("10.0.0.1:443", "10.0.0.2:40000"), made.flow("10.0.0.2:40000", "10.0.0.1:443")
+    # It began on one thread at 1,000, and ended on the other one, where another goroutine sends meanwhile.
+    sent, received = (int(point) for point in (HopPoint.HOP_POINT_TX_SENT, HopPoint.HOP_POINT_RX_RECEIVED))
+    made.socket("tls.socket", 1_100, tid=first, sock=77, value=received, seq=3, flow=back, len_bytes=-11)
+    made.socket("tx.sent", 1_200, tid=second, sock=1, flow=out, len_bytes=9)
+    made.socket("tls.socket", 1_300, tid=second, sock=77, value=received, seq=3, flow=back, len_bytes=40)
+    made.socket("tls.socket", 1_350, tid=second, sock=77, value=sent, seq=4, flow=out, len_bytes=50)
+    made.socket("tls.read", 2_000, tid=second, sock=77, value=1_000, seq=3, len_bytes=18)
+    # gnutls_record_send calls gnutls_record_send2; and one for another connection, which is within it.
+    made.socket("tx.sent", 3_100, tid=first, sock=1, flow=out, len_bytes=30)
+    made.socket("tls.write", 3_200, tid=first, sock=5, value=150, len_bytes=8)
+    made.socket("tls.write", 3_300, tid=first, sock=6, value=100, len_bytes=1)
+    made.socket("tls.write", 3_400, tid=first, sock=5, value=400, len_bytes=8)
+    with Trace(made.write(tmp_path / "trace")) as trace:
+        report = tls(trace, Selection())
+        names = ("at_ns", "call", "plain_bytes", "socket_bytes", "library_ns", "calls", "flow")
+        assert list(zip(*map(report.column, names), strict=True)) == [
+            (1_000, "read", 18, 40, None, None, back),
+            (3_000, "write", 8, 30, 400, 0, out),
+            (3_200, "write", 1, 0, 100, 0, None),
+        ]
+
+
 def test_a_trace_that_lacks_something_says_so(tmp_path: Path) -> None:
     with Trace(MadeTrace().write(tmp_path / "empty")) as trace:
         assert tls(trace, Selection()).notes == [
-            "the trace has no calls of TLS libraries: record with `--library openssl`"
+            "the trace has no calls of TLS libraries: record with `--library auto`"
         ]
     made = MadeTrace()
     made.plan = [

@@ -448,6 +448,12 @@ enum hop_point {
 	HOP_POINT_CALL_EXIT = 41, /* it returns */
 	HOP_POINT_TLS_WRITE = 42, /* a TLS library has taken plaintext: `value` is how long that took */
 	HOP_POINT_TLS_READ = 43,  /* it has given plaintext */
+	/* A goroutine has used a socket in a call of its library: `sock` and `seq` are those of the call, `value` is the point. */
+	HOP_POINT_TLS_SOCKET = 44,
+	/* A request of io_uring that may be about a socket: `value` is its user_data, `seq` its number, `protocol` its opcode. */
+	HOP_POINT_URING_SUBMIT = 45,   /* `len_bytes`: its file descriptor */
+	HOP_POINT_URING_WORK = 46,     /* it is given to a worker */
+	HOP_POINT_URING_COMPLETE = 47, /* `len_bytes`: its result */
 	/* struct hop_work */
 	HOP_POINT_IRQ_ENTER = 64,
 	HOP_POINT_IRQ_EXIT = 65,
@@ -620,6 +626,13 @@ struct hop_device {
 	u32 pad_2[4];
 };
 
+/* The first bytes that a call of a TLS library took or gave, which follow it in the ring; not all of a slot is used. */
+struct hop_plaintext {
+	u64 time_ns; /* and thread: those of the call's record */
+	u32 tid;
+	u32 captured_bytes; /* in the slot */
+};
+
 /* The first bytes of a packet, which follow it in the ring; not all of a slot is used. */
 struct hop_capture {
 	u64 time_ns;
@@ -662,7 +675,8 @@ struct hop_own {
 struct hop_record_counters {
 	u64 lost; /* for which the ring had no room */
 	u64 captures_lost;
-	u64 pad[6];
+	u64 plaintexts_lost;
+	u64 pad[5];
 };
 
 /* Counters of one CPU. */

@@ -65,19 +65,13 @@ static __always_inline void *pointer_at(void *place)
 	return pointer;
 }
 
-/* The socket that a file descriptor of the running process is, if it sends and receives packets: its address, else 0. */
-static __noinline u64 network_socket(u32 number)
+/* The socket that a file is, if it sends and receives packets: its address, else 0. */
+static __noinline u64 socket_of_file(struct file *file)
 {
-	struct files_struct *files = field_of(current_task(), struct task_struct, files);
-	struct fdtable *table = field_of(files, struct files_struct, fdt);
 	struct socket *socket;
-	struct file *file;
 	struct inode *inode;
 	struct sock *sk;
 
-	if (number >= field_of(table, struct fdtable, max_fds))
-		return 0;
-	file = pointer_at(field_of(table, struct fdtable, fd) + number);
 	if (!file)
 		return 0;
 	inode = field_of(file, struct file, f_inode);
@@ -86,6 +80,17 @@ static __noinline u64 network_socket(u32 number)
 	socket = field_of(file, struct file, private_data);
 	sk = field_of(socket, struct socket, sk);
 	return sk && family_moves_packets(field_of(sk, struct sock, __sk_common.skc_family)) ? (u64)sk : 0;
+}
+
+/* The same of a file descriptor of the running process. */
+static __noinline u64 network_socket(u32 number)
+{
+	struct files_struct *files = field_of(current_task(), struct task_struct, files);
+	struct fdtable *table = field_of(files, struct files_struct, fdt);
+
+	if (number >= field_of(table, struct fdtable, max_fds))
+		return 0;
+	return socket_of_file(pointer_at(field_of(table, struct fdtable, fd) + number));
 }
 
 static __always_inline u32 task_netns(void)

@@ -165,6 +165,24 @@ struct file {
 	void *private_data;
 };
 
+struct io_cqe {
+	u64 user_data;
+	s32 fd; /* until it is complete */
+};
+
+struct io_kiocb {
+	struct file *file;
+	u8 opcode;
+	u32 flags;
+	struct io_cqe cqe;
+	void *ctx; /* struct io_ring_ctx */
+};
+
+struct io_uring_cqe {
+	u64 user_data;
+	s32 res;
+};
+
 struct fdtable {
 	u32 max_fds;
 	void **fd; /* of struct file */
@@ -437,7 +455,9 @@ struct pt_regs {
 	u64 r8;
 	u64 r9;
 	u64 ax;
+	u64 bx;
 	u64 sp;
+	u64 r14;
 	u64 orig_ax;
 } __attribute__((preserve_access_index));
 #define SYSTEM_CALL(regs) ((s32)BPF_CORE_READ(regs, orig_ax))

@@ -106,16 +106,22 @@ struct flow_lines wanted_flows SEC(".bss.wanted");
 
 /* ---- calls of TLS libraries ---- */
 
-/* A call is known again by its thread and its frame: calls within calls, and several stacks to a thread, are told apart. */
+/* A call is known again by who calls and its frame: calls within calls, and several stacks to a thread, are told apart.
+ * Go's goroutines have their own stacks, which move, and go from thread to thread: their frames are counted from the stack's
+ * upper end.
+ */
 struct tls_frame {
 	u64 stack;
-	u64 tid;
+	u64 caller; /* thread, or address of the goroutine */
+	u64 pid;    /* of a goroutine; else 0 */
 };
 
 struct tls_call {
 	u64 begin_ns;
 	u64 ssl;
 	u64 bytes_at; /* where the number of bytes will be, of functions that return whether they succeeded; else 0 */
+	u64 data;     /* where the bytes are */
+	u64 from_end; /* of a goroutine's stack, so many before its end; else 0 */
 };
 
 /* What never returns, because the program jumps out of it or ends, is forgotten in time. */
@@ -125,6 +131,40 @@ struct {
 	__type(key, struct tls_frame);
 	__type(value, struct tls_call);
 } tls_calls SEC(".maps");
+
+struct goroutine {
+	u64 address;
+	u64 pid;
+};
+
+/* Which call a goroutine is in. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1); /* set before load */
+	__type(key, struct goroutine);
+	__type(value, struct tls_call);
+} tls_goroutines SEC(".maps");
+
+/* ---- requests of io_uring ---- */
+
+/* By the request; and, as a request that goes on completes without it, by ring and user_data. */
+struct uring_key {
+	u64 owner;
+	u64 user_data;
+};
+
+struct uring_request {
+	u64 sock;
+	u32 number;
+	u32 opcode;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1); /* set before load */
+	__type(key, struct uring_key);
+	__type(value, struct uring_request);
+} uring_requests SEC(".maps");
 
 /* ---- drops and captures ---- */
 
@@ -137,3 +177,5 @@ struct {
 
 /* The first bytes of packets. */
 RINGS(captures);
+/* The first bytes of plaintext. */
+RINGS(plaintexts);

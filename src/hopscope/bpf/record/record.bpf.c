@@ -9,6 +9,7 @@
 #include "record/tcp.h"
 #include "record/tls.h"
 #include "record/transmit.h"
+#include "record/uring.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -169,6 +170,29 @@ int BPF_PROG(record_call_exit, struct pt_regs *regs, s64 result)
 	return call_ends(regs, result);
 }
 
+SEC("tp_btf/io_uring_submit_req")
+int BPF_PROG(record_uring_submit, struct io_kiocb *request)
+{
+	return uring_submits(request);
+}
+
+SEC("tp_btf/io_uring_queue_async_work")
+int BPF_PROG(record_uring_work, struct io_kiocb *request)
+{
+	return uring_works(request);
+}
+
+/* What it completes with is in the third argument, or is that and the next one. */
+SEC("tp_btf/io_uring_complete")
+int BPF_PROG(record_uring_complete, void *ring, struct io_kiocb *request)
+{
+	struct io_uring_cqe *cqe = (void *)ctx[2];
+
+	if (cfg_uring_arguments > 3)
+		return uring_completes(ring, request, ctx[2], (s32)ctx[3]);
+	return uring_completes(ring, request, BPF_CORE_READ(cqe, user_data), BPF_CORE_READ(cqe, res));
+}
+
 /* User space attaches these to libraries. */
 SEC("uprobe")
 int record_tls_write(struct pt_regs *regs)
@@ -206,6 +230,31 @@ int record_tls_given(struct pt_regs *regs)
 	return tls_ends(regs, HOP_POINT_TLS_READ);
 }
 
+/* And at each instruction of Go's functions that returns. */
+SEC("uprobe")
+int record_go_write(struct pt_regs *regs)
+{
+	return go_begins(regs);
+}
+
+SEC("uprobe")
+int record_go_written(struct pt_regs *regs)
+{
+	return go_ends(regs, HOP_POINT_TLS_WRITE);
+}
+
+SEC("uprobe")
+int record_go_read(struct pt_regs *regs)
+{
+	return go_begins(regs);
+}
+
+SEC("uprobe")
+int record_go_given(struct pt_regs *regs)
+{
+	return go_ends(regs, HOP_POINT_TLS_READ);
+}
+
 SEC("tp_btf/tcp_sendmsg_locked")
 int BPF_PROG(record_send_tp, struct sock *sk, struct msghdr *msg)
 {
@@ -221,13 +270,13 @@ int BPF_PROG(record_send_fentry, struct sock *sk, struct msghdr *msg)
 SEC("tp_btf/sock_send_length")
 int BPF_PROG(record_sent_tp, struct sock *sk, s32 result)
 {
-	return socket_event(sk, HOP_POINT_TX_SENT, false, true, result, 0);
+	return socket_used(sk, HOP_POINT_TX_SENT, false, result, 0);
 }
 
 SEC("tp_btf/sock_recv_length")
 int BPF_PROG(record_received_tp, struct sock *sk, s32 result, u32 flags)
 {
-	return socket_event(sk, HOP_POINT_RX_RECEIVED, true, true, result, flags);
+	return socket_used(sk, HOP_POINT_RX_RECEIVED, true, result, flags);
 }
 
 /* Before these tracepoints (6.3, 6e6eda44b939), the sockets' functions. */
@@ -235,7 +284,7 @@ int BPF_PROG(record_received_tp, struct sock *sk, s32 result, u32 flags)
 	SEC("fexit/" #name)                                                                                            \
 	int BPF_PROG(record_##name##_fexit, struct socket *socket, struct msghdr *msg, u64 len_bytes, s32 result)      \
 	{                                                                                                              \
-		return socket_event(socket->sk, HOP_POINT_TX_SENT, false, true, result, 0);                            \
+		return socket_used(socket->sk, HOP_POINT_TX_SENT, false, result, 0);                                   \
 	}
 
 SENT(inet_sendmsg)
@@ -246,7 +295,7 @@ SENT(inet6_sendmsg)
 	int BPF_PROG(record_##name##_fexit, struct socket *socket, struct msghdr *msg, u64 len_bytes, u32 flags,       \
 		     s32 result)                                                                                       \
 	{                                                                                                              \
-		return socket_event(socket->sk, HOP_POINT_RX_RECEIVED, true, true, result, flags);                     \
+		return socket_used(socket->sk, HOP_POINT_RX_RECEIVED, true, result, flags);                            \
 	}
 
 RECEIVED(inet_recvmsg)

@@ -13,6 +13,7 @@ EXPORT_ENUM(hop_limit_value);
 EXPORT_ENUM(hop_switch_extra);
 EXPORT_ENUM(hop_record_limits);
 EXPORT_STRUCT(hop_packet);
+EXPORT_STRUCT(hop_plaintext);
 EXPORT_STRUCT(hop_socket);
 EXPORT_STRUCT(hop_work);
 EXPORT_STRUCT(hop_drop);

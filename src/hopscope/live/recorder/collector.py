@@ -34,6 +34,7 @@ from hopscope.live.own_flows import SelfTrafficFilter
 from hopscope.live.recorder.captures import Captures
 from hopscope.live.recorder.marks import MARKS, Marks
 from hopscope.live.recorder.options import LIBRARY_POINTS, PREFIX, RecordOptions
+from hopscope.live.recorder.plaintexts import Plaintexts
 from hopscope.live.recorder.symbols import STACKS, DropPlaces
 from hopscope.live.recorder.tables import Tables, point_names, since
 from hopscope.live.session import Session
@@ -41,12 +42,14 @@ from hopscope.probes.catalogue import POINTS
 from hopscope.probes.libraries import attach_to_libraries
 from hopscope.probes.resolve import Plan, Resolver
 from hopscope.store.meta import Metadata
+from hopscope.store.plaintext import PLAINTEXTS, risk_notes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from hopscope.errors import LoadError
     from hopscope.libbpf import BpfObject
+    from hopscope.store.schema import Table
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -59,6 +62,8 @@ _FROM_PAGES: Final = "bpf_dynptr_from_skb"
 _NOT_IN_PAGES: Final = (
     "--bytes: this kernel does not let us read what packets have in pages, as TCP's usually do: such bytes are missing"
 )
+# Requests of io_uring that are under way at once, twice.
+_URING_REQUESTS: Final = 65_536
 # perf_uprobe_event_init() is not content with CAP_PERFMON.
 _FOR_LIBRARIES: Final = ("CAP_SYS_ADMIN",)
 
@@ -137,15 +142,21 @@ class Recorder(SelfTrafficFilter, Attached):
         bpf.set_const("cfg_pcap", int(bool(options.pcap)))
         bpf.set_const("cfg_drop_arguments", Btf.kernel().tracepoint_arguments("kfree_skb"))
         bpf.set_const("cfg_retransmit_arguments", Btf.kernel().tracepoint_arguments("tcp_retransmit_skb"))
+        bpf.set_const("cfg_uring_arguments", Btf.kernel().tracepoint_arguments("io_uring_complete"))
+        bpf.maps["uring_requests"].set_max_entries(_URING_REQUESTS if f"{PREFIX}uring.submit" in options.names() else 1)
         bpf.set_const("cfg_drop_stacks", int(options.stacks))
         bpf.maps["stacks"].set_max_entries(STACKS if options.stacks or wants_stacks(options.tracepoints) else 1)
-        bpf.maps["tls_calls"].set_max_entries(_TLS_CALLS if options.libraries else 1)
+        bpf.set_const("cfg_libraries", int(bool(options.libraries)))
+        for name in ("tls_calls", "tls_goroutines"):
+            bpf.maps[name].set_max_entries(_TLS_CALLS if options.libraries else 1)
         bpf.set_const("cfg_snap", options.snap_bytes)
         bpf.set_const("cfg_bytes", options.payload_bytes)
         bpf.set_const("cfg_capture", max(options.snap_bytes, options.payload_bytes))
         bpf.set_const("cfg_from_pages", int(self._from_pages))
+        bpf.set_const("cfg_tls_bytes", options.tls_bytes)
         bpf.maps["rings"].set_max_entries(possible_cpus())
-        bpf.maps["captures"].set_max_entries(possible_cpus())
+        for name in ("captures", "plaintexts"):
+            bpf.maps[name].set_max_entries(possible_cpus())
 
     def _open(self, stack: contextlib.ExitStack) -> None:
         options = self._options
@@ -162,6 +173,7 @@ class Recorder(SelfTrafficFilter, Attached):
                 raise KernelError(f"This kernel supports no attach method for {name}", "`hopscope probes` says why")
         counters = bpf.data(".bss.counts")["record_counters"]
         self._counters, self._captures_lost = counters["lost"], counters["captures_lost"]
+        self._plaintexts_lost = counters["plaintexts_lost"]
         self._lost = np.zeros(len(self._counters), np.uint64)
         self._skipped = np.zeros(len(self._counters), np.uint64)
         self._start_own(bpf)
@@ -177,6 +189,9 @@ class Recorder(SelfTrafficFilter, Attached):
         self._captures = Captures(bpf, slot_bytes, options.ring_bytes) if slot_bytes else None
         if self._captures:
             stack.callback(self._captures.close)
+        self._plaintexts = Plaintexts(bpf, options.tls_bytes, options.ring_bytes) if options.tls_bytes else None
+        if self._plaintexts:
+            stack.callback(self._plaintexts.close)
         self._marks = stack.enter_context(Marks()) if options.marks else None
         self._reader = RingReader.per_cpu(bpf.maps["rings"], HOP_PACKET_DTYPE, options.ring_bytes)
         stack.callback(self._reader.close)
@@ -184,22 +199,24 @@ class Recorder(SelfTrafficFilter, Attached):
             self._tracepoints.start()
         if self._captures:
             list(self._captures.read())  # they may be full of what came before
+        if self._plaintexts:
+            self._plaintexts.read()
         # From here on all are there: CPUs' rings come one after the other, some 10 ms each, as do those of what is
         # captured. What was seen before is not kept: the rest of it is missing. It is no loss, and nobody asked for it.
         self.started_ns = self._read_ns = time.monotonic_ns()
         self._is_first_take = True
         self._lost[:] = self._counters
         self._captures_lost_before = self._captures_lost.copy()
+        self._plaintexts_lost_before = self._plaintexts_lost.copy()
         self._tables = Tables()
 
     def _attach_libraries(self, bpf: BpfObject) -> list[str]:
         """Attach to the libraries that are wanted, and return a sentence on each that is not seen."""
         points = [POINTS[f"{PREFIX}{name}"] for name in LIBRARY_POINTS]
         ways = [way for point in points if (way := self._plan.chosen(point))]
-        functions = {function for way in ways for function in way.hooks}
         options = self._options
         with contextlib.ExitStack() as stack:
-            found = find(options.libraries, functions, stack, pids=options.pids, comms=options.comms)
+            found = find(options.libraries, stack, pids=options.pids, comms=options.comms)
             attach_to_libraries(bpf, ways, found.libraries, options.pids)
         return found.notes
 
@@ -210,13 +227,10 @@ class Recorder(SelfTrafficFilter, Attached):
     def notes(self) -> list[str]:
         """Return a sentence on what is not recorded for want of a capability."""
         drops = any(point.name == f"{PREFIX}skb.drop" for point in self._plan.points)
-        pages = self._options.payload_bytes and not self._from_pages
-        return [
-            *self._session.notes(),
-            *self._library_notes,
-            *(self._places.notes() if drops else []),
-            *([_NOT_IN_PAGES] if pages else []),
-        ]
+        notes = [*self._session.notes(), *self._library_notes, *(self._places.notes() if drops else [])]
+        if self._options.payload_bytes and not self._from_pages:
+            notes.append(_NOT_IN_PAGES)
+        return [*notes, *risk_notes(self._own_tables())]
 
     @property
     def namespaces(self) -> Sequence[int] | None:
@@ -242,7 +256,7 @@ class Recorder(SelfTrafficFilter, Attached):
                 {name: str(value) for name, value in asdict(row).items()} | {"point": row.point.removeprefix(PREFIX)}
                 for row in self._plan.rows()
             ],
-            tables=[*self._tracepoints.tables, *([MARKS] if self._marks else [])],
+            tables=[*self._tracepoints.tables, *self._own_tables()],
             options={
                 "profiles": list(self._options.profiles),
                 "points": list(self._options.points),
@@ -251,8 +265,13 @@ class Recorder(SelfTrafficFilter, Attached):
                 "sampling_1_in": self._options.sample,
                 "libraries": list(self._options.libraries),
                 "bytes": self._options.payload_bytes or None,
+                **({"tls_bytes": self._options.tls_bytes} if self._plaintexts else {}),
             },
         )
+
+    def _own_tables(self) -> list[Table]:
+        """Return the tables that not every trace has, besides those of tracepoints."""
+        return [*([MARKS] if self._marks else []), *([PLAINTEXTS] if self._plaintexts else [])]
 
     def read(self) -> Iterator[tuple[str, dict[str, Array]]]:
         """Yield the rows that came since the last call, as :meth:`rows` makes them of what :meth:`take` takes."""
@@ -282,6 +301,8 @@ class Recorder(SelfTrafficFilter, Attached):
             before = self._tracepoints.lost
             others += self._tracepoints.read().items()
             self.lost += self._tracepoints.lost - before
+        if self._plaintexts:
+            others += [(PLAINTEXTS.name, columns) for columns in self._plaintexts.read()]
         if self._marks and len((marks := self._marks.read(self.started_ns))["time_ns"]):
             others.append((MARKS.name, marks))
         if self._is_first_take:
@@ -301,7 +322,7 @@ class Recorder(SelfTrafficFilter, Attached):
     @property
     def has_other_rings(self) -> bool:
         """Whether there are more rings than those, of which :meth:`fullness` says nothing."""
-        return bool(self._captures or self._options.tracepoints)
+        return bool(self._captures or self._plaintexts or self._options.tracepoints)
 
     def rows(self, taken: Taken) -> Iterator[tuple[str, dict[str, Array]]]:
         """Yield what was taken as rows: a table's name and its columns. To be called in the order of taking.
@@ -340,6 +361,10 @@ class Recorder(SelfTrafficFilter, Attached):
     def captures_lost(self) -> int:
         """Return how many packets could not be captured, because a ring had no room."""
         return int((self._captures_lost - self._captures_lost_before).sum())
+
+    def plaintexts_lost(self) -> int:
+        """Return of how many calls no plaintext could be kept, because a ring had no room."""
+        return int((self._plaintexts_lost - self._plaintexts_lost_before).sum())
 
     def _losses(self) -> Iterator[tuple[str, dict[str, Array]]]:
         now_ns, lost = time.monotonic_ns(), self._counters + self._skipped

@@ -35,6 +35,7 @@ _TX: Final = (
 _TCP: Final = ("tcp.probe", "tcp.state", "tcp.retransmit", "tx.limit", "tx.queue", "rx.driver", "rx.l4")
 _CPU: Final = ("irq.enter", "irq.exit", "softirq.raise", "softirq.enter", "softirq.exit", "napi.poll")
 _SCHED: Final = ("sched.switch", "sched.wake")
+_URING: Final = ("uring.submit", "uring.work", "uring.complete")
 # Points in libraries, by the option --library alone.
 LIBRARY_POINTS: Final = ("tls.write", "tls.read")
 # What says which socket such a call was about.
@@ -52,7 +53,7 @@ PROFILES: Final[Mapping[str, tuple[str, ...]]] = {
     "rx": (*_RX, *_CORE, "napi.poll", *_SCHED, "softirq.wait"),
     "tx": (*_TX, *_CORE),
     "tcp": (*_TCP, *_CORE),
-    "calls": ("call.enter", "call.exit", "tx.sent", "rx.received", "tcp.state"),
+    "calls": ("call.enter", "call.exit", *_URING, "tx.sent", "rx.received", "tcp.state"),
     "cpu": (*_CPU, *_SCHED),
     "drops": ("skb.drop", "rx.full", "tcp.retransmit", "xdp.exception"),
     "all": tuple(name for name in _EVERY if name not in LIBRARY_POINTS),
@@ -96,6 +97,8 @@ class RecordOptions(Selection):
         Take marks (:mod:`hopscope.live.recorder.marks`).
     libraries
         Record calls in these, as :func:`hopscope.kernel.libraries.find` takes them.
+    tls_bytes
+        Keep so many bytes of the plaintext of each of these calls; 0: none.
     """
 
     profiles: Sequence[str] = ("messages",)
@@ -111,6 +114,7 @@ class RecordOptions(Selection):
     ways: Mapping[str, str] = field(default_factory=dict)
     marks: bool = False
     libraries: Sequence[str] = ()
+    tls_bytes: int = 0
 
     def names(self) -> list[str]:
         """Return the points that are wanted, by their names in the catalogue and in its order.

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from hopscope.kernel.tls_functions import FUNCTIONS, Count
 from hopscope.probes.point import HAND_OVER, AttachMethod, Point
 
 _PREFIX: Final = "record."
@@ -16,6 +17,23 @@ def _tracepoint(hook: str, program: str) -> AttachMethod:
 
 def _point(name: str, marks: str, *ways: AttachMethod) -> Point:
     return Point(f"{_PREFIX}{name}", marks, ways)
+
+
+# By where the number of bytes is: the program at the entry, and the one at returns; first of what writes.
+_OF_LIBRARIES: Final = {
+    (True, Count.RESULT): ("record_tls_write", "record_tls_written"),
+    (True, Count.FOURTH_ARGUMENT): ("record_tls_write_ex", "record_tls_written"),
+    (True, Count.GO_RESULT): ("record_go_write", "record_go_written"),
+    (False, Count.RESULT): ("record_tls_read", "record_tls_given"),
+    (False, Count.FOURTH_ARGUMENT): ("record_tls_read_ex", "record_tls_given"),
+    (False, Count.GO_RESULT): ("record_go_read", "record_go_given"),
+}
+
+
+def _library(*, writes: bool) -> AttachMethod:
+    functions = [each for each in FUNCTIONS if each.writes == writes]
+    programs, returns = zip(*(_OF_LIBRARIES[writes, each.counted] for each in functions), strict=True)
+    return AttachMethod("uprobe", tuple(each.name for each in functions), programs, returns=returns)
 
 
 RECORD: Final = (
@@ -99,24 +117,35 @@ RECORD: Final = (
         _tracepoint("sys_exit", "call_exit"),
     ),
     _point(
-        "tls.write",
-        "a TLS library has taken plaintext from a program and returns (OpenSSL: SSL_write, SSL_write_ex); --library",
+        "uring.submit",
+        "a request of io_uring that is about a socket is taken (io_submit_sqe)",
+        _tracepoint("io_uring_submit_req", "uring_submit"),
+    ),
+    _point(
+        "uring.work",
+        "it is given to a worker thread (io_queue_iowq)",
         AttachMethod(
-            "uprobe",
-            ("SSL_write", "SSL_write_ex"),
-            ("record_tls_write", "record_tls_write_ex"),
-            returns=("record_tls_written",),
+            "tp_btf",
+            ("io_uring_submit_req", "io_uring_queue_async_work"),
+            ("record_uring_submit", "record_uring_work"),
         ),
     ),
     _point(
-        "tls.read",
-        "a TLS library has given plaintext to a program and returns (OpenSSL: SSL_read, SSL_read_ex); --library",
+        "uring.complete",
+        "it is complete, with its result (io_fill_cqe_req)",
         AttachMethod(
-            "uprobe",
-            ("SSL_read", "SSL_read_ex"),
-            ("record_tls_read", "record_tls_read_ex"),
-            returns=("record_tls_given",),
+            "tp_btf", ("io_uring_submit_req", "io_uring_complete"), ("record_uring_submit", "record_uring_complete")
         ),
+    ),
+    _point(
+        "tls.write",
+        "a TLS library has taken plaintext from a program and returns (SSL_write, gnutls_record_send, …); --library",
+        _library(writes=True),
+    ),
+    _point(
+        "tls.read",
+        "a TLS library has given plaintext to a program and returns (SSL_read, gnutls_record_recv, …); --library",
+        _library(writes=False),
     ),
     _point(
         "tx.send",

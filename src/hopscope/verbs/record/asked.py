@@ -30,6 +30,7 @@ SENT: Final = frozenset(
             "pcap",
             "stacks",
             "libraries",
+            "tls_bytes",
             "sample",
             "snap",
             "bytes",
@@ -85,9 +86,12 @@ def asked(values: Mapping[str, Any]) -> Asked:
     last_s, triggers, memory = given.pop("flight"), given.pop("triggers"), given.pop("flight_memory")
     if triggers and not last_s:
         raise UsageError("--trigger needs --flight", "Specify how many seconds to keep: --flight 10")
+    if given["tls_bytes"] and not given["libraries"]:
+        raise UsageError("--tls-bytes needs --library", "Specify whose calls: --library auto")
     events = given.pop("events")
     given["profiles"] = given["profiles"] or (() if given["points"] or events else _DEFAULT)
-    given |= {"snap_bytes": snap or 0, "payload_bytes": given.pop("bytes") or 0, "ring_bytes": int(buffer) * _MIB}
+    given |= {"snap_bytes": snap or 0, "tls_bytes": given["tls_bytes"] or 0, "ring_bytes": int(buffer) * _MIB}
+    given["payload_bytes"] = given.pop("bytes") or 0
     options = record_options(**given, tracepoints=events, marks=True)
     if options.payload_bytes and not {f"{PREFIX}{name}" for name in _CARRYING} & set(options.names()):
         raise UsageError("--bytes needs packets, which this profile does not record", "Add -P messages")

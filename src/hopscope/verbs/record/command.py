@@ -90,7 +90,13 @@ _MIB = 1 << 20
         "libraries",
         metavar="LIBRARY",
         multiple=True,
-        help="Calls of a TLS library: auto, openssl or a path (docs/tls.md).",
+        help="Calls of a TLS library: auto, a name or a path (docs/tls.md).",
+    ),
+    option(
+        "--tls-bytes",
+        type=click.IntRange(1, 4096),
+        metavar="BYTES",
+        help="Also record the first bytes of each such call's contents.",
     ),
     option("--stacks", is_flag=True, help="Record the kernel's stack at each drop."),
     option(

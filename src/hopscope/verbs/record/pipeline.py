@@ -274,6 +274,8 @@ class Pipeline:
             )
         if lost := self._recorder.captures_lost():
             found.append(f"{plural(lost, 'packet')} not captured: a ring buffer was full (--buffer)")
+        if lost := self._recorder.plaintexts_lost():
+            found.append(f"no plaintext of {plural(lost, 'call')}: a ring buffer was full (--buffer)")
         return found
 
     def _put_rows(self, rows: Rows) -> None:

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The system calls of a trace on sockets, and those that waited for them: what each returned, and how long it took."""
+"""The system calls of a trace on sockets, and those that waited for them: what each returned, and how long it took.
+
+Requests of io_uring are calls, too: from their submission to a completion.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from hopscope.model.report import Column, Report, of_rows
-from hopscope.model.system_calls import call_name
+from hopscope.model.system_calls import call_name, request_name
 from hopscope.trace.gaps import loss_notes, unattached_notes
 from hopscope.trace.host_numbers import host_of_cpu
 from hopscope.trace.names import UNNAMED, points
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
 COLUMNS: Final = (
     Column("at_ns", "at_ns", "time at which the call began", "time"),
     Column("thread", "text", "name and number of the thread", "thread"),
-    Column("call", "text", "name of the system call", "call"),
+    Column("call", "text", "name of the system call; of a request of io_uring, `uring` and its name", "call"),
     Column("fd", "number", "its file descriptor; null: it has none", "fd"),
     Column(
         "len_bytes", "bytes", "size of the buffer; null: the call does not have it as an argument", "buffer", rank=2
@@ -41,7 +44,7 @@ COLUMNS: Final = (
     Column("flow", "id", "number of the flow", "number", rank=9),
 )
 SUMMARY_COLUMNS: Final = (
-    Column("call", "text", "name of the system call", "call"),
+    Column("call", "text", "name of the system call, or of the request of io_uring", "call"),
     Column("calls", "count", "number of calls", "calls"),
     Column("errors", "count", "calls that failed", "errors"),
     Column("sum_ns", "ns", "total duration", "total"),
@@ -70,6 +73,16 @@ _CALLS: Final = """
           WHERE s.point IN ({enter}, {exit}) AND {threads}
           WINDOW calls AS (PARTITION BY s.tid ORDER BY s.time_ns, s.point)) c
     WHERE c.point = {enter} AND {window} ORDER BY c.time_ns, c.thread_name"""
+# A request has a number, and one that goes on (multishot) completes several times.
+_REQUESTS: Final = """
+    SELECT s.time_ns, coalesce(t.thread, concat('?-', s.tid)), s.protocol, s.len_bytes, c.len_bytes,
+           c.time_ns - s.time_ns, coalesce(c.sock, s.sock)
+    FROM (SELECT *, lead(time_ns) OVER (PARTITION BY seq, value, protocol ORDER BY time_ns) AS next_ns
+          FROM sockets WHERE point = {submit} AND {threads}) s
+    LEFT JOIN sockets c ON c.point = {complete} AND c.seq = s.seq AND c.value = s.value AND c.protocol = s.protocol
+         AND c.time_ns >= s.time_ns AND (s.next_ns IS NULL OR c.time_ns < s.next_ns)
+    LEFT JOIN thread_names t ON t.tid = s.tid
+    WHERE {window} ORDER BY s.time_ns, c.time_ns"""
 _FLOWS: Final = """
     SELECT s.sock, s.time_ns, s.flow, coalesce(n.name, {unnamed}) AS name, {wanted} AS wanted
     FROM sockets s LEFT JOIN flow_names n ON n.flow = s.flow
@@ -147,6 +160,24 @@ def _found(trace: Trace, selection: Selection) -> list[Call]:
         fd_or_none = fd if sock or (took_ns is not None and name not in _WITHOUT_FD) else None
         buffer = size if fd_or_none is not None and name in _SIZED else None
         found.append((time_ns, thread, name, fd_or_none, buffer, result, took_ns, flow_name, flow))
+    requests = _requests(trace, selection, flows)
+    return sorted([*found, *requests], key=lambda call: call[:2]) if requests else found
+
+
+def _requests(trace: Trace, selection: Selection, flows: _Flows) -> list[Call]:
+    """Return the selected requests of io_uring in chronological order."""
+    numbers = points(trace)
+    query = _REQUESTS.format(
+        submit=numbers.get("uring.submit", -1),
+        complete=numbers.get("uring.complete", -1),
+        threads=f"tid IN ({selection.threads(trace)})" if selection.processes else "TRUE",
+        window=selection.window(trace, "s.time_ns"),
+    )
+    found: list[Call] = []
+    for time_ns, thread, opcode, fd, result, took_ns, sock in trace.rows(query):
+        flow_name, flow, wanted = flows.of(sock, time_ns + (took_ns or 0))
+        if wanted or not (selection.is_by_flow or selection.namespaces):
+            found.append((time_ns, thread, request_name(opcode), fd, None, result, took_ns, flow_name, flow))
     return found
 
 

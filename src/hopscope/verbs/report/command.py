@@ -171,7 +171,7 @@ def calls(*, common: Common, slowest: bool, summary: bool) -> None:
 def tls(*, common: Common, slowest: bool, summary: bool) -> None:
     """List the calls by which programs write and read plaintext in TLS libraries, and the sockets that they used.
 
-    The trace must be recorded with `--library openssl` or `--library auto`. Contents are never recorded.
+    The trace must be recorded with `--library`.
     """
     from hopscope.verbs.report import tls as analysis  # noqa: PLC0415
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from hopscope.model.report import Column, Report, of_rows
+from hopscope.store.plaintext import CAUTION, risk_notes
 from hopscope.store.schema import EVENT_TABLES
 from hopscope.term.format import plural
 from hopscope.trace.gaps import loss_notes, unattached
@@ -51,7 +52,7 @@ def summary(trace: Trace, selection: Selection, *, limit: int | None = None) -> 
         for source, point, events, cpus, first, last in rows
     ]
     heading = [*_heading(trace, length_s, sum(row[2] for row in rows)), ""]
-    notes = [*_contents_notes(trace), *absence_notes(trace), *loss_notes(trace)]
+    notes = [*_contents_notes(trace), *risk_notes(trace.metadata.tables), *absence_notes(trace), *loss_notes(trace)]
     notes += [f"{point} not attached: {why}" for point, why in unattached(trace).items()]
     return of_rows("summary", COLUMNS, table, notes=notes, heading=heading)
 
@@ -59,7 +60,7 @@ def summary(trace: Trace, selection: Selection, *, limit: int | None = None) -> 
 def _contents_notes(trace: Trace) -> list[str]:
     if not trace.rows("SELECT 1 FROM payloads LIMIT 1"):
         return []
-    return ["contents were recorded (--bytes): the trace may have passwords and personal data in it"]
+    return [f"risk: the trace has the beginning of what packets carried (--bytes), {CAUTION}"]
 
 
 def _heading(trace: Trace, length_s: float, events: int) -> list[str]:
