@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from bench import clock_hosts
 
     Ahead = Callable[[np.ndarray], np.ndarray]
+    Columns = dict[str, np.ndarray]
+    Values = Callable[[str, Columns], Columns]
 
 TIMES: Final = {"time_ns", "from_ns", "until_ns"}
 _ENDS_S: Final = 60
@@ -87,12 +89,12 @@ def _wait_for(path: Path) -> None:
     raise ToolError(f"{path} was not written")
 
 
-def set_clock(folder: Path, name: str, ahead: Ahead) -> None:
-    """Write a recording anew as if the clock of a host had shown what `ahead` makes of it."""
+def set_clock(folder: Path, name: str, ahead: Ahead, values: Values = lambda _, columns: columns) -> None:
+    """Write a recording anew as if the clock of a host had shown what `ahead` makes of it, with other `values`."""
     hosts = Hosts.read(folder)
     place = [host.name for host in hosts.hosts].index(name)
     for part in hosts.hosts[place].parts:
-        _rewrite(folder / part, ahead)
+        _rewrite(folder / part, ahead, values)
     probes = dict(read_probes(folder))
     for number, pair in enumerate(hosts.pairs):
         for way in (THERE, BACK):
@@ -107,8 +109,8 @@ def set_clock(folder: Path, name: str, ahead: Ahead) -> None:
     shutil.rmtree(folder / "fresh")
 
 
-def _rewrite(folder: Path, ahead: Ahead) -> None:
-    """Write a trace anew with other times."""
+def _rewrite(folder: Path, ahead: Ahead, values: Values) -> None:
+    """Write a trace anew with other times and values."""
     old = folder.with_name(f"{folder.name}-old")
     folder.rename(old)
     with Trace(old) as trace:
@@ -118,7 +120,7 @@ def _rewrite(folder: Path, ahead: Ahead) -> None:
         with TraceWriter(folder, metadata) as writer:
             for table in (*TABLES, *metadata.tables):
                 for columns in trace.by_file(table):
-                    moved = {name: ahead(values) if name in TIMES else values for name, values in columns.items()}
-                    writer.append(table.name, moved)
+                    moved = {name: ahead(each) if name in TIMES else each for name, each in columns.items()}
+                    writer.append(table.name, values(table.name, moved))
             writer.close(ended_ns=ended_ns)
     shutil.rmtree(old)

@@ -29,6 +29,7 @@ TESTS: Final = (
     "tests/verbs/cpu/test_ways.py",
     "tests/verbs/cpu/test_hotplug.py",
     "tests/kernel/test_functions.py",
+    "tests/verbs/count/test_command.py",
 )
 # What needs a NIC with a hardware clock.
 NIC_TESTS: Final = (

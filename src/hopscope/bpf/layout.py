@@ -40,6 +40,49 @@ class HopCpuPart(IntEnum):
     HOP_CPU_PARTS = 15
 
 
+class HopFetchFrom(IntEnum):
+    """``enum hop_fetch_from``."""
+
+    HOP_FETCH_RESULT = 6
+
+
+class HopFetchIs(IntEnum):
+    """``enum hop_fetch_is``."""
+
+    HOP_FETCH_IS_EQUAL = 0
+    HOP_FETCH_IS_OTHER = 1
+    HOP_FETCH_IS_LESS = 2
+    HOP_FETCH_IS_AT_MOST = 3
+    HOP_FETCH_IS_MORE = 4
+    HOP_FETCH_IS_AT_LEAST = 5
+    HOP_FETCH_HAS_BITS = 6
+
+
+class HopFetchKind(IntEnum):
+    """``enum hop_fetch_kind``."""
+
+    HOP_FETCH_NUMBER = 0
+    HOP_FETCH_RAW = 1
+    HOP_FETCH_TEXT = 2
+
+
+class HopFetchLimits(IntEnum):
+    """``enum hop_fetch_limits``."""
+
+    HOP_FETCHES = 16
+    HOP_FETCH_HOPS = 8
+    HOP_FETCH_TESTS = 16
+    HOP_FETCH_BYTES = 64
+    HOP_FETCH_WORDS = 128
+
+
+class HopFetchNext(IntEnum):
+    """``enum hop_fetch_next``."""
+
+    HOP_FETCH_PASSES = 254
+    HOP_FETCH_FAILS = 255
+
+
 class HopGroupBy(IntEnum):
     """``enum hop_group_by``."""
 
@@ -376,34 +419,43 @@ HOP_CAPTURE_DTYPE: Final = np.dtype(
         "names": [
             "time_ns",
             "skb",
+            "flow",
+            "seq",
             "ifindex",
             "netns",
             "len_bytes",
             "captured_bytes",
             "point",
+            "is_payload",
             "pad",
         ],
         "formats": [
             "<u8",
             "<u8",
+            "<u8",
+            "<u4",
             "<u4",
             "<u4",
             "<u4",
             "<u2",
             "|u1",
             "|u1",
+            "<u4",
         ],
         "offsets": [
             0,
             8,
             16,
-            20,
             24,
             28,
-            30,
-            31,
+            32,
+            36,
+            40,
+            42,
+            43,
+            44,
         ],
-        "itemsize": 32,
+        "itemsize": 48,
     }
 )
 
@@ -621,6 +673,111 @@ HOP_DROP_DTYPE: Final = np.dtype(
             52,
         ],
         "itemsize": 56,
+    }
+)
+
+# struct hop_fetch
+HOP_FETCH_DTYPE: Final = np.dtype(
+    {
+        "names": [
+            "offset",
+            "from",
+            "hops",
+            "kind",
+            "size",
+            "left",
+            "right",
+            "is_signed",
+            "swapped",
+            "word",
+            "pad",
+        ],
+        "formats": [
+            ("<u4", (8,)),
+            "|u1",
+            "|u1",
+            "|u1",
+            "|u1",
+            "|u1",
+            "|u1",
+            "|u1",
+            "|u1",
+            "|u1",
+            ("|u1", (3,)),
+        ],
+        "offsets": [
+            0,
+            32,
+            33,
+            34,
+            35,
+            36,
+            37,
+            38,
+            39,
+            40,
+            41,
+        ],
+        "itemsize": 44,
+    }
+)
+
+# struct hop_fetch_test
+HOP_FETCH_TEST_DTYPE: Final = np.dtype(
+    {
+        "names": [
+            "number",
+            "fetch",
+            "is",
+            "is_signed",
+            "if_true",
+            "if_false",
+            "pad",
+        ],
+        "formats": [
+            "<u8",
+            "|u1",
+            "|u1",
+            "|u1",
+            "|u1",
+            "|u1",
+            ("|u1", (3,)),
+        ],
+        "offsets": [
+            0,
+            8,
+            9,
+            10,
+            11,
+            12,
+            13,
+        ],
+        "itemsize": 16,
+    }
+)
+
+# struct hop_fetched
+HOP_FETCHED_DTYPE: Final = np.dtype(
+    {
+        "names": [
+            "caller",
+            "stack",
+            "unread",
+            "word",
+        ],
+        "formats": [
+            "<u8",
+            "<i4",
+            "<u4",
+            ("<u8", (128,)),
+        ],
+        "offsets": [
+            0,
+            8,
+            12,
+            16,
+        ],
+        "itemsize": 1040,
     }
 )
 

@@ -32,6 +32,7 @@ _COMMON: Final = (
     Column("tid", np.int32, "the thread that ran; in an interrupt the one that was interrupted, 0 for the idle task"),
 )
 CALLER: Final = Column("address", np.int64, "where in its caller it returns to, 0 if not known: `symbols` has the name")
+STACK: Final = Column("stack", np.int32, "`stacks` has its addresses; below 0 if the kernel could not keep it")
 _SIGNED: Final = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
 _MOST_ITEMS: Final = 8
 _ADDRESS: Final = re.compile(r"addr|^(src|dst|gw[46]?|primary_key[46])$")

@@ -20,9 +20,9 @@ import numpy as np
 
 from hopscope.errors import UsageError
 from hopscope.kernel.capabilities import require_rights
-from hopscope.kernel.functions import KINDS, function_events, require_one
+from hopscope.kernel.functions import KINDS, ValuesEvent, Wanted, function_events
 from hopscope.kernel.tracefs import Tracefs
-from hopscope.kernel.tracepoint_columns import CALLER, EventColumns
+from hopscope.kernel.tracepoint_columns import CALLER, STACK, EventColumns
 from hopscope.kernel.tracepoint_format import parse_format
 from hopscope.libbpf import online_cpus
 from hopscope.libbpf.perf_event import Tracepoint
@@ -36,8 +36,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hopscope.kernel.tracepoint_format import Field
+    from hopscope.libbpf import Map, Program
     from hopscope.libbpf.perf_event import RecordedEvent
     from hopscope.libbpf.perf_ring import Batch
+    from hopscope.store.schema import Column
 
 RING_BYTES: Final = 4 << 20
 LOSSES: Final = Table(
@@ -62,12 +64,13 @@ Columns = dict[str, "NDArray[Any]"]
 class Spec:
     """What ``-e`` says: ``subsystem:event[:filter]``, of which the first two may be patterns of the shell.
 
-    The subsystems ``function`` and ``return``, which no kernel has, mean the function that is named by `event`.
+    The subsystems ``function`` and ``return``, which no kernel has, mean a function, and what is wanted of it.
     """
 
     subsystem: str
     event: str
     filter: str = ""
+    function: Wanted | None = None
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -76,27 +79,39 @@ class Spec:
         Raises
         ------
         UsageError
-            It has no event, or is more than a function's name.
+            It has no event, or is more than can be wanted of a function.
         """
-        parts = [part.strip() for part in text.split(":", 2)]
-        if len(parts) < 2 or not parts[0] or not parts[1]:
+        subsystem, _, rest = (part.strip() for part in text.partition(":"))
+        if not subsystem or not rest.partition(":")[0].strip():
             raise UsageError(
                 f"'{text}' is not the name of a tracepoint",
                 "Write subsystem:event or subsystem:event:filter, such as 'kmem:kmalloc:bytes_req > 1000', or "
                 "function:NAME, return:NAME",
             )
-        spec = cls(*parts)
-        if spec.is_function:
-            require_one(spec.subsystem, spec.event, spec.filter)
-        return spec
+        if subsystem in KINDS:
+            return cls(subsystem, rest, "", Wanted.parse(subsystem, rest))
+        event, _, condition = (part.strip() for part in rest.partition(":"))
+        return cls(subsystem, event, condition)
 
     @property
     def is_function(self) -> bool:
         """Whether it names a function."""
-        return self.subsystem in KINDS
+        return self.function is not None
 
     def __str__(self) -> str:
         return f"{self.subsystem}:{self.event}"
+
+
+def wants_stacks(specs: Sequence[str]) -> bool:
+    """Tell whether stacks are asked for.
+
+    Raises
+    ------
+    UsageError
+        A spec is wrong.
+    """
+    functions = (Spec.parse(each).function for each in specs)
+    return any(each.stack for each in functions if each)
 
 
 class WantedEvent(Protocol):
@@ -155,13 +170,16 @@ class Tracepoints:
         As :class:`Spec` reads them. An event that several name is recorded if one of them wants it.
     ring_bytes
         A CPU's, for all events together: a power of two, a multiple of the page.
+    stacks
+        Where stacks are put that are asked for; None: they are not kept.
 
     Attributes
     ----------
     tables : tuple of Table
         Once entered: one for each event, and :data:`LOSSES`.
-    with_callers : frozenset of str
-        Those of them that have :data:`~hopscope.kernel.tracepoint_columns.CALLER`.
+    with_callers, with_stacks : frozenset of str
+        Those of them that have :data:`~hopscope.kernel.tracepoint_columns.CALLER`, or
+        :data:`~hopscope.kernel.tracepoint_columns.STACK`, of functions.
     received : int
         Records handed out.
     lost : int
@@ -173,13 +191,16 @@ class Tracepoints:
         A spec is wrong.
     """
 
-    def __init__(self, specs: Sequence[str], ring_bytes: int = RING_BYTES) -> None:
+    def __init__(self, specs: Sequence[str], ring_bytes: int = RING_BYTES, stacks: Map | None = None) -> None:
         self._specs = [Spec.parse(each) for each in specs]
         self._ring_bytes = ring_bytes
+        self._stacks = stacks
         self.tables: tuple[Table, ...] = ()
         self.with_callers: frozenset[str] = frozenset()
+        self.with_stacks: frozenset[str] = frozenset()
         self.received = 0
         self.lost = 0
+        self._programs: list[Program] = []
 
     def __enter__(self) -> Self:
         """Open all of them; :meth:`start` begins.
@@ -196,7 +217,9 @@ class Tracepoints:
         require_rights()
         events = wanted_events(self._specs)
         self.tables = (*(each.columns.table for each in events), LOSSES)
-        self.with_callers = frozenset(table.name for table in self.tables if CALLER in table.columns)
+        functions = [each.columns.table for each in events if each.is_function]
+        self.with_callers = frozenset(table.name for table in functions if _has(table, CALLER))
+        self.with_stacks = frozenset(table.name for table in functions if _has(table, STACK))
         with contextlib.ExitStack() as stack:
             self._open(events, stack)
             self._closing = stack.pop_all()
@@ -236,6 +259,10 @@ class Tracepoints:
         for cpu in self._cpus:
             cpu.stop()
 
+    def missed(self) -> int:
+        """Return how many runs of functions' programs the kernel suppressed, from Linux 6.7 on."""
+        return sum(program.info().recursion_misses for program in self._programs)
+
     def _open(self, events: Sequence[WantedEvent], stack: contextlib.ExitStack) -> None:
         self._cpus: list[_Cpu] = []
         self._by_id: dict[int, EventColumns] = {}
@@ -246,6 +273,9 @@ class Tracepoints:
                 opened.append(event.open(cpu))
                 stack.callback(opened[-1].close)
                 self._by_id[opened[-1].id] = event.columns
+            if isinstance(event, ValuesEvent):
+                outputs = {cpu: opened[-1] for cpu, opened in by_cpu.items()}
+                self._programs.append(stack.enter_context(event.attached(outputs, self._stacks)))
         for opened in by_cpu.values():
             self._cpus.append(_Cpu(opened, self._ring_bytes))
             stack.callback(self._cpus[-1].ring.close)
@@ -318,6 +348,10 @@ def _losses(cpu: int, batch: Batch) -> Columns:
     }
 
 
+def _has(table: Table, column: Column) -> bool:
+    return column.name in (each.name for each in table.columns)
+
+
 def _joined(parts: Sequence[Columns]) -> Columns:
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
@@ -332,7 +366,7 @@ def wanted_events(specs: Sequence[Spec]) -> list[WantedEvent]:
     PrivilegeError, KernelError
         tracefs cannot be read, or the kernel has no probes for functions.
     """
-    functions = function_events((each.subsystem, each.event) for each in specs if each.is_function)
+    functions = function_events(each.function for each in specs if each.function)
     tracepoints = [each for each in specs if not each.is_function]
     if not tracepoints:
         return [*functions]

@@ -82,6 +82,13 @@ class Member(NamedTuple):
     bitfield_bits: int
 
 
+class Parameter(NamedTuple):
+    """One argument of a function."""
+
+    name: str
+    type_id: int
+
+
 class Variable(NamedTuple):
     """One variable of an ELF section (``struct btf_var_secinfo``)."""
 
@@ -171,6 +178,10 @@ class TypeTable:
             bits, offset_bits = (offset >> 24, offset & 0xFFFFFF) if of.flag else (0, offset)
             found.append(Member(self._name(name), type_id, offset_bits, bits))
         return found
+
+    def parameters(self, of: BtfType) -> list[Parameter]:
+        """Return what a FUNC_PROTO's function is called with."""
+        return [Parameter(self._name(name), type_id) for name, type_id in self._words(of, 2, of.vlen)]
 
     def enumerators(self, of: BtfType) -> dict[str, int]:
         """Return the names and values of an ENUM or ENUM64."""

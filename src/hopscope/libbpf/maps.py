@@ -73,6 +73,19 @@ class Map:
             raise load_error(f"map {self.name} cannot have {n} entries", failed)
         self.max_entries = int(lib().bpf_map__max_entries(self._pointer))
 
+    def share(self, other: Map) -> None:
+        """Let this be another object's map, which is loaded; before this one's object is.
+
+        Raises
+        ------
+        LoadError
+            They are not alike.
+        """
+        self._handle.check(loaded=False)
+        failed = lib().bpf_map__reuse_fd(self._pointer, other.fd)
+        if failed:
+            raise load_error(f"map {self.name} cannot be shared", failed)
+
     def key_dtype(self) -> np.dtype[Any]:
         """Return the key's layout by BTF.
 

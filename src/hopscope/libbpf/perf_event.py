@@ -27,6 +27,7 @@ PERF_COUNT_HW_CPU_CYCLES: Final = 0
 PERF_COUNT_HW_INSTRUCTIONS: Final = 1
 PERF_COUNT_HW_CACHE_MISSES: Final = 3
 PERF_COUNT_SW_CPU_CLOCK: Final = 0
+PERF_COUNT_SW_BPF_OUTPUT: Final = 10
 _PERF_FLAG_FD_CLOEXEC: Final = 8
 _PERF_EVENT_IOC_ENABLE: Final = 0x2400
 _PERF_EVENT_IOC_DISABLE: Final = 0x2401
@@ -265,6 +266,26 @@ class Tracepoint(RecordedEvent):
         fcntl.ioctl(self.fd, _PERF_EVENT_IOC_SET_FILTER, bytearray(text.encode() + b"\0"))
 
 
+class ProgramOutput(RecordedEvent):
+    """What a BPF program has to say on one CPU, by ``bpf_perf_event_output``.
+
+    Parameters
+    ----------
+    name
+        As errors call it.
+    cpu
+        Where the program runs.
+
+    Raises
+    ------
+    LoadError
+        The kernel refuses.
+    """
+
+    def __init__(self, name: str, cpu: int) -> None:
+        super().__init__(name, _PerfEventAttr(type=PERF_TYPE_SOFTWARE, config=PERF_COUNT_SW_BPF_OUTPUT), cpu)
+
+
 class FunctionProbe(RecordedEvent):
     """The calls or the returns of a kernel function on one CPU, by a probe of its own that ends with this process.
 
@@ -282,21 +303,23 @@ class FunctionProbe(RecordedEvent):
         How many addresses.
     cpu
         Where it is to be seen.
+    offset
+        Of the instruction in the function, in bytes.
     recorded
         Whether it has records; else it is counted alone.
 
     Raises
     ------
     LoadError
-        The kernel refuses; EINVAL and ENOENT say that there can be no probe on it.
+        The kernel refuses; EINVAL, EILSEQ and ENOENT say that there can be no probe there.
     """
 
     def __init__(  # noqa: PLR0913 # what perf_event_open(2) has to know
-        self, name: str, pmu: int, config: int, depth: int, cpu: int, *, recorded: bool = True
+        self, name: str, pmu: int, config: int, depth: int, cpu: int, *, offset: int = 0, recorded: bool = True
     ) -> None:
         attr = _PerfEventAttr(type=pmu, config=config)
         named = ctypes.create_string_buffer(name.encode())
-        attr.bp_addr = ctypes.addressof(named)  # here kprobe_func; bp_len, here probe_offset, is 0
+        attr.bp_addr, attr.bp_len = ctypes.addressof(named), offset  # here kprobe_func and probe_offset
         if depth and recorded:
             attr.sample_type = _SAMPLE_CALLCHAIN
             attr.sample_max_stack = depth

@@ -16,7 +16,7 @@ from hopscope.progress import progress
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
-    from hopscope.trace.join.traces import Joined
+    from hopscope.trace.join.traces import Clock, Joined
 
 _NOT_WRITABLE: Final = {errno.EACCES, errno.EPERM, errno.EROFS}
 
@@ -54,14 +54,14 @@ def one_trace(folder: Path, say: Callable[[str], object] = complain) -> Iterator
             yield Path(temporary) / JOINED
 
 
-def make_joined(folder: Path, *, without: Collection[str] = ()) -> Joined:
+def make_joined(folder: Path, *, without: Collection[str] = (), clock: Clock = "compared") -> Joined:
     """Join a recording of several hosts in its own folder, in one step: a reader finds the old one or the new one."""
     from hopscope.store.hosts import JOINED  # noqa: PLC0415
     from hopscope.trace.join.traces import join  # noqa: PLC0415
 
     fresh = Path(tempfile.mkdtemp(prefix=f".{JOINED}-", dir=folder))
     try:
-        made = join([folder], fresh, without=without)
+        made = join([folder], fresh, without=without, clock=clock)
         shutil.rmtree(folder / JOINED, ignore_errors=True)
         fresh.chmod(folder.stat().st_mode & 0o777)
         fresh.rename(folder / JOINED)

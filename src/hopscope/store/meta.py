@@ -50,6 +50,7 @@ Joined = TypedDict(
         "pairs": list[ComparedPair],
         "notes": list[str],
         "alone": dict[_Place, list[int]],
+        "trusted": dict[str, str],
     },
     total=False,
 )

@@ -22,9 +22,9 @@ PLAINTEXTS: Final = Table(
         Column("text", TEXT, "the bytes; those that are not printable ASCII, and backslashes, escaped as in Python"),
     ),
 )
-_RISK: Final = (
-    "risk: the trace has contents of TLS connections, such as passwords and personal data: keep it as secret as these, "
-    "and delete it when you are done with it"
+# What is said of contents.
+CAUTION: Final = (
+    "such as passwords and personal data: keep it as secret as these, and delete it when you are done with it"
 )
 
 
@@ -32,4 +32,4 @@ def risk_notes(tables: Iterable[Table]) -> list[str]:
     """Return a sentence on what is at risk where a trace with these tables is passed on."""
     if all(table.name != PLAINTEXTS.name for table in tables):
         return []
-    return [_RISK]
+    return [f"risk: the trace has contents of TLS connections, {CAUTION}"]

@@ -201,6 +201,20 @@ TABLES: Final = (
         ),
     ),
     Table(
+        "payloads",
+        "the first bytes of what a packet carries for TCP or UDP (`record --bytes`); `packets` has a row with the same "
+        "time_ns, point and flow",
+        (
+            Column("time_ns", np.int64, "time, CLOCK_MONOTONIC"),
+            Column("point", np.int16, "probe point: rx.driver or tx.queue (name: `points`)"),
+            Column("flow", np.int64, "as in `packets`"),
+            Column("seq", np.int64, "TCP: sequence number of the first of these bytes; UDP: as in `packets`"),
+            Column("len_bytes", np.int32, "length of all that the packet carries"),
+            Column("data", TEXT, "its first bytes, two hexadecimal digits each"),
+            *_DEVICE,
+        ),
+    ),
+    Table(
         "drops",
         "a dropped packet, with the reason; `packets` has a row with the same time_ns, cpu and skb",
         (

@@ -11,10 +11,10 @@ from typing import Final
 from hopscope.trace import clock_bounds, events, names, owners
 from hopscope.trace.causes import arrivals, limits, pending, queues, threads
 from hopscope.trace.causes import table as causes
-from hopscope.trace.messages import calls, exchanges, hosts, segments, table, tcp, udp
+from hopscope.trace.messages import calls, contents, exchanges, hosts, segments, table, tcp, udp
 from hopscope.trace.packets import crossings, journeys, skb_lifetimes, translations
 
 MODULES: Final = (
     names, owners, clock_bounds, skb_lifetimes, journeys, crossings, translations, segments, calls, hosts, tcp, udp,
-    table, exchanges, threads, limits, queues, arrivals, causes, pending, events,
+    table, exchanges, contents, threads, limits, queues, arrivals, causes, pending, events,
 )  # fmt: skip

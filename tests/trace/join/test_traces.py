@@ -17,10 +17,12 @@ from hopscope.store.meta import FILE, Metadata
 from hopscope.store.probes import change_columns
 from hopscope.store.schema import Column, Table
 from hopscope.store.trace import Trace
-from hopscope.trace.clock_bounds import bounds_ns
+from hopscope.trace.clock_bounds import SLOT_NS, bounds_ns
 from hopscope.trace.each_host import each_host
 from hopscope.trace.host_numbers import ADDRESSES, NAMESPACES, THREADS, hosts
+from hopscope.trace.join.clocks import Axis
 from hopscope.trace.join.hosts import absence_notes, host_lines
+from hopscope.trace.join.numbers import Numbers
 from hopscope.trace.join.samples import changes
 from hopscope.trace.join.sources import sources
 from hopscope.trace.join.traces import join
@@ -189,6 +191,14 @@ def test_tables_of_the_kernels_own_are_merged_where_they_are_alike(tmp_path: Pat
         assert found == [(1, 9, -10), (1025, 9 + THREADS, -10)]
         assert trace.rows("SELECT address FROM e_function_f ORDER BY cpu") == [(-20,), (-20 + ADDRESSES,)]
         assert trace.rows("SELECT cpu, port FROM e_tcp_probe_c_1") == [(2049, 80)]
+
+
+def test_stacks_of_functions_are_numbered_as_those_of_drops() -> None:
+    still = Axis(np.array([0, SLOT_NS]), np.zeros(2, np.int64), np.zeros(2, np.int64))
+    columns = {**own(-20), "stack": np.array([3])}
+    for name, expected in (("e_function_f", 10), ("e_tcp_probe", 3)):
+        table = replace(EVENT, name=name, columns=(*EVENT.columns, Column("stack", "int32", "number")))
+        assert Numbers(0, still, {}, {}, {}, first_stack=7).converted(table, columns)["stack"].tolist() == [expected]
 
 
 def test_flows_of_one_host_alone_are_not_those_of_another(recording: Recording) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -13,7 +14,9 @@ import pytest
 from hopscope.model.histogram import Histogram
 from hopscope.model.snapshot import HopRow, Overhead, Snapshot
 from hopscope.term.json_lines import line, to_json
-from tests.lab.command import complaint, hopscope
+from tests.lab.command import complaint, hopscope, objects, printed
+
+RECORDINGS = Path(__file__).resolve().parents[2] / "recordings"
 
 
 def written(path: Path, **hops_us: int) -> Path:
@@ -69,6 +72,25 @@ def test_nobody_may_compare() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_recordings_have_the_packets_and_messages_of_their_reports() -> None:
+    tcp, udp = RECORDINGS / "tcp-rx", RECORDINGS / "udp"
+    found = hopscope("cdf", "message", tcp, udp).stdout.splitlines()[:2]
+    wanted = [
+        sum(row["total_ns"] is not None for row in objects(printed("report", "messages", "--json", each)))
+        for each in (tcp, udp)
+    ]
+    assert [re.sub(r"samples.*", "", line) for line in found] == [
+        f"A  tcp-rx: {wanted[0]} ", f"B  udp: {wanted[1]} ",
+    ]  # fmt: skip
+    hops = objects(printed("report", "hops", "--group-by", "interface", "--json", tcp))
+    said = hopscope("cdf", "rx.core:rx.l4,rx.core", "--group-by", "interface", tcp, COLUMNS="160").stdout
+    assert sorted(re.findall(r"^\w  (\S.*) (\S+): (\d+) samples", said, re.MULTILINE)) == sorted(
+        (row["interface"], f"{row['from_point']}:{row['to_point']}", str(row["count"]))
+        for row in hops
+        if row["to_point"] in {"rx.core", "rx.l4"}
+    )
+
+
 def test_wrong_input_is_one_sentence(tmp_path: Path) -> None:
     run = written(tmp_path / "run.jsonl", ack=5)
     cut = tmp_path / "cut.jsonl"
@@ -77,4 +99,12 @@ def test_wrong_input_is_one_sentence(tmp_path: Path) -> None:
     assert complaint(hopscope("cdf", "tx.ack", tmp_path / "none"), 2).endswith("Name the output of a run with --json")
     assert complaint(hopscope("cdf", "tx.nope", run), 2) == f"{run} has no hop tx.nope. It has tx.ack"
     assert complaint(hopscope("cdf", "tx.ack", *[run] * 7), 2).startswith("A plot has room for at most 6 curves")
+    assert complaint(hopscope("cdf", "tx.ack", run, "--group-by", "flow"), 2).startswith(f"{run} is no recording")
+    udp = RECORDINGS / "udp"
+    assert complaint(hopscope("cdf", "nope", udp), 2).startswith(
+        f"{udp} has no hop nope. It has message, tx.queue:tx.start, "
+    )
+    assert complaint(hopscope("cdf", "message", udp, "--group-by", "cpu"), 2).startswith(
+        "Messages are not grouped by cpu"
+    )
     assert "No such file or directory" in complaint(hopscope("cdf", "tx.ack", run, "--svg", "/nowhere/x.svg"), 2)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 from collections import Counter
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.root
 
+needs_kprobes = pytest.mark.skipif(
+    not KPROBE_PMU.exists(), reason="this kernel has no kprobes (CONFIG_KPROBE_EVENTS=y makes them)"
+)
 CALLS: Final = 1009
 PROCESSES: Final = 3
 # Makes a call in each of some processes, which have names of their own.
@@ -142,14 +146,55 @@ def test_what_cannot_be_counted_is_said(words: list[str], sentence: str) -> None
     assert sentence in complaint(hopscope("count", *words), 2)
 
 
-def test_calls_of_a_function_are_counted_where_the_kernel_has_probes() -> None:
-    done = hopscope(
-        "count", "function:__x64_sys_getppid", "--json", "--", sys.executable, "-c", "import os; os.getppid()"
-    )
-    if KPROBE_PMU.exists():
-        assert objects(done.stdout)[-1]["events"][0]["count"] > 0
-    else:
-        assert "This kernel has no kprobes, which probes on functions need. Use tracepoints" in complaint(done, 1)
+@pytest.mark.skipif(KPROBE_PMU.exists(), reason="this kernel has kprobes")
+def test_without_kprobes_a_sentence_says_so() -> None:
+    done = hopscope("count", "function:__x64_sys_getppid", "-d", 0.1)
+    assert "This kernel has no kprobes, which probes on functions need. Use tracepoints" in complaint(done, 1)
+
+
+@needs_kprobes
+@pytest.mark.parametrize("kind", ["function", "return"])
+@pytest.mark.parametrize("by", [None, "cpu", "comm", "pid"])
+def test_each_call_of_a_function_is_counted_once(by: str | None, kind: str) -> None:
+    event = f"{kind}:__x64_sys_getppid"
+    lines, printed = counted("getppid()", event, "-i", 0.5, *(["-g", by] if by else []), name="getter")
+    counts = [line["events"][0]["count"] for line in lines]
+    assert counts[-1] == sum(counts[:-1])
+    if by in {None, "cpu"}:
+        # Others may call it, too.
+        assert PROCESSES * CALLS <= counts[-1] < PROCESSES * CALLS + CALLS
+        return
+    assert sum(map(groups, lines[:-1]), Counter()) == groups(lines[-1])
+    pids = [f" ({pid})" for pid in printed.split()] if by == "pid" else [""] * PROCESSES
+    found = {name: count for name, count in groups(lines[-1]).items() if name.startswith("getter")}
+    assert found == {f"getter{number}{pid}": CALLS for number, pid in enumerate(pids)}
+
+
+@needs_kprobes
+def test_bpftrace_counts_as_many_calls_of_a_function(tmp_path: Path) -> None:
+    if not shutil.which("bpftrace"):
+        pytest.skip("bpftrace is not installed: apt-get install bpftrace")
+    script = tmp_path / "program.py"
+    script.write_text(PROGRAM)
+    program = "kprobe:__x64_sys_getppid { @[comm] = count(); }"
+    bpftrace = ("bpftrace", "-e", program, "-c", f"{sys.executable} {script} getter os.getppid()")
+    event = "function:__x64_sys_getppid"
+    done = hopscope("count", event, "-g", "comm", "-i", 5, "--limit", 0, "--json", "--", *bpftrace)
+    assert done.returncode == 0, done.stderr
+    said = re.findall(r"^@\[(getter\d)\]: (\d+)$", done.stderr, re.MULTILINE)
+    theirs = {name: int(count) for name, count in said}
+    ours = {name: count for name, count in groups(objects(done.stdout)[-1]).items() if name.startswith("getter")}
+    assert ours == theirs == {f"getter{number}": CALLS for number in range(PROCESSES)}
+
+
+@needs_kprobes
+def test_values_of_a_function_are_not_counted() -> None:
+    for by in ([], ["-g", "comm"]):
+        said = complaint(hopscope("count", "function:udp_sendmsg if len > 3", *by), 2)
+        assert (
+            "function:udp_sendmsg is counted without values, a stack or a filter. Count function:udp_sendmsg, or"
+            in said
+        )
 
 
 def test_a_command_keeps_its_exit_code() -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from typing import TYPE_CHECKING
 
@@ -12,16 +13,19 @@ import pytest
 
 from bench.clock_hosts import Hosts
 from bench.recorded_hosts import recorded, set_clock
+from hopscope.clock import adjustment
 from hopscope.lab import Tbf, Workload, shape
 from hopscope.store.hosts import JOINED
 from hopscope.store.meta import FILE, Metadata
 from hopscope.store.trace import Trace
 from hopscope.trace.clock_bounds import bounds_ns
-from tests.lab.command import hopscope
+from tests.lab.command import complaint, hopscope
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from bench.recorded_hosts import Columns
 
 pytestmark = pytest.mark.root
 
@@ -46,7 +50,7 @@ def talk(hosts: Hosts) -> None:
 @pytest.fixture(scope="module")
 def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("original") / "r"
-    with Hosts(2) as hosts, recorded(hosts, folder, "-P", "messages"):
+    with Hosts(2) as hosts, recorded(hosts, folder, "-P", "messages", "--counters", 1):
         talk(hosts)
     return folder
 
@@ -81,6 +85,35 @@ def assert_holds(joined: Path, second: Path) -> None:
 def drifting(folder: Path) -> Callable[[np.ndarray], np.ndarray]:
     started_ns = Metadata.read(folder / "a").started_ns
     return lambda times_ns: times_ns + 123 + np.rint((times_ns - started_ns) * 20e-6).astype(np.int64)
+
+
+def kept(
+    bound_ns: int, more_ns: int = 0, utc_s: int = 0, said_by: str = "adjtimex_bound_ns"
+) -> Callable[[str, Columns], Columns]:
+    """Return what makes a recording one of a host whose clock a daemon keeps, so well; CLOCK_TAI is later by that."""
+
+    def values(table: str, columns: Columns) -> Columns:
+        if table != "counters":
+            return columns
+        name, value = columns["name"].copy(), columns["value"].copy()
+        ours = columns["source"] == "timekeeping"
+        value[ours & (name == "synchronized")] = 1
+        value[ours & (name == "max_error_ns")] = bound_ns
+        value[ours & (name == "tai_minus_monotonic_ns")] += more_ns + utc_s * 10**9
+        value[ours & (name == "tai_minus_utc_s")] += utc_s
+        name[ours & (name == "max_error_ns")] = said_by
+        return {**columns, "name": name, "value": value}
+
+    return values
+
+
+def nothing(table: str, columns: Columns) -> Columns:
+    """Leave out the counters."""
+    return {name: each[:0] for name, each in columns.items()} if table == "counters" else columns
+
+
+def same(times_ns: np.ndarray) -> np.ndarray:
+    return times_ns
 
 
 def joined(*arguments: object) -> str:
@@ -203,3 +236,60 @@ def test_what_cannot_be_joined_is_said_in_one_sentence(recording: Path, argument
     assert done.returncode != 0
     assert said in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_clock_that_is_kept_elsewhere_is_trusted_within_its_bound(
+    original: Path, recording: Path, tmp_path: Path
+) -> None:
+    """The clock of b is ahead, and both hosts' CLOCK_TAI is one: the recordings of one kernel say so themselves."""
+    ahead_ns, bounds = 1_000_000_123, (4_000, 9_000)
+    set_clock(recording, "a", same, kept(bounds[0]))
+    set_clock(recording, "b", lambda times_ns: times_ns + ahead_ns, kept(bounds[1], -ahead_ns))
+    said = joined(recording, "-o", tmp_path / "out", "--clock", "tai")
+    assert "contradict" not in said
+    assert "b: error bound 13,000 ns (median)" in said
+    assert_holds(tmp_path / "out", original / "b")
+    with Trace(tmp_path / "out") as trace:
+        assert trace.rows("SELECT DISTINCT host, offset_ns FROM clocks ORDER BY host") == [(0, 0), (1, ahead_ns)]
+    joined(recording, "-o", tmp_path / "compared")
+    with Trace(tmp_path / "compared") as trace:
+        # What the probes say by themselves is within the bound, too.
+        assert trace.rows(f"SELECT max(abs(offset_ns - {ahead_ns})) <= {sum(bounds)} FROM clocks WHERE host = 1") == [
+            (True,)
+        ]
+    summary = " ".join(hopscope("report", "summary", tmp_path / "out").stdout.split())
+    assert "ns (maximum); CLOCK_TAI is trusted, as adjtimex keeps it" in summary
+    assert "clocks of a and b: checked using " in summary
+
+
+def test_packets_that_contradict_a_trusted_clock_are_reported(recording: Path, tmp_path: Path) -> None:
+    set_clock(recording, "a", same, kept(4_000))
+    set_clock(recording, "b", same, kept(4_000, 5_000_000))
+    said = joined(recording, "-o", tmp_path / "out", "--clock", "tai")
+    found = re.search(r"b: packets contradict the trusted clock by ([\d,]+) ns more than both bounds allow", said)
+    assert found, said
+    assert 4_900_000 < int(found[1].replace(",", "")) < 5_000_000
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        (lambda _, columns: columns, "The clock of b was not synchronized "),
+        (kept(4_000, utc_s=37), "CLOCK_TAI is 37 s ahead of UTC on b and 0 s on a, as their kernels were told"),
+        (kept(4_000, said_by="max_error_ns"), "Nobody said how far the clock of b could be off "),
+        (nothing, "The recording of b does not say how its clocks were kept. `hopscope record` reads that with the"),
+    ],
+    ids=["not synchronized", "another TAI", "no bound", "no counters"],
+)
+def test_a_clock_that_nobody_vouches_for_is_refused(
+    recording: Path, tmp_path: Path, values: Callable[[str, Columns], Columns], sentence: str
+) -> None:
+    if adjustment.read().synchronized or adjustment.read().tai_offset_s:
+        pytest.skip("the clock of this machine is synchronized: it has to be told otherwise")
+    set_clock(recording, "a", same, kept(4_000))
+    set_clock(recording, "b", same, values)
+    done = hopscope("join", recording, "-o", tmp_path / "out", "--clock", "tai")
+    said = complaint(done, 2)
+    assert sentence in said
+    assert "join without --clock tai, by probes and packets" in said
+    assert not (tmp_path / "out").exists()

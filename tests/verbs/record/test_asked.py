@@ -19,7 +19,8 @@ OURS = {
 }
 OPTIONS = (
     *("-P", "rx", "-P", "drops", "--point", "call.enter", "-e", "tcp:*", "--pcap", "-v port 7", "--stacks"),
-    *("--sample", "16", "--snap", "96", "--counters", "0.5", "--interface", "eth0@7", "-p", "1", "-c", "--nginx"),
+    *("--sample", "16", "--snap", "96", "--bytes", "7", "--counters", "0.5", "--interface", "eth0@7"),
+    *("-p", "1", "-c", "--nginx"),
     *("--cgroup", "/", "--netns", "self", "--address", "10.0.0.0/8", "--port", "80", "--port", "443"),
     *("--buffer", "4", "--flight", "10", "--trigger", "rx.core>1ms", "--flight-memory", "7"),
     *("--attach", "rx.l4=fentry", "--protocol", "udp"),
@@ -61,6 +62,7 @@ def test_what_is_sent_means_the_same_there(words: tuple[str, ...]) -> None:
         ["@/etc/passwd"],
         ["--sample=0"],
         ["--snap=1000000"],
+        ["--bytes=0"],
         ["--buffer=1024"],
         ["--counters=nan"],
         ["--flight"],
@@ -100,3 +102,9 @@ def test_a_protocol_is_a_packet_filter(words: list[str], pcap: str) -> None:
 def test_trigger_that_cannot_fire_is_refused(words: list[str], says: str) -> None:
     with pytest.raises(UsageError, match=says):
         asked(parsed("--flight", "5", *words))
+
+
+def test_contents_are_those_of_packets() -> None:
+    assert asked(parsed("--bytes", "7")).options.payload_bytes == 7
+    with pytest.raises(UsageError, match="--bytes needs packets"):
+        asked(parsed("--bytes", "7", "-P", "calls"))

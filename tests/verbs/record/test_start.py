@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from hopscope.live.recorder.collector import CAPTURE, Recorder
+from hopscope.live.recorder.captures import CAPTURE
+from hopscope.live.recorder.collector import Recorder
 from hopscope.live.recorder.options import RecordOptions
 from tests.lab.measure import in_thread, udp_pair
 from tests.waiting import eventually

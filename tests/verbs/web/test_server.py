@@ -9,8 +9,10 @@ import os
 import re
 import shutil
 import signal
+import socket
 import tarfile
 from pathlib import Path
+from queue import SimpleQueue
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -18,6 +20,7 @@ import pytest
 
 import hopscope
 from hopscope.errors import UsageError
+from hopscope.verbs.web.collector import Sender, listen
 from hopscope.verbs.web.command import command
 from tests.lab.command import hopscope as run
 from tests.lab.command import start
@@ -26,6 +29,8 @@ from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from hopscope.verbs.frames.source import Request
 
 IS_ROOT = os.geteuid() == 0
 NOBODY = 65534
@@ -162,3 +167,13 @@ def test_it_ends_when_a_process_behind_it_does(tmp_path: Path) -> None:
             or None
         )
     )
+
+
+def test_who_measures_ends_in_silence_with_who_serves() -> None:
+    ours, theirs = socket.socketpair()
+    ours.send(b"a frame")
+    theirs.close()  # with that unread
+    requests: SimpleQueue[Request] = SimpleQueue()
+    with ours, ours.makefile("rb") as asked, ours.makefile("wb") as out:
+        listen(asked, requests, Sender(out))
+    assert requests.get(block=False) is None

@@ -158,4 +158,5 @@ enum bpf_flags {
 	BPF_F_MMAPABLE = 1 << 10,
 	BPF_LOCAL_STORAGE_GET_F_CREATE = 1,
 	BPF_RB_NO_WAKEUP = 1,
+	BPF_F_CURRENT_CPU = 0xffffffff,
 };

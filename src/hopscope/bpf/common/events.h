@@ -637,12 +637,15 @@ struct hop_plaintext {
 struct hop_capture {
 	u64 time_ns;
 	u64 skb;
+	u64 flow; /* this and the number are those of a payload */
+	u32 seq;
 	u32 ifindex;
 	u32 netns;
-	u32 len_bytes;      /* of the frame */
+	u32 len_bytes;      /* of the frame, or of its payload */
 	u16 captured_bytes; /* of these, in the slot */
 	u8 point;
-	u8 pad;
+	u8 is_payload;
+	u32 pad;
 };
 
 enum hop_record_limits {

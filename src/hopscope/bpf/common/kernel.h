@@ -431,6 +431,11 @@ struct __sk_buff {
 
 #pragma clang attribute pop
 
+/* Its size is the kernel's ABI, and what is in it the kernel's own. */
+struct bpf_dynptr {
+	u64 opaque[2];
+} __attribute__((aligned(8)));
+
 /* The context of sockops programs, as far as it is used. Its layout is the kernel's ABI (include/uapi/linux/bpf.h). */
 struct bpf_sock_ops {
 	u32 op;
@@ -447,6 +452,8 @@ struct pt_regs {
 	u64 si;
 	u64 dx;
 	u64 cx;
+	u64 r8;
+	u64 r9;
 	u64 ax;
 	u64 bx;
 	u64 sp;
@@ -454,6 +461,7 @@ struct pt_regs {
 	u64 orig_ax;
 } __attribute__((preserve_access_index));
 #define SYSTEM_CALL(regs) ((s32)BPF_CORE_READ(regs, orig_ax))
+#define SIXTH_ARGUMENT(context) ((context)->r9)
 /* arch/x86/entry/syscalls/syscall_64.tbl */
 enum {
 	NR_read = 0,
@@ -504,6 +512,7 @@ struct pt_regs {
 	s32 syscallno;
 } __attribute__((preserve_access_index));
 #define SYSTEM_CALL(regs) BPF_CORE_READ(regs, syscallno)
+#define SIXTH_ARGUMENT(context) ((context)->user_regs.regs[5])
 /* include/uapi/asm-generic/unistd.h */
 enum {
 	NR_epoll_ctl = 21,
@@ -567,5 +576,7 @@ enum {
 /* Since 6.2 (a35b9af4ec2c, fd264ca02094). */
 extern void *bpf_cast_to_kern_ctx(void *ctx) __ksym __weak;
 extern void *bpf_rdonly_cast(const void *pointer, u32 type_id) __ksym __weak;
+/* Since 6.4 (b5964b968ac6); in programs of tracepoints later. */
+extern int bpf_dynptr_from_skb(struct sk_buff *skb, u64 flags, struct bpf_dynptr *bytes) __ksym __weak;
 /* Since 6.15 (59422464266f). */
 extern int bpf_sock_ops_enable_tx_tstamp(struct bpf_sock_ops_kern *skops, u64 flags) __ksym __weak;

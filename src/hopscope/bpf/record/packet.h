@@ -11,6 +11,7 @@ const volatile bool cfg_by_headers = 0;
 #define LOOKED_AT (cfg_by_headers || cfg_own)
 /* Packets are wanted whose flow is that of a wanted process's socket. */
 const volatile bool cfg_by_process = 0;
+const volatile u32 cfg_bytes = 0; /* of each packet's payload that are captured */
 const volatile u32 cfg_interfaces = 0;
 const volatile struct hop_interface cfg_interface[HOP_FILTERS] = {};
 
@@ -24,8 +25,10 @@ static __always_inline bool interface_wanted(u32 ifindex, u32 netns)
 
 /* What a hook knows of a packet. */
 struct passing {
-	u64 time_ns; /* this and the flow are known when it is recorded */
+	u64 time_ns; /* this, and the next three, are known when it is recorded */
 	u64 flow;
+	u64 payload; /* where TCP's or UDP's begins; 0: not looked at, or it has none */
+	u32 seq;     /* of that */
 	u64 skb;
 	u64 head;
 	u64 data;         /* where skb->len begins */
@@ -207,12 +210,23 @@ static __always_inline bool headers_wanted(const struct passing *passing, const 
 	return true;
 }
 
+static __always_inline bool has_payload(const struct headers *found)
+{
+	u32 protocol = found->key.protocol;
+
+	return (protocol == IPPROTO_TCP || protocol == IPPROTO_UDP) && found->fragment != LATER_FRAGMENT;
+}
+
 static __always_inline void write_packet(struct passing *passing, const struct headers *found)
 {
 	struct hop_packet *record;
 
 	passing->time_ns = bpf_ktime_get_ns();
 	passing->flow = found->flow;
+	if (cfg_bytes && has_payload(found)) {
+		passing->payload = found->payload;
+		passing->seq = found->seq + (found->tcp_flags >> 1 & 1); /* behind the number of a SYN */
+	}
 	record = reserve();
 	if (!record)
 		return;
@@ -256,6 +270,8 @@ static __always_inline bool record_packet(struct passing *passing)
 
 		passing->time_ns = headed.time_ns;
 		passing->flow = headed.flow;
+		passing->payload = headed.payload;
+		passing->seq = headed.seq;
 		return wanted;
 	}
 	if (cfg_own && !passing->judged && own_packet(passing->network))

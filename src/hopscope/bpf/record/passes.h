@@ -34,6 +34,8 @@ static __always_inline u64 arrived(struct sk_buff *skb, u32 point, bool named)
 		return 0;
 	if (cfg_snap && point == HOP_POINT_RX_DRIVER)
 		capture(skb, &passing, frame_start(skb, &passing));
+	if (cfg_bytes && point == HOP_POINT_RX_DRIVER)
+		capture_payload(skb, &passing);
 	return passing.time_ns;
 }
 

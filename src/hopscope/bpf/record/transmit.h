@@ -23,7 +23,8 @@ static __always_inline int device_takes(struct sk_buff *skb)
 		passing_at_device(&passing, skb->dev);
 	passing.named = true;
 	passing.sent = cfg_by_process && sends_datagram(skb);
-	record_here(&passing);
+	if (record_here(&passing) && cfg_bytes)
+		capture_payload(skb, &passing);
 	return 0;
 }
 

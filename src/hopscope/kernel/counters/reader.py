@@ -29,6 +29,7 @@ from hopscope.kernel.counters import (
     sockets,
     sysctl,
     sysfs,
+    timekeeping,
 )
 from hopscope.kernel.counters.text import NET
 from hopscope.model.counters.readings import HOST, Key, Readings, Unread
@@ -82,6 +83,7 @@ OF_HOST: Final[Mapping[str, Reader]] = {
     "memory": host_files.memory,
     "cpu": host_files.cpu,
     "clock": host_files.clock,
+    "timekeeping": timekeeping.timekeeping,
     "sysctl": sysctl.of_host,
 }
 # Those of many things that are asked one after the other: where one refuses, what the others said is kept.

@@ -24,8 +24,8 @@ from hopscope.errors import FormatError, KernelError
 from hopscope.kernel import pcap
 from hopscope.kernel.drop_reasons import drop_reasons
 from hopscope.kernel.libraries import find
-from hopscope.kernel.tracepoint_columns import CALLER
-from hopscope.kernel.tracepoints import Tracepoints
+from hopscope.kernel.tracepoint_columns import CALLER, STACK
+from hopscope.kernel.tracepoints import Tracepoints, wants_stacks
 from hopscope.libbpf import Btf, RingReader, possible_cpus
 from hopscope.libbpf.capabilities import NEEDED
 from hopscope.live.attached import Attached
@@ -47,16 +47,21 @@ from hopscope.store.plaintext import PLAINTEXTS, risk_notes
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from hopscope.errors import LoadError
     from hopscope.libbpf import BpfObject
     from hopscope.store.schema import Table
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-CAPTURE: Final = "capture"
 # Between looks for network namespaces, and rules of netfilter, that are new.
 _REFRESH_S: Final = 1.0
 # Calls of TLS libraries that are under way at once.
 _TLS_CALLS: Final = 16_384
+# The kernel's function by which programs read what a packet has in pages.
+_FROM_PAGES: Final = "bpf_dynptr_from_skb"
+_NOT_IN_PAGES: Final = (
+    "--bytes: this kernel does not let us read what packets have in pages, as TCP's usually do: such bytes are missing"
+)
 # Requests of io_uring that are under way at once, twice.
 _URING_REQUESTS: Final = 65_536
 # perf_uprobe_event_init() is not content with CAP_PERFMON.
@@ -112,7 +117,14 @@ class Recorder(SelfTrafficFilter, Attached):
         self._options = options
         self._forced = {f"{PREFIX}{name}": way for name, way in options.ways.items()}
         self._plan = Plan(Resolver(), [POINTS[name] for name in options.names()], self._forced)
+        self._from_pages = Btf.kernel().has_func(_FROM_PAGES)
         self.lost = 0
+
+    def _adapt(self, error: LoadError) -> bool:
+        """Do without what this kernel has, and does not grant to programs of tracepoints."""
+        adapted = self._from_pages and _FROM_PAGES in error.log
+        self._from_pages &= not adapted
+        return adapted
 
     def _configure(self, bpf: BpfObject) -> None:
         options = self._options
@@ -133,11 +145,14 @@ class Recorder(SelfTrafficFilter, Attached):
         bpf.set_const("cfg_uring_arguments", Btf.kernel().tracepoint_arguments("io_uring_complete"))
         bpf.maps["uring_requests"].set_max_entries(_URING_REQUESTS if f"{PREFIX}uring.submit" in options.names() else 1)
         bpf.set_const("cfg_drop_stacks", int(options.stacks))
-        bpf.maps["stacks"].set_max_entries(STACKS if options.stacks else 1)
+        bpf.maps["stacks"].set_max_entries(STACKS if options.stacks or wants_stacks(options.tracepoints) else 1)
         bpf.set_const("cfg_libraries", int(bool(options.libraries)))
         for name in ("tls_calls", "tls_goroutines"):
             bpf.maps[name].set_max_entries(_TLS_CALLS if options.libraries else 1)
         bpf.set_const("cfg_snap", options.snap_bytes)
+        bpf.set_const("cfg_bytes", options.payload_bytes)
+        bpf.set_const("cfg_capture", max(options.snap_bytes, options.payload_bytes))
+        bpf.set_const("cfg_from_pages", int(self._from_pages))
         bpf.set_const("cfg_tls_bytes", options.tls_bytes)
         bpf.maps["rings"].set_max_entries(possible_cpus())
         for name in ("captures", "plaintexts"):
@@ -148,7 +163,7 @@ class Recorder(SelfTrafficFilter, Attached):
         functions = pcap.functions(options.pcap) if options.pcap else None
         needed = rights(options.libraries)
         self._session = stack.enter_context(
-            Session("record", self._plan, self._configure, functions=functions, needed=needed)
+            Session("record", self._plan, self._configure, self._adapt, functions=functions, needed=needed)
         )
         stack.enter_context(self._session.refreshed(_REFRESH_S))
         bpf = self._session.bpf
@@ -167,10 +182,11 @@ class Recorder(SelfTrafficFilter, Attached):
         self._places = DropPlaces(bpf.maps["stacks"])
         stack.callback(self._places.close)
         self._reasons = drop_reasons()
-        self._tracepoints = Tracepoints(options.tracepoints)
+        self._tracepoints = Tracepoints(options.tracepoints, stacks=bpf.maps["stacks"])
         if options.tracepoints:
             stack.enter_context(self._tracepoints)
-        self._captures = Captures(bpf, options.snap_bytes, options.ring_bytes) if options.snap_bytes else None
+        slot_bytes = max(options.snap_bytes, options.payload_bytes)
+        self._captures = Captures(bpf, slot_bytes, options.ring_bytes) if slot_bytes else None
         if self._captures:
             stack.callback(self._captures.close)
         self._plaintexts = Plaintexts(bpf, options.tls_bytes, options.ring_bytes) if options.tls_bytes else None
@@ -182,7 +198,7 @@ class Recorder(SelfTrafficFilter, Attached):
         if options.tracepoints:
             self._tracepoints.start()
         if self._captures:
-            self._captures.read()  # they may be full of what came before
+            list(self._captures.read())  # they may be full of what came before
         if self._plaintexts:
             self._plaintexts.read()
         # From here on all are there: CPUs' rings come one after the other, some 10 ms each, as do those of what is
@@ -212,6 +228,8 @@ class Recorder(SelfTrafficFilter, Attached):
         """Return a sentence on what is not recorded for want of a capability."""
         drops = any(point.name == f"{PREFIX}skb.drop" for point in self._plan.points)
         notes = [*self._session.notes(), *self._library_notes, *(self._places.notes() if drops else [])]
+        if self._options.payload_bytes and not self._from_pages:
+            notes.append(_NOT_IN_PAGES)
         return [*notes, *risk_notes(self._own_tables())]
 
     @property
@@ -246,6 +264,7 @@ class Recorder(SelfTrafficFilter, Attached):
                 "filters": dict(self._options.shown),
                 "sampling_1_in": self._options.sample,
                 "libraries": list(self._options.libraries),
+                "bytes": self._options.payload_bytes or None,
                 **({"tls_bytes": self._options.tls_bytes} if self._plaintexts else {}),
             },
         )
@@ -277,8 +296,7 @@ class Recorder(SelfTrafficFilter, Attached):
                 records.append((cpu, found))
         # After the records, which have the names of devices.
         others: list[tuple[str, dict[str, Array]]] = []
-        if self._captures and (captured := self._captures.read()):
-            others.append((CAPTURE, captured._asdict()))
+        others += self._captures.read() if self._captures else ()
         if self._options.tracepoints:
             before = self._tracepoints.lost
             others += self._tracepoints.read().items()
@@ -309,7 +327,7 @@ class Recorder(SelfTrafficFilter, Attached):
     def rows(self, taken: Taken) -> Iterator[tuple[str, dict[str, Array]]]:
         """Yield what was taken as rows: a table's name and its columns. To be called in the order of taking.
 
-        What is captured comes as :data:`CAPTURE` and the columns of :class:`~hopscope.store.capture.Captured`.
+        Captured frames come as :meth:`~hopscope.live.recorder.captures.Captures.read` has them.
         """
         for cpu, records in taken.records:
             for table, columns in self._tables.rows(records, cpu):
@@ -323,6 +341,8 @@ class Recorder(SelfTrafficFilter, Attached):
             yield table, columns
             if table in self._tracepoints.with_callers:
                 yield from self._places.symbols(columns[CALLER.name])
+            if table in self._tracepoints.with_stacks:
+                yield from self._places.stacks(columns[STACK.name])
 
     def stop(self) -> None:
         """Record no more tracepoints; the next :meth:`read` gives their rest, and all losses."""
@@ -331,12 +351,12 @@ class Recorder(SelfTrafficFilter, Attached):
 
     @property
     def captures(self) -> bool:
-        """Whether bytes of packets are captured."""
+        """Whether bytes of frames are captured."""
         return bool(self._options.snap_bytes)
 
     def missed(self) -> int:
         """Return how many runs of the programs the kernel suppressed since they were loaded."""
-        return int(self._cost.read().missed.sum())
+        return int(self._cost.read().missed.sum()) + self._tracepoints.missed()
 
     def captures_lost(self) -> int:
         """Return how many packets could not be captured, because a ring had no room."""

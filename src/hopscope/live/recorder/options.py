@@ -87,6 +87,8 @@ class RecordOptions(Selection):
         Follow one flow in so many, both of its directions, at every point.
     snap_bytes
         Keep so many bytes of each frame, as a device has it; 0: none.
+    payload_bytes
+        Keep so many bytes of what each packet carries for TCP or UDP; 0: none.
     ring_bytes
         Of each CPU's ring: a power of two.
     ways
@@ -107,6 +109,7 @@ class RecordOptions(Selection):
     stacks: bool = False
     sample: int = 1
     snap_bytes: int = 0
+    payload_bytes: int = 0
     ring_bytes: int = RING_BYTES
     ways: Mapping[str, str] = field(default_factory=dict)
     marks: bool = False

@@ -55,19 +55,24 @@ class DropPlaces:
 
     def rows(self, drops: Mapping[str, Array]) -> Iterator[tuple[str, dict[str, Array]]]:
         """Yield the rows of ``stacks`` and ``symbols`` that these rows of ``drops`` need and that are new."""
-        addresses = [np.unique(drops["location"])]
-        frames = [(stack, self._frames(stack)) for stack in self._fresh_stacks(drops["stack"])]
-        if frames:
-            addresses += [found for _, found in frames]
-            yield (
-                "stacks",
-                {
-                    "stack": np.concatenate([np.full(len(found), stack, np.int32) for stack, found in frames]),
-                    "depth": np.concatenate([np.arange(len(found), dtype=np.int16) for _, found in frames]),
-                    "address": np.concatenate([found for _, found in frames]),
-                },
-            )
-        yield from self.symbols(np.concatenate(addresses))
+        yield from self.stacks(drops["stack"])
+        yield from self.symbols(drops["location"])
+
+    def stacks(self, stacks: Array) -> Iterator[tuple[str, dict[str, Array]]]:
+        """Yield the rows of ``stacks`` and ``symbols`` that these stacks need and that are new."""
+        frames = [(stack, self._frames(stack)) for stack in self._fresh_stacks(stacks)]
+        if not frames:
+            return
+        addresses = np.concatenate([found for _, found in frames])
+        yield (
+            "stacks",
+            {
+                "stack": np.concatenate([np.full(len(found), stack, np.int32) for stack, found in frames]),
+                "depth": np.concatenate([np.arange(len(found), dtype=np.int16) for _, found in frames]),
+                "address": addresses,
+            },
+        )
+        yield from self.symbols(addresses)
 
     def symbols(self, addresses: Array) -> Iterator[tuple[str, dict[str, Array]]]:
         """Yield the rows of ``symbols`` that these addresses need and that are new."""

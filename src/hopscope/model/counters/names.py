@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from hopscope.model.counters.explanation import Explanation, is_pattern, parse
 from hopscope.model.counters.names_device import LINK, NEIGHBOUR, QDISC, SOFTNET
-from hopscope.model.counters.names_host import CPU, INTERRUPT, MEMORY, PRESSURE, SOFTIRQ
+from hopscope.model.counters.names_host import CPU, INTERRUPT, MEMORY, PRESSURE, SOFTIRQ, TIMEKEEPING
 from hopscope.model.counters.names_ip import ICMP, IP, ROUTE
 from hopscope.model.counters.names_mptcp import MPTCP
 from hopscope.model.counters.names_nic import ETHTOOL, QUEUE, QUEUES
@@ -51,6 +51,7 @@ _TABLES: Final[Mapping[str, str]] = {
     "pressure": PRESSURE,
     "memory": MEMORY,
     "cpu": CPU,
+    "timekeeping": TIMEKEEPING,
 }
 
 # In these the subject is what is counted, and the name is a CPU.

@@ -86,3 +86,15 @@ Slab_kB SUnreclaim_kB | either | fs/proc/meminfo.c
   A level: memory of this kind.
   = How much there is, and what for.
 """
+
+TIMEKEEPING: Final = """
+tai_minus_monotonic_ns reading_bound_ns tai_minus_utc_s | plain | kernel/time/timekeeping.c; docs/clocks.md
+  A level: how far CLOCK_TAI is ahead of CLOCK_MONOTONIC, of UTC, and how exactly that was read.
+  = The first changes when the clock is set, and with a leap second it does not.
+synchronized | plain | kernel/time/ntp.c: STA_UNSYNC
+  1 if a time daemon says that the clock is right.
+  = 0: nobody vouches for the time of day.
+*_error_ns *_bound_ns | plain | kernel/time/ntp.c; chronyc(1) tracking; pmc(8)
+  A level: how wrong the time of day may be, as the kernel was told, or as chronyd or ptp4l says.
+  = The kernel's own rises by 500 ppm from one word of the daemon to the next.
+"""

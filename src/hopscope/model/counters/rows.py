@@ -151,7 +151,7 @@ def is_background(key: Key) -> bool:
         return not key.subject[:1].isdigit()
     if key.source == "softirq":
         return not key.subject.startswith("NET_")
-    return key.source == "memory" or (key.source == "pressure" and kind_of(key) != "counter")
+    return key.source in {"memory", "timekeeping"} or (key.source == "pressure" and kind_of(key) != "counter")
 
 
 def folded(key: Key) -> tuple[Key, str]:

@@ -148,6 +148,8 @@ SOURCES: Final = {
             "cpu", "cpu", "counter", "host", 64, "/proc/stat, mpstat -P ALL", gauges=frozenset({"ticks_per_second"})
         ),
         Source("clock", "clock", "setting", "host", 64, "/sys/devices/system/clocksource"),
+        # adjtimex(2) and the clocks themselves: name "tai_minus_monotonic_ns".
+        Source("timekeeping", "clock", "gauge", "host", 64, "adjtimex -p, chronyc tracking, pmc"),
     )
 }  # fmt: skip
 

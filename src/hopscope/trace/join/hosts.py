@@ -30,12 +30,14 @@ def host_lines(trace: Trace) -> list[str]:
         return []
     build(trace, "clock_bounds")
     lines = []
+    trusted = trace.metadata.joined.get("trusted", {})
     for host, name in names.items():
         bounds = np.asarray(trace.columns(f"SELECT bound_ns FROM clock_bounds WHERE host = {host}")["bound_ns"])
         if host == 0:
-            lines.append(f"{name}: its clock is the time axis; the date is from its wall clock at the start")
+            line = f"{name}: its clock is the time axis; the date is from its wall clock at the start"
         else:
-            lines.append(f"{name}: error bound {np.median(bounds):,.0f} ns (median), {bounds.max():,} ns (maximum)")
+            line = f"{name}: error bound {np.median(bounds):,.0f} ns (median), {bounds.max():,} ns (maximum)"
+        lines.append(f"{line}; CLOCK_TAI is trusted, as {trusted[name]} keeps it" if name in trusted else line)
     for pair in trace.metadata.joined.get("pairs", []):
         first, second = (names.get(host, f"host {host}") for host in (pair["first"], pair["second"]))
         counts = [
@@ -43,7 +45,7 @@ def host_lines(trace: Trace) -> list[str]:
             for kind, (there, back) in (("probes", pair["probes"]), ("packets", pair["packets"]))
             if there or back
         ]
-        line = f"clocks of {first} and {second}: compared using {', '.join(counts)}"
+        line = f"clocks of {first} and {second}: {'checked' if trusted else 'compared'} using {', '.join(counts)}"
         median, worst = pair["residual_ns"]
         if worst >= 1:
             line += f"; deviation from the consensus of all pairs: {median:,.0f} ns (median), {worst:,.0f} ns (maximum)"

@@ -38,7 +38,7 @@ _OF_HOST: Final = frozenset({"counters", "settings", "unread"})
 _TIMES: Final = frozenset({"time_ns", "from_ns", "until_ns"})
 # A field of a kernel event may have the name of one of these columns, with a different meaning.
 _OF_EVENTS: Final = frozenset({"time_ns", "cpu", "tid"})
-_OF_CALLS: Final = _OF_EVENTS | {"address"}
+_OF_CALLS: Final = _OF_EVENTS | {"address", "stack"}
 # Kind of `subject` by how the point's name begins; for other points, its numbers are the same on all hosts.
 _SUBJECTS: Final = {"sched.": THREADS, "napi.": ADDRESSES, "gro.": ADDRESSES, "nf.": ADDRESSES}
 # The same of `value`.

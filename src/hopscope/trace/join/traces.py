@@ -6,10 +6,11 @@ from __future__ import annotations
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
 import numpy as np
 
+from hopscope.errors import UsageError
 from hopscope.progress import doing
 from hopscope.store.hosts import JOINED
 from hopscope.store.schema import TABLES
@@ -21,6 +22,7 @@ from hopscope.trace.join.flows import flows_of, own_numbers
 from hopscope.trace.join.metadata import merged_metadata
 from hopscope.trace.join.samples import changes, packets, probes, stamped_by_nics
 from hopscope.trace.join.sources import sources
+from hopscope.trace.join.trusted import contradiction_ns, trusted_axes
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from hopscope.trace.join.numbers import Numbers
     from hopscope.trace.join.sources import Source
 
+Clock: TypeAlias = Literal["compared", "tai"]
 _ROTATE_NEVER_S: Final = float("inf")
 # Written from metadata of the hosts, not from their traces.
 _MADE: Final = frozenset({"hosts", "clocks", "absences"})
@@ -61,7 +64,7 @@ class Joined:
     notes: list[str]
 
 
-def join(folders: Sequence[Path], out: Path, *, without: Collection[str] = ()) -> Joined:
+def join(folders: Sequence[Path], out: Path, *, without: Collection[str] = (), clock: Clock = "compared") -> Joined:
     """Join traces.
 
     Parameters
@@ -72,13 +75,15 @@ def join(folders: Sequence[Path], out: Path, *, without: Collection[str] = ()) -
         Folder of the joined trace, new or empty.
     without
         Names of excluded hosts.
+    clock
+        What makes the axis: ``compared`` clocks, or CLOCK_TAI of all hosts, which is trusted to be the same (``tai``).
 
     Raises
     ------
     FormatError
         A trace cannot be read.
     UsageError
-        The clocks cannot be compared, or a folder cannot be used.
+        The clocks cannot be compared, or not be trusted, or a folder cannot be used.
     DiskFullError
         The disk is full.
     """
@@ -89,15 +94,26 @@ def join(folders: Sequence[Path], out: Path, *, without: Collection[str] = ()) -
         seen = [flows_of(parts) for parts in traces]
         alone = own_numbers(seen)
         between = [each.keys.keys() - own.keys() for each, own in zip(seen, alone, strict=True)]
-        found, compared = axes(
-            given.hosts,
-            probes(given.hosts, given.probed),
-            packets(given.hosts, traces, between),
-            changes(given.probed),
-        )
+        trusted = trusted_axes(given.hosts, traces) if clock == "tai" else None
+        try:
+            found, compared = axes(
+                given.hosts,
+                probes(given.hosts, given.probed),
+                packets(given.hosts, traces, between),
+                changes(given.probed),
+            )
+        except UsageError:
+            if not trusted:
+                raise
+            found, compared = [], []
         by_nics = stamped_by_nics(given.probed)
+        notes = [*given.notes, *_warnings(given.hosts, traces)]
+        if trusted:
+            notes += _contradictions(given.hosts, trusted[0], found)
+            found = trusted[0]
+        else:
+            notes += _without_probes(given.hosts, compared)
         metadata, numbers = merged_metadata(given.hosts, found)
-        notes = [*given.notes, *_warnings(given.hosts, traces), *_without_probes(given.hosts, compared)]
         metadata.joined = {
             "from": [str(folder) for folder in folders],
             "files": fingerprint(folders),
@@ -108,6 +124,8 @@ def join(folders: Sequence[Path], out: Path, *, without: Collection[str] = ()) -
             "notes": notes,
             "alone": {host: sorted(own.values()) for host, own in enumerate(alone) if own},
         }
+        if trusted:
+            metadata.joined["trusted"] = trusted[1]
         for parts, own in zip(numbers, alone, strict=True):
             for part in parts:
                 part.flows = own
@@ -118,6 +136,18 @@ def join(folders: Sequence[Path], out: Path, *, without: Collection[str] = ()) -
         writer.close(ended_ns=metadata.ended_ns)
     bounds = [(int(np.median(axis.bound_ns)), int(axis.bound_ns.max())) for axis in found]
     return Joined([source.name for source in given.hosts], compared, bounds, rows, notes)
+
+
+def _contradictions(hosts: Sequence[Source], trusted: Sequence[Axis], compared: Sequence[Axis]) -> list[str]:
+    """Return a sentence for each host whose packets show that its clock is not what it is trusted to be."""
+    found = []
+    for host, axis, other in zip(hosts, trusted, compared, strict=False):
+        if off_ns := contradiction_ns(axis, other):
+            found.append(
+                f"{host.name}: packets contradict the trusted clock by {off_ns:,} ns more than both bounds allow; join "
+                "without --clock tai"
+            )
+    return found
 
 
 def _without_probes(hosts: Sequence[Source], compared: Sequence[Compared]) -> list[str]:

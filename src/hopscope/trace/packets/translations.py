@@ -92,6 +92,22 @@ def _original_sockets(context: Context) -> str:
     return _original("sockets", translated=has_translations(context.trace))
 
 
+@relation(
+    "original_payloads",
+    "the beginning of what a packet carries, with the original flow",
+    columns(
+        "time_ns point flow seq len_bytes data ifindex netns",
+        seq="TCP: sequence number of the first of these bytes; UDP: as in `packets`",
+        len_bytes="length of all that the packet carries",
+        data="its first bytes, two hexadecimal digits each",
+    ),
+    kind="view",
+    needs=("flow_translations",),
+)
+def _original_payloads(context: Context) -> str:
+    return _original("payloads", translated=has_translations(context.trace))
+
+
 def has_translations(trace: Trace) -> bool:
     """Return whether there is a row in ``flow_translations``."""
     return bool(trace.rows("SELECT 1 FROM flow_translations LIMIT 1"))

@@ -15,6 +15,8 @@ from hopscope.recorded.options import limits_option
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from hopscope.trace.join.traces import Clock
+
 
 @click.command(
     "join",
@@ -36,14 +38,25 @@ if TYPE_CHECKING:
         help="Folder of the joined trace, new or empty.",
     ),
 )
-@section(HOSTS, option("--without", multiple=True, metavar="HOST", help="Exclude this host (repeatable)."))
+@section(
+    HOSTS,
+    option("--without", multiple=True, metavar="HOST", help="Exclude this host (repeatable)."),
+    option(
+        "--clock",
+        type=click.Choice(("compared", "tai")),
+        default="compared",
+        show_default=True,
+        help="Time axis: clocks as compared, or CLOCK_TAI.",
+    ),
+)
 @limits_option()
-def command(traces: tuple[Path, ...], output: Path | None, without: tuple[str, ...]) -> None:
+def command(traces: tuple[Path, ...], output: Path | None, without: tuple[str, ...], clock: Clock) -> None:
     """Join recordings of several hosts into one trace, on which every report works.
 
     TRACE is a recording of one host, or one of several hosts (`hopscope record --host`), for which the joined trace is
     its subfolder `joined` unless -o is given. Times are converted to the first host's clock. The offsets of the other
     clocks are computed from the probes in the recordings and from packets that two hosts recorded; no clock is set.
+    With `--clock tai`, CLOCK_TAI of all hosts is trusted to be one clock, with the bounds that their time daemons give.
     docs/join.md describes the method; `hopscope report summary` shows the error bound.
     """
     from hopscope.errors import UsageError  # noqa: PLC0415
@@ -56,9 +69,9 @@ def command(traces: tuple[Path, ...], output: Path | None, without: tuple[str, .
     traces = tuple(map(which_recording, traces))
     with progress():
         if output is not None:
-            made = join(traces, output, without=without)
+            made = join(traces, output, without=without, clock=clock)
         elif len(traces) == 1 and is_of_hosts(traces[0]):
-            made, output = make_joined(traces[0], without=without), traces[0] / JOINED
+            made, output = make_joined(traces[0], without=without, clock=clock), traces[0] / JOINED
         else:
             raise UsageError("No folder was given for the joined trace", "Specify a new one: -o DIR")
     click.echo(render_joined(made, output), err=True)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 _DEFAULT: Final = ("messages",)
 _MIB: Final = 1 << 20
+# Where the beginning of what packets carry is recorded.
+_CARRYING: Final = ("rx.driver", "tx.queue")
 # Options of the command that another host may be asked for: they say what to record there, and nothing else.
 SENT: Final = frozenset(
     {
@@ -31,6 +33,7 @@ SENT: Final = frozenset(
             "tls_bytes",
             "sample",
             "snap",
+            "bytes",
             "counters",
             "interfaces",
             "protocol",
@@ -88,7 +91,10 @@ def asked(values: Mapping[str, Any]) -> Asked:
     events = given.pop("events")
     given["profiles"] = given["profiles"] or (() if given["points"] or events else _DEFAULT)
     given |= {"snap_bytes": snap or 0, "tls_bytes": given["tls_bytes"] or 0, "ring_bytes": int(buffer) * _MIB}
+    given["payload_bytes"] = given.pop("bytes") or 0
     options = record_options(**given, tracepoints=events, marks=True)
+    if options.payload_bytes and not {f"{PREFIX}{name}" for name in _CARRYING} & set(options.names()):
+        raise UsageError("--bytes needs packets, which this profile does not record", "Add -P messages")
     flight = Flight(last_s, memory * _MIB, [_trigger(text, options) for text in triggers]) if last_s else None
     return Asked(options, flight, counters or None)
 

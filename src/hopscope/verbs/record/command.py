@@ -83,7 +83,7 @@ _MIB = 1 << 20
         "events",
         metavar="EVENT",
         multiple=True,
-        help="Tracepoint or function (docs/record-events.md).",
+        help="Tracepoint, or function with arguments (docs/record-events.md).",
     ),
     option(
         "--library",
@@ -104,6 +104,12 @@ _MIB = 1 << 20
         type=click.IntRange(14, 8192),
         metavar="BYTES",
         help="Also write each frame's first bytes (pcapng).",
+    ),
+    option(
+        "--bytes",
+        type=click.IntRange(1, 4096),
+        metavar="N",
+        help="Record the first N bytes that each packet carries.",
     ),
     option(
         "--counters",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
 from hopscope.errors import DiskFullError, HopscopeError, KernelError
 from hopscope.kernel.counters.reader import CounterReader
-from hopscope.live.recorder.collector import CAPTURE
+from hopscope.live.recorder.captures import CAPTURE
 from hopscope.store.capture import Captured, CaptureWriter
 from hopscope.store.counts import LOSS_TABLES
 from hopscope.store.schema import EVENT_TABLES

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 # Of a heat map.
 _COLUMNS = 120
 _CPU_BY = ("cpu", "process")
+_REQUESTS_BY = ("protocol", "operation", "status")
 _BY = ("flow", "interface", "cpu", "process", "netns", "host")
 
 
@@ -508,19 +509,21 @@ def messages(*, common: Common, waterfall: bool, packets: bool, numbers: tuple[i
     short_help="Response times and their causes, slowest first.",
     examples=(
         ("Which requests took longest, and where?", "hopscope report requests trace"),
-        ("All requests to one server as CSV", "hopscope report requests --address 10.0.0.2 --csv trace"),
+        ("Which operations of a server take long?", "hopscope report requests -g operation --port 80 trace"),
     ),
 )
+@group_option(_REQUESTS_BY)
 @report_options()
-def requests(*, common: Common) -> None:
+def requests(*, common: Common, group_by: str | None) -> None:
     """Match the requests of clients with the answers of servers: the time to the server, in the server, and back.
 
     A request is the data that a client sent before the server answered. Unmatched requests are counted below the table.
+    Protocols, operations and statuses are known if the trace was recorded with `--bytes 512`.
     """
     from hopscope.verbs.report import requests as analysis  # noqa: PLC0415
 
     with common.trace() as trace:
-        show(analysis.requests(trace, common.selection, limit=common.limit), common.form)
+        show(analysis.requests(trace, common.selection, by=group_by, limit=common.limit), common.form)
 
 
 @command.command(

@@ -254,11 +254,19 @@ def _histogram(counted: Sequence[tuple[int, ...]]) -> Histogram:
     return Histogram(slots, sum(each[2] for each in counted), max((each[3] for each in counted), default=0))
 
 
+def recorded_hops(trace: Trace, selection: Selection, by: str | None) -> list[tuple[str, str]]:
+    """Return the hops that packets took on one host (from point, to point), in the order of their path."""
+    _count(trace, selection, by)
+    pairs = trace.rows("SELECT DISTINCT from_point, point FROM hop_counts WHERE NOT broken AND bound_ns IS NULL")
+    names = trace.metadata.points
+    return [(names[pair[0]], names[pair[1]]) for pair in sorted(pairs, key=lambda pair: _place(names, pair))]
+
+
 def hops_of_groups(
-    trace: Trace, selection: Selection, hop: tuple[str, str], by: str, limit: int
+    trace: Trace, selection: Selection, hop: tuple[str, str], by: str | None, limit: int
 ) -> list[tuple[str, Histogram]]:
-    """Return the groups of a hop (from point, to point) with the most samples: name, and durations."""
-    build(trace, "hop_counts", *filter(None, [_GROUPS[by].names]), selection=selection, by=by, held=False)
+    """Return the groups of a hop (from point, to point) with the most samples: name, and durations; None: one group."""
+    _count(trace, selection, by)
     names, _ = _groups(trace, by, limit)
     wanted = {name: number for number, name in trace.metadata.points.items()}
     counted: dict[int | None, list[tuple[int, ...]]] = {}
@@ -268,6 +276,11 @@ def hops_of_groups(
     ):
         counted.setdefault(group, []).append(tuple(bucket))
     return [(name, _histogram(counted[group])) for group, name in names.items() if group in counted]
+
+
+def _count(trace: Trace, selection: Selection, by: str | None) -> None:
+    named = [_GROUPS[by].names] if by and _GROUPS[by].names else []
+    build(trace, "hop_counts", *named, selection=selection, by=by, held=False)
 
 
 def _counted(trace: Trace, selection: Selection, by: str | None, source: str, group: str = "0") -> str:

@@ -8,19 +8,24 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from hopscope.model.report import Column, Report
+from hopscope.model.protocols import http2
+from hopscope.model.report import Column, Report, of_rows
 from hopscope.term.format import plural
 from hopscope.trace.causes.blame import NAMES, cause_totals, held_by, longest
 from hopscope.trace.gaps import loss_notes, unfollowed_notes
+from hopscope.trace.messages.contents import has_contents
 from hopscope.trace.relation import build, columns, relation
 from hopscope.trace.selection import Selection
+from hopscope.verbs.report.hops import UNKNOWN
 from hopscope.verbs.report.messages import share
+from hopscope.verbs.report.request_names import RELATIONS, names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from hopscope.model.report import Value
     from hopscope.store.trace import Trace
     from hopscope.trace.relation import Context
 
@@ -70,8 +75,32 @@ COLUMNS: Final = (
     Column("flow_name", "text", "client > server, as seen by the client", "flow"),
     Column("client", "text", "thread that sent the request", "client", rank=3),
     Column("server", "text", "thread that sent the answer", "server", rank=3),
-    Column("protocol", "text", "tcp or udp", "proto", rank=6),
+    Column(
+        "protocol",
+        "text",
+        "application protocol: http1, http2, grpc, redis, postgresql, dns, kafka or tls; tcp or udp if it is not known",
+        "proto",
+        rank=6,
+    ),
     Column("flow", "id", "number of the flow from client to server", "number", rank=9),
+)
+# Of a trace with contents (`record --bytes`).
+NAMED_COLUMNS: Final = (
+    Column("operation", "text", "method and path, or command; null: not known", "operation"),
+    Column("status", "text", "status of the answer, in the protocol's own terms; null: not known", "status", rank=1),
+)
+
+BY: Final = ("protocol", "operation", "status")
+BY_COLUMNS: Final = tuple(Column(by, "text", f"{by} of the requests in this row; -: not known", by) for by in BY)
+GROUP_COLUMNS: Final = (
+    Column("count", "count", "number of requests", "requests"),
+    Column("sum_ns", "ns", "sum of the total times", "sum", rank=1),
+    Column("p50_ns", "ns", "median of the total time", "p50"),
+    Column("p99_ns", "ns", "99th percentile of the total time", "p99"),
+    Column("max_ns", "ns", "maximum of the total time", "max"),
+    Column("server_p50_ns", "ns", "median of the time in the server", "server p50"),
+    Column("server_p99_ns", "ns", "99th percentile of the time in the server", "server p99"),
+    Column("server_max_ns", "ns", "maximum of the time in the server", "server max", rank=1),
 )
 
 _QUERY: Final = """
@@ -142,18 +171,77 @@ def _shown_requests(context: Context) -> str:
     return query if context["limit"] is None else f"{query} LIMIT {context['limit']}"
 
 
-def requests(trace: Trace, selection: Selection, *, limit: int | None = None) -> Report:
-    """Return a row per answered request, slowest first, with the share of each holder in the heading."""
+def requests(trace: Trace, selection: Selection, *, by: str | None = None, limit: int | None = None) -> Report:
+    """Return a row per answered request, slowest first, with the share of each holder in the heading.
+
+    Parameters
+    ----------
+    trace, selection
+        The trace, and the requests that are wanted.
+    by
+        One of :data:`BY`: one row per group, those with most requests first, instead of one per request.
+    limit
+        Maximum number of rows.
+    """
     every = replace(selection, flows=(), processes=(), interfaces=(), namespaces=(), from_s=None, until_s=None)
-    build(trace, *_RELATIONS, selection=every, wanted=selection, limit=limit)
+    contents = RELATIONS if has_contents(trace) else ()
+    build(trace, *_RELATIONS, *contents, selection=every, wanted=selection, limit=None if by else limit)
     answered = "SELECT * FROM wanted_exchanges WHERE state = 'answered'"
     counts = {state: (int(count), int(connections)) for state, count, connections in trace.rows(_COUNTS)}
     count = sum(counts[state][0] for state in ("answered", "one end") if state in counts)
     rows = trace.columns("SELECT * FROM shown_requests ORDER BY coalesce(total_ns, answers_ns - asked_ns) DESC, number")
     values = _values(trace, rows)
     heading = _heading(trace, answered, count) if count else []
-    notes = [*_notes(counts, unfollowed_notes(trace)), *loss_notes(trace)]
-    return Report("requests", COLUMNS, values, notes, count - len(rows["forth"]), heading)
+    notes = [*_notes(counts, unfollowed_notes(trace)), *_naming_notes(trace, values, by), *loss_notes(trace)]
+    if by:
+        return _groups(values, by, limit, notes, heading)
+    columns = COLUMNS if not contents else _with_names()
+    return Report("requests", columns, values, notes, count - len(rows["forth"]), heading)
+
+
+def _with_names() -> Sequence[Column]:
+    """Return the columns of a trace with contents: protocol, operation and status come before the flow."""
+    ranks = {"protocol": 2, "flow_name": 2}
+    columns = {column.name: replace(column, rank=ranks.get(column.name, column.rank)) for column in COLUMNS}
+    protocol = columns.pop("protocol")
+    place = list(columns).index("flow_name")
+    others = list(columns.values())
+    return (*others[:place], protocol, *NAMED_COLUMNS, *others[place:])
+
+
+def _groups(
+    values: Mapping[str, NDArray[Any]], by: str, limit: int | None, notes: Sequence[str], heading: Sequence[str]
+) -> Report:
+    names = np.ma.MaskedArray(values[by]).filled(UNKNOWN)
+    found, counts = np.unique(names.astype(str), return_counts=True)
+    order = sorted(zip(found.tolist(), counts.tolist(), strict=True), key=lambda group: (-group[1], group[0]))
+    rows: list[list[Value]] = []
+    for name, count in order[:limit]:
+        total_ns, server_ns = (_known(values[column][names == name]) for column in ("total_ns", "server_ns"))
+        spread = [int(total_ns.sum()), *_spread(total_ns)] if len(total_ns) else [None] * 4
+        rows.append([name, count, *spread, *_spread(server_ns)])
+    columns = (BY_COLUMNS[BY.index(by)], *GROUP_COLUMNS)
+    return of_rows("requests.groups", columns, rows, notes=notes, left_out=len(order) - len(rows), heading=heading)
+
+
+def _known(column: NDArray[Any]) -> NDArray[np.int64]:
+    return np.ma.MaskedArray(column).compressed().astype(np.int64)
+
+
+def _spread(times_ns: NDArray[np.int64]) -> list[Value]:
+    """Return median, 99th percentile and maximum; None where there are no times."""
+    if not len(times_ns):
+        return [None] * 3
+    return [*(float(each) for each in np.percentile(times_ns, (50, 99))), int(times_ns.max())]
+
+
+def _naming_notes(trace: Trace, values: Mapping[str, NDArray[Any]], by: str | None) -> list[str]:
+    """Return sentences on why protocols are not known."""
+    if not has_contents(trace):
+        return ["protocols are not known: record with `--bytes 512`"] if by else []
+    if {http2.NAME, http2.GRPC} & {*values["protocol"]} and not http2.has_decoder():
+        return ["HTTP/2: methods, paths and statuses need the Python package hpack (pip install 'hopscope[http2]')"]
+    return []
 
 
 _COUNTS: Final = """
@@ -193,7 +281,7 @@ def _values(trace: Trace, rows: Mapping[str, NDArray[Any]]) -> dict[str, NDArray
         "request_ns": times["asked_ns"] - begins,
         "server_ns": server_ns,
         "answer_ns": times["ends_ns"] - times["answers_ns"],
-        "protocol": np.where(np.asarray(rows["protocol"]) == 6, "tcp", "udp"),
+        **names(trace, rows, "shown_requests"),
         "flow": rows["forth"],
         **{name: rows[name] for name in same},
     }

@@ -64,7 +64,8 @@ REPORTS: Final[Mapping[str, tuple[Sequence[Column], Sequence[Column]]]] = {
     "messages": (messages.COLUMNS, ()),
     "messages.packets": (message_packets.COLUMNS, ()),
     "network": (network.COLUMNS, ()),
-    "requests": (requests.COLUMNS, ()),
+    "requests": (requests.COLUMNS, requests.NAMED_COLUMNS),
+    "requests.groups": (requests.GROUP_COLUMNS, requests.BY_COLUMNS),
     "outliers": (outliers.COLUMNS, ()),
     "compare": (compare.COLUMNS, ()),
 }

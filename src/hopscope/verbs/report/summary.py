@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from hopscope.model.report import Column, Report, of_rows
-from hopscope.store.plaintext import risk_notes
+from hopscope.store.plaintext import CAUTION, risk_notes
 from hopscope.store.schema import EVENT_TABLES
 from hopscope.term.format import plural
 from hopscope.trace.gaps import loss_notes, unattached
@@ -52,9 +52,15 @@ def summary(trace: Trace, selection: Selection, *, limit: int | None = None) -> 
         for source, point, events, cpus, first, last in rows
     ]
     heading = [*_heading(trace, length_s, sum(row[2] for row in rows)), ""]
-    notes = [*risk_notes(trace.metadata.tables), *absence_notes(trace), *loss_notes(trace)]
+    notes = [*_contents_notes(trace), *risk_notes(trace.metadata.tables), *absence_notes(trace), *loss_notes(trace)]
     notes += [f"{point} not attached: {why}" for point, why in unattached(trace).items()]
     return of_rows("summary", COLUMNS, table, notes=notes, heading=heading)
+
+
+def _contents_notes(trace: Trace) -> list[str]:
+    if not trace.rows("SELECT 1 FROM payloads LIMIT 1"):
+        return []
+    return [f"risk: the trace has the beginning of what packets carried (--bytes), {CAUTION}"]
 
 
 def _heading(trace: Trace, length_s: float, events: int) -> list[str]:

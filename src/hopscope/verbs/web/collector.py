@@ -7,6 +7,7 @@ divided by. Both are checked as if another host had sent them, and nothing in th
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 from queue import SimpleQueue
@@ -44,19 +45,19 @@ _CPU_GROUPS: Final = ("process", "cgroup", "interface")
 def collect(interval_s: float, line: socket) -> None:
     """Send frames until the other side has ended, or nothing can be measured any more."""
     with line.makefile("rb") as asked, line.makefile("wb") as out:
-        sender = _Sender(out)
+        sender = Sender(out)
         try:
             source = LiveSource({}, interval_s, Terminal(_WIDTH))
             sender.send({"kind": "ready", "interval_s": interval_s, "upper_ns": upper_ns()})
             requests: SimpleQueue[Request] = SimpleQueue()
-            listening = threading.Thread(target=_listen, args=(asked, requests, sender), name="requests", daemon=True)
+            listening = threading.Thread(target=listen, args=(asked, requests, sender), name="requests", daemon=True)
             listening.start()
             source.run(lambda event: sender.post(event, source), requests)
         except HopscopeError as error:
             sender.send({"kind": "error", "error": str(error), "exit_code": error.exit_code})
 
 
-class _Sender:
+class Sender:
     """Writes lines, whichever thread has them."""
 
     def __init__(self, out: BinaryIO) -> None:
@@ -82,13 +83,14 @@ class _Sender:
                 self.send({"kind": "said", "sentence": sentence})
 
 
-def _listen(asked: BinaryIO, requests: SimpleQueue[Request], sender: _Sender) -> None:
+def listen(asked: BinaryIO, requests: SimpleQueue[Request], sender: Sender) -> None:
     """Pass requests on until the other side has ended."""
-    while text := asked.readline(_LONGEST):
-        try:
-            requests.put(request_of(text))
-        except HopscopeError as error:
-            sender.send({"kind": "said", "sentence": str(error)})
+    with contextlib.suppress(ConnectionError):  # it ended with something from us unread
+        while text := asked.readline(_LONGEST):
+            try:
+                requests.put(request_of(text))
+            except HopscopeError as error:
+                sender.send({"kind": "said", "sentence": str(error)})
     requests.put(None)
 
 
