@@ -93,6 +93,14 @@ def test_a_goroutine_has_its_sockets_and_a_call_within_one_is_part_of_it(tmp_pat
         ]
 
 
+def test_of_a_goroutine_no_bytes_are_known_where_the_kernel_does_not_tell_its_sockets(tmp_path: Path) -> None:
+    made = MadeTrace()
+    tid = made.thread(7, "go", 7)
+    made.socket("tls.read", 2_000, tid=tid, sock=77, value=1_000, seq=3, len_bytes=18)
+    with Trace(made.write(tmp_path / "trace")) as trace:
+        assert tls(trace, Selection()).column("socket_bytes") == [None]
+
+
 def test_a_trace_that_lacks_something_says_so(tmp_path: Path) -> None:
     with Trace(MadeTrace().write(tmp_path / "empty")) as trace:
         assert tls(trace, Selection()).notes == [

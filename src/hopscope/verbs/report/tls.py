@@ -127,7 +127,7 @@ _CALLS: Final = """
         FROM used GROUP BY id),
     joined AS (
         SELECT t.*, CASE WHEN t.number = 0 THEN coalesce(i.calls, 0) END AS calls,
-               coalesce(i.bytes, 0) AS socket_bytes,
+               CASE WHEN t.number = 0 OR {seen} THEN coalesce(i.bytes, 0) END AS socket_bytes,
                CASE WHEN coalesce(i.unended, 0) = 0 AND t.number = 0
                     THEN t.end_ns - t.begin_ns - coalesce(i.called_ns, 0) END AS library_ns,
                CASE WHEN i.flow = i.last_flow THEN i.flow END AS flow
@@ -218,7 +218,7 @@ def _found(trace: Trace, selection: Selection) -> list[_Call]:
     build(trace, "flow_names", "thread_names")
     numbers = points(trace)
     number = {name: numbers.get(name, -1) for name in (*_POINTS, *_NEEDED)}
-    sent, received = number["tx.sent"], number["rx.received"]
+    sent, received, used = number["tx.sent"], number["rx.received"], numbers.get("tls.socket", -1)
     has_contents = any(table.name == PLAINTEXTS.name for table in trace.metadata.tables)
     query = _CALLS.format(
         write=number["tls.write"],
@@ -227,9 +227,10 @@ def _found(trace: Trace, selection: Selection) -> list[_Call]:
         exit=number["call.exit"],
         sent=sent,
         received=received,
-        socket=numbers.get("tls.socket", -1),
+        socket=used,
         data=f"CASE WHEN of_point = {number['tls.write']} THEN {sent} ELSE {received} END",
         threads=f"tid IN ({selection.threads(trace)})" if selection.processes else "TRUE",
+        seen="TRUE" if trace.rows(f"SELECT 1 FROM sockets WHERE point = {used} LIMIT 1") else "FALSE",
         text="c.text" if has_contents else "NULL",
         contents=_CONTENTS if has_contents else "",
         window=selection.window(trace, "j.begin_ns"),
