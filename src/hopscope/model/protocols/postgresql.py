@@ -24,7 +24,8 @@ _STARTUPS: Final = {3 << 16: "startup", 3 << 16 | 2: "startup"}
 # These are answered by one byte.
 _ENCRYPTION: Final = {(1234 << 16) + 5679: "SSLRequest", (1234 << 16) + 5680: "GSSENCRequest"}
 _ENCRYPTION_BYTES: Final = 8
-_KEYWORD: Final = re.compile(rb"(?:\s|;|--[^\n]*\n|/\*.*?\*/)*([A-Za-z]{2,30})\b", re.DOTALL)
+# Without backtracking: a client could send comments for which that takes for ever.
+_KEYWORD: Final = re.compile(rb"(?:\s|;|--[^\n]*\n|(?>/\*.*?\*/))*+([A-Za-z]{2,30})\b", re.DOTALL)
 # A message of the extended query protocol that says what is done only by the name that it got earlier.
 _OTHERS: Final = {
     "B": "Execute", "E": "Execute", "D": "Describe", "C": "Close", "S": "Sync", "H": "Flush", "F": "FunctionCall",
