@@ -79,6 +79,8 @@ KNOWN: list[tuple[bytes, bytes, Named]] = [
     (GET + GET, OK + OK, Named("http1", "GET /a, …", "200")),
     (b"POST / HTTP/1.1\r\nContent-Length: 99\r\n\r\n" + GET, OK, Named("http1", "POST /", "200")),
     (b"GET http://user:secret@host/b#x HTTP/1.0\n\n", b"", Named("http1", "GET /b")),
+    (b"GET HTTP://user:secret@host/b HTTP/1.0\n\n", b"", Named("http1", "GET /b")),
+    (b"GET /to/http://host/b HTTP/1.0\n\n", b"", Named("http1", "GET /to/http://host/b")),
     (b"GET http://host HTTP/1.0\n\n", b"", Named("http1", "GET /")),
     (b"CONNECT user@host:443 HTTP/1.1\r\n\r\n", OK, Named("http1", "CONNECT host:443", "200")),
     (b"OPTIONS * HTTP/1.1\r\n\r\n", OK, Named("http1", "OPTIONS *", "200")),
@@ -93,6 +95,7 @@ KNOWN: list[tuple[bytes, bytes, Named]] = [
     (first(3 << 16, b"user\0me\0\0"), message("R", b"\0\0\0\x0a"), Named("postgresql", "startup")),
     (message("p", b"secret\0"), message("R", bytes(4)) + READY, Named("postgresql", "password", "OK")),
     (message("Q", b"/* x */ select 1\0"), message("C", b"SELECT 1\0") + READY, Named("postgresql", "SELECT", "OK")),
+    (message("Q", b"/**/" * 99 + b"1\0"), READY, Named("postgresql", "Query", "OK")),
     (message("Q", b"SELEC\0"), message("E", b"SERROR\0C42601\0\0") + READY, Named("postgresql", "SELEC", "42601")),
     (message("Q", b";\0"), message("I", b"") + READY, Named("postgresql", "Query", "OK")),
     (

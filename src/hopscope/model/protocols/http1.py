@@ -13,7 +13,7 @@ _LINE: Final = re.compile(rb"([A-Z][A-Z-]{1,20}) ([\x21-\x7e\x80-\xff]+) HTTP/1\
 # Of which not all was recorded.
 _BEGINNING: Final = re.compile(rb"([A-Z][A-Z-]{1,20}) ([/*a-z][\x21-\x7e\x80-\xff]*)( H?T?T?P?/?1?\.?[01]?\r?)?")
 _STATUS: Final = re.compile(rb"HTTP/1\.[01] ([1-5][0-9][0-9])[ \r\n]")
-_AUTHORITY: Final = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#]*")
+_AUTHORITY: Final = re.compile(r"\A[a-z][a-z0-9+.-]*://[^/?#]*", re.IGNORECASE)
 _HAS_BODY: Final = re.compile(rb"\r?\n(?:content-length|transfer-encoding):", re.IGNORECASE)
 _HEAD_ENDS: Final = re.compile(rb"\r?\n\r?\n")
 _SWITCHING: Final = "101"
