@@ -278,8 +278,11 @@ def test_packets_that_contradict_a_trusted_clock_are_reported(recording: Path, t
         (kept(4_000, utc_s=37), "CLOCK_TAI is 37 s ahead of UTC on b and 0 s on a, as their kernels were told"),
         (kept(4_000, said_by="max_error_ns"), "Nobody said how far the clock of b could be off "),
         (nothing, "The recording of b does not say how its clocks were kept. `hopscope record` reads that with the"),
+        (kept(-1_000), "adjtimex_bound_ns of b was -1,000 "),
+        (kept((1 << 63) - 1), "adjtimex_bound_ns of b was 9,223,372,036,854,775,807 "),
+        (kept(4_000, 10**18), "By CLOCK_TAI of b and a, their recordings are more than a day apart"),
     ],
-    ids=["not synchronized", "another TAI", "no bound", "no counters"],
+    ids=["not synchronized", "another TAI", "no bound", "no counters", "negative", "overflow", "another year"],
 )
 def test_a_clock_that_nobody_vouches_for_is_refused(
     recording: Path, tmp_path: Path, values: Callable[[str, Columns], Columns], sentence: str

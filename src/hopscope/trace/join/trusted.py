@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 _BOUNDS: Final = {"chrony_bound_ns": "chronyd", "ptp4l_bound_ns": "ptp4l", "adjtimex_bound_ns": "adjtimex"}
 _NEEDED: Final = ("tai_minus_monotonic_ns", "reading_bound_ns", "tai_minus_utc_s", "synchronized")
 _GROWTH: Final = 500e-6
+# With a larger bound, or with recordings further apart, these clocks are not one.
+_DAY_NS: Final = 86_400 * 10**9
+# The largest value of each that can be true: CLOCK_TAI is 3e18 ns in 2065.
+_RANGES: Final = {**dict.fromkeys(("reading_bound_ns", *_BOUNDS), _DAY_NS), "tai_minus_monotonic_ns": 3 * 10**18}
 _OTHERWISE: Final = "Join without --clock tai, by probes and packets"
 
 
@@ -83,7 +87,8 @@ def trusted_axes(sources: Sequence[Source], traces: Sequence[Sequence[Trace]]) -
     Raises
     ------
     UsageError
-        The clock of a host was not kept all the time, or nobody says how well, or in another count of leap seconds.
+        The clock of a host was not kept all the time, or nobody says how well, or in another count of leap seconds; or
+        what is said cannot be.
     """
     kept = [_kept(source.name, parts) for source, parts in zip(sources, traces, strict=True)]
     named = list(zip((source.name for source in sources), kept, strict=True))
@@ -95,6 +100,12 @@ def trusted_axes(sources: Sequence[Source], traces: Sequence[Sequence[Trace]]) -
                 f"Let the time daemons set it; or: {_lower(_OTHERWISE)}",
             )
     spans = [each.span_of(kept[0], source.span_ns) for source, each in zip(sources, kept, strict=True)]
+    for source, span in zip(sources, spans, strict=True):
+        if max(span[0] - spans[0][1], spans[0][0] - span[1]) > _DAY_NS:
+            raise UsageError(
+                f"By CLOCK_TAI of {source.name} and {sources[0].name}, their recordings are more than a day apart",
+                f"Join those of one time; or: {_lower(_OTHERWISE)}",
+            )
     first, last = min(span[0] for span in spans), max(span[1] for span in spans)
     grid = np.arange(first // SLOT_NS - 1, last // SLOT_NS + 3, dtype=np.int64) * SLOT_NS
     still = Axis(grid, np.zeros(len(grid), np.int64), np.zeros(len(grid), np.int64))
@@ -144,6 +155,12 @@ def _kept(name: str, parts: Sequence[Trace]) -> _Kept:
 def _require_kept(name: str, values: Mapping[str, int], when: str) -> None:
     if not values.keys() >= {*_NEEDED}:
         raise UsageError(f"The recording of {name} does not say how its clocks were kept {when}", _OTHERWISE)
+    for each, most in _RANGES.items():
+        if not 0 <= values.get(each, 0) <= most:
+            raise UsageError(
+                f"{each} of {name} was {values[each]:,} {when}, which cannot be trusted",
+                f"Check its time daemon before recording; or: {_lower(_OTHERWISE)}",
+            )
     if not values["synchronized"]:
         raise UsageError(
             f"The clock of {name} was not synchronized {when}: no time daemon had told the kernel that it is right",
