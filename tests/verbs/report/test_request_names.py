@@ -244,6 +244,12 @@ def test_a_request_in_several_packets_is_put_together(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_a_name_is_one_line_that_can_be_printed(tmp_path: Path) -> None:
+    made = MadeTrace()
+    ask(Connection(made), 1_000_000, b"GET /\x9b31m\x85x HTTP/1.1\r\n\r\n")
+    assert names(report(made, tmp_path)) == [("http1", "GET /?31m?x", "200")]
+
+
 def test_a_request_that_begins_within_a_packet_is_found(tmp_path: Path) -> None:
     """TCP may send two turns in one packet, if the first one has to be sent again."""
     made = MadeTrace()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
+from hopscope.gate import one_line
 from hopscope.model.protocols import http2
 from hopscope.model.protocols.dns import dns_datagrams
 from hopscope.model.protocols.http2 import Direction, Segment
@@ -71,7 +72,7 @@ class _Stream:
             segment, at = self.segments[index], start + len(data)
             if segment.start_byte > at or at >= end_byte or len(data) >= _MOST_BYTES:
                 break
-            data += segment.data[at - segment.start_byte :]
+            data += segment.data[at - segment.start_byte :][: _MOST_BYTES - len(data)]
         return start, Turn(data[: end_byte - start], end_byte - start)
 
 
@@ -204,5 +205,6 @@ def _plain(column: NDArray[Any]) -> list[Any]:
 
 
 def _masked(values: Sequence[str | None]) -> NDArray[Any]:
-    array = np.array([value or "" for value in values], object)
+    """Return texts as other names are: on one line, without control characters."""
+    array = np.array([one_line(value or "") for value in values], object)
     return np.ma.MaskedArray(array, [value is None for value in values])

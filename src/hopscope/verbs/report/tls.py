@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from hopscope.model.report import Column, Report, of_rows
 from hopscope.store.plaintext import PLAINTEXTS, risk_notes
 from hopscope.trace.gaps import loss_notes, unattached, unattached_notes
-from hopscope.trace.names import UNNAMED, points
+from hopscope.trace.names import CLEAN, UNNAMED, points
 from hopscope.trace.relation import build
 from hopscope.verbs.report.calls import durations, longest_first
 
@@ -231,7 +231,7 @@ def _found(trace: Trace, selection: Selection) -> list[_Call]:
         data=f"CASE WHEN of_point = {number['tls.write']} THEN {sent} ELSE {received} END",
         threads=f"tid IN ({selection.threads(trace)})" if selection.processes else "TRUE",
         seen="TRUE" if trace.rows(f"SELECT 1 FROM sockets WHERE point = {used} LIMIT 1") else "FALSE",
-        text="c.text" if has_contents else "NULL",
+        text=CLEAN.format("c.text") if has_contents else "NULL",
         contents=_CONTENTS if has_contents else "",
         window=selection.window(trace, "j.begin_ns"),
         wanted=_of_flows(trace, selection),
