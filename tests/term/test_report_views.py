@@ -107,3 +107,5 @@ def test_csv_is_read_back_as_it_was() -> None:
     rows = list(csv.reader(csv_lines(report())))
     assert rows[0] == [column.name for column in COLUMNS]
     assert rows[2] == ['a "b", c', "0", "", "", ""]
+    lines = of_rows("any", [Column("text", "text", "", "text")], [("a\nb\rc",)])
+    assert list(csv_lines(lines)) == ["text", '"a\nb\rc"']

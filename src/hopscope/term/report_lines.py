@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 VERSION: Final = 1
 # Texts whose form in JSON is remembered.
 _MOST_KNOWN: Final = 1 << 16
+_LINE_END: Final = "\r\n"
 
 
 def json_lines(report: Report) -> Iterator[str]:
@@ -64,14 +65,14 @@ def _json_text(text: str, known: dict[str, str]) -> str:
 
 def csv_lines(report: Report) -> Iterator[str]:
     """Iterate over the lines of CSV (RFC 4180, but for the line ends): the names, then the rows."""
-    writer = csv.writer(_Line(), lineterminator="")
+    writer = csv.writer(_Line(), lineterminator=_LINE_END)  # fields that contain any of it are quoted
     yield writer.writerow([column.name for column in report.columns])  # what _Line.write returns
     for row in report.rows():
         yield writer.writerow(row)
 
 
 class _Line:
-    """Where a writer of CSV writes each line to, and gets it back."""
+    """Where a writer of CSV writes each line to, and gets it back without its end."""
 
     def write(self, line: str) -> str:
-        return line
+        return line.removesuffix(_LINE_END)
