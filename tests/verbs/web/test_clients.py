@@ -13,8 +13,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
+from hopscope.agent.allow import AllowList
 from hopscope.errors import UsageError
+from hopscope.verbs.web.clients import Clients
 from hopscope.verbs.web.command import command
+from hopscope.verbs.web.guard import Place
 from tests.agent.certificates import EXPIRED, LO, Authority, agent_files, client_files
 from tests.lab.command import HOPSCOPE, environ
 from tests.verbs.web.served import RECORDINGS
@@ -118,6 +121,14 @@ def test_plain_http_is_not_spoken(served: Served) -> None:
 def test_halves_of_it_are_refused(words: list[str], sentence: str) -> None:
     with pytest.raises(UsageError, match=sentence):
         command.main([*words, str(RECORDINGS / "udp")], standalone_mode=False)
+
+
+@pytest.mark.parametrize(
+    ("where", "origin"), [("localHost:443", "https://localhost"), ("[0::1]:8443", "https://[::1]:8443")]
+)
+def test_the_origin_is_as_browsers_write_it(served: Served, where: str, origin: str) -> None:
+    clients = Clients.of(where, agent_files(served.authority), AllowList.of(("oncall",), None))
+    assert Place("https", (clients.host_in_url,), clients.port).origins() == (origin,)
 
 
 def test_an_address_that_no_browser_has_is_refused(served: Served) -> None:

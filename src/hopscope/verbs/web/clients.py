@@ -54,15 +54,15 @@ class Clients:
         """
         host, port = address_of(where)
         try:
-            unknown = ipaddress.ip_address(host).is_unspecified
+            address = ipaddress.ip_address(host)
         except ValueError:
-            unknown = False  # a name
-        if unknown:
+            address = None  # a name
+        if address and address.is_unspecified:
             raise UsageError(
                 f"--listen {where} does not say by which address browsers reach the page",
                 "Give the name or the address of this host that its certificate has",
             )
-        made = cls(host, port, files, allowed)
+        made = cls(str(address or host.lower()), port, files, allowed)  # as browsers write it
         made.context()
         return made
 

@@ -35,6 +35,7 @@ _HEADERS: Final = {
 }
 # What says where a request comes from; requests that a user typed have "none".
 _OWN_SITES: Final = {None, "none", "same-origin"}
+_PORTS: Final = {"http": 80, "https": 443}
 DATA: Final = "/api/"
 LOGIN: Final = "/api/session"
 
@@ -58,8 +59,9 @@ class Place:
     port: int
 
     def origins(self) -> tuple[str, ...]:
-        """Return what the addresses of its pages begin with."""
-        return tuple(f"{self.scheme}://{host}:{self.port}" for host in self.hosts)
+        """Return what the addresses of its pages begin with, as browsers send it: without the scheme's own port."""
+        port = "" if self.port == _PORTS[self.scheme] else f":{self.port}"
+        return tuple(f"{self.scheme}://{host}{port}" for host in self.hosts)
 
 
 class Guard:
