@@ -271,6 +271,26 @@ def test_what_was_not_kept_is_not_guessed(tmp_path: Path) -> None:
     assert names(report(made, tmp_path)) == [("tcp", None, None), ("http1", "GET /b", "200")]
 
 
+@pytest.mark.parametrize(("lost", "expected"), [(0, "POST /a, …"), (1, None)])
+def test_a_connection_whose_first_bytes_were_lost_does_not_begin_with_the_next(
+    tmp_path: Path, lost: int, expected: str | None
+) -> None:
+    made = MadeTrace()
+    connection = Connection(made)  # of which the server alone was recorded
+    for flow, flags in ((connection.forth, 2), (connection.back, 18)):
+        own = {"flow": flow, "seq": 999, "tcp_flags": flags}
+        made.packet("tx.queue", 900_000, skb=flags, header_bytes=52, len_bytes=52, **own)
+    asked = [b"POST /a HTTP/1.1\r\n\r\n", b"GET /b HTTP/1.1\r\n\r\n"]
+    for number, data in enumerate(asked):
+        carry(made, connection.forth, 1_000_000 + number, 1_000 + number * len(asked[0]), (data, 512))
+    del made.rows["payloads"][:lost]
+    answer = b"HTTP/1.1 200 OK\r\n\r\n"
+    connection.read(1_020_000, len(asked[0] + asked[1]))
+    connection.write(1_050_000, len(answer), back=True)
+    carry(made, connection.back, 1_055_000, 1_000, (answer, 512))
+    assert names(report(made, tmp_path)) == [("http1", expected, "200")]
+
+
 def test_without_contents_nothing_is_named(tmp_path: Path) -> None:
     made = MadeTrace()
     Connection(made).ask(1_000_000)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from hopscope.store.engine import last_known
-from hopscope.trace.messages.segments import IN_CONNECTION, SLICE, TCP, place
+from hopscope.trace.messages.segments import IN_CONNECTION, SLICE, TCP, WRAP, place
 from hopscope.trace.messages.udp import UDP
 from hopscope.trace.relation import columns, fixed
 
@@ -22,9 +22,10 @@ _MOST_BYTES: Final = 1 << 16
 
 # A packet passes several points, and may be sent again: what is longest of it.
 _PAYLOADS: Final = f"""
-    SELECT flow, connection, start_byte, max(len_bytes) AS len_bytes, max(data) AS data FROM (
-        SELECT e.flow, e.connection, {place("e.seq")} AS start_byte, e.len_bytes, e.data
-        FROM (SELECT e.flow, coalesce(c.connection, 0) AS connection, e.seq, e.len_bytes, e.data, {SLICE} AS slice
+    SELECT flow, connection, start_byte, max(len_bytes) AS len_bytes, max(data) AS data, max(begins) AS begins FROM (
+        SELECT e.flow, e.connection, {place("e.seq")} AS start_byte, e.len_bytes, e.data, e.begins
+        FROM (SELECT e.flow, coalesce(c.connection, 0) AS connection, e.seq, e.len_bytes, e.data, {SLICE} AS slice,
+                     CASE WHEN e.seq = (c.syn_seq + 1) % {WRAP} THEN 1 ELSE 0 END AS begins
               FROM original_payloads e {IN_CONNECTION}
               WHERE e.flow IN (SELECT flow FROM flows WHERE protocol = {TCP})) e
         JOIN tcp_anchors a ON a.flow = e.flow AND a.connection = e.connection AND a.slice = e.slice) placed
@@ -52,9 +53,10 @@ fixed(
     "tcp_payloads",
     "the beginning of what a segment of TCP carried",
     columns(
-        "flow connection start_byte len_bytes data",
+        "flow connection start_byte len_bytes data begins",
         len_bytes="length of all that the segment carried",
         data="its first bytes, two hexadecimal digits each",
+        begins="1: its first byte follows the SYN; 0: another one, or not known",
     ),
     _PAYLOADS,
     needs=("original_payloads", "tcp_connections", "tcp_anchors"),
@@ -62,9 +64,9 @@ fixed(
 )
 fixed(
     "first_bytes",
-    "a connection whose beginning was recorded, with the place of its first byte",
+    "a connection whose first bytes were recorded, with the place of the first one",
     columns("flow connection start_byte", start_byte="offset of the first byte in the connection"),
-    "SELECT flow, connection, min(start_byte) AS start_byte FROM tcp_payloads WHERE connection > 0 GROUP BY 1, 2",
+    "SELECT flow, connection, min(start_byte) AS start_byte FROM tcp_payloads WHERE begins = 1 GROUP BY 1, 2",
     needs=("tcp_payloads",),
 )
 fixed(

@@ -42,9 +42,10 @@ def flows_of(context: Context) -> Selection:
     "tcp_connections",
     "a TCP connection, beginning with its SYN",
     columns(
-        "flow from_ns connection until_ns",
+        "flow from_ns connection until_ns syn_seq",
         from_ns="when its SYN was first seen",
         until_ns="when the SYN of the next connection was first seen; 2^63 - 1: none",
+        syn_seq="its number: the first byte has the next one",
     ),
     needs=("original_packets",),
     temporary=True,
@@ -113,7 +114,8 @@ def connections(numbers: dict[str, int], packets: str) -> str:
     told = ", ".join(str(number(numbers, BY_COLUMN[column].point)) for column in _LOOKS)
     return f"""
         SELECT flow, first_ns AS from_ns, row_number() OVER (PARTITION BY flow ORDER BY first_ns) AS connection,
-               coalesce(lead(first_ns) OVER (PARTITION BY flow ORDER BY first_ns), {_NEVER_NS}) AS until_ns
+               coalesce(lead(first_ns) OVER (PARTITION BY flow ORDER BY first_ns), {_NEVER_NS}) AS until_ns,
+               seq AS syn_seq
         FROM (SELECT flow, seq, min(time_ns) AS first_ns FROM {packets}
               WHERE flow <> 0 AND point IN ({told}) AND tcp_flags % {2 * _SYN} >= {_SYN} GROUP BY flow, seq) syns"""
 

@@ -187,9 +187,10 @@ _OF_REPEATING: Final = (
     "wire_connections",
     "a TCP connection on the wire, beginning with its SYN",
     columns(
-        "flow from_ns connection until_ns",
+        "flow from_ns connection until_ns syn_seq",
         from_ns="when its SYN was first seen",
         until_ns="when the SYN of the next connection was first seen; 2^63 - 1: none",
+        syn_seq="its number: the first byte has the next one",
     ),
     temporary=True,
 )
