@@ -80,7 +80,7 @@ KNOWN: list[tuple[bytes, bytes, Named]] = [
     (b"POST / HTTP/1.1\r\nContent-Length: 99\r\n\r\n" + GET, OK, Named("http1", "POST /", "200")),
     (b"GET http://user:secret@host/b#x HTTP/1.0\n\n", b"", Named("http1", "GET /b")),
     (b"GET HTTP://user:secret@host/b HTTP/1.0\n\n", b"", Named("http1", "GET /b")),
-    (b"GET /to/http://host/b HTTP/1.0\n\n", b"", Named("http1", "GET /to/http://host/b")),
+    (b"GET /to/http://me:secret@host/b HTTP/1.0\n\n", OK, Named("http1", "GET /to/http://host/b", "200")),
     (b"GET http://host HTTP/1.0\n\n", b"", Named("http1", "GET /")),
     (b"CONNECT user@host:443 HTTP/1.1\r\n\r\n", OK, Named("http1", "CONNECT host:443", "200")),
     (b"OPTIONS * HTTP/1.1\r\n\r\n", OK, Named("http1", "OPTIONS *", "200")),

@@ -14,6 +14,9 @@ _LINE: Final = re.compile(rb"([A-Z][A-Z-]{1,20}) ([\x21-\x7e\x80-\xff]+) HTTP/1\
 _BEGINNING: Final = re.compile(rb"([A-Z][A-Z-]{1,20}) ([/*a-z][\x21-\x7e\x80-\xff]*)( H?T?T?P?/?1?\.?[01]?\r?)?")
 _STATUS: Final = re.compile(rb"HTTP/1\.[01] ([1-5][0-9][0-9])[ \r\n]")
 _AUTHORITY: Final = re.compile(r"\A[a-z][a-z0-9+.-]*://[^/?#]*", re.IGNORECASE)
+# Of another URL in a path; what is last of it, if that is not all, may be a user as well.
+_USER: Final = re.compile(r"//[^/]*@")
+_UNFINISHED: Final = re.compile(r"//[^/]*\Z")
 _HAS_BODY: Final = re.compile(rb"\r?\n(?:content-length|transfer-encoding):", re.IGNORECASE)
 _HEAD_ENDS: Final = re.compile(rb"\r?\n\r?\n")
 _SWITCHING: Final = "101"
@@ -38,7 +41,8 @@ def _operation(line: re.Match[bytes], cut: str) -> str:
     if method == "CONNECT":
         return f"{method} {target.rpartition('@')[2]}"
     path, *behind = re.split("[?#]", _AUTHORITY.sub("", target), maxsplit=1)
-    return f"{method} {path or '/'}{'' if behind else cut}"
+    path, cut = _USER.sub("//", path or "/"), "" if behind else cut
+    return f"{method} {_UNFINISHED.sub('//', path) if cut else path}{cut}"
 
 
 def _more(data: bytes, behind_line: int) -> str:
