@@ -40,7 +40,7 @@ _FAST: Final = "fast"
 # What makes it slow → the hop that it must show at.
 _SLOW: Final = {"4 Mbit/s": "tx.qdisc", "CPU quota": "rx.tcp_runnable"}
 # Sums and parts of others, and what ends on the other host: there, it has hops of its own.
-_SUMS: Final = ("total", "_wake", "tx.ack", "rx.softirq", "rx.napi", "rx.nic")
+_SUMS: Final = ("total", "_wake", "tx.host", "tx.ack", "rx.softirq", "rx.napi", "rx.nic")
 _PARTS: Final = ("tx.tcp_", "tx.sched_", "tx.udp", "rx.udp")
 
 

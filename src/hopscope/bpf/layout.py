@@ -395,14 +395,15 @@ class HopTxHop(IntEnum):
     HOP_TX_QDISC = 10
     HOP_TX_DRIVER = 11
     HOP_TX_NIC = 12
-    HOP_TX_ACK = 13
-    HOP_TX_TOTAL = 14
-    HOP_TX_UDP = 15
-    HOP_TX_UDP_QDISC = 16
-    HOP_TX_UDP_DRIVER = 17
-    HOP_TX_UDP_FREE = 18
-    HOP_TX_UDP_TOTAL = 19
-    HOP_TX_HOPS = 20
+    HOP_TX_HOST = 13
+    HOP_TX_ACK = 14
+    HOP_TX_TOTAL = 15
+    HOP_TX_UDP = 16
+    HOP_TX_UDP_QDISC = 17
+    HOP_TX_UDP_DRIVER = 18
+    HOP_TX_UDP_FREE = 19
+    HOP_TX_UDP_TOTAL = 20
+    HOP_TX_HOPS = 21
 
 
 class HopTxLimits(IntEnum):
@@ -1442,7 +1443,7 @@ HOP_TX_COUNTERS_DTYPE: Final = np.dtype(
             "lost",
         ],
         "formats": [
-            ("<u8", (240,)),
+            ("<u8", (252,)),
             "<u8",
             "<u8",
             "<u8",
@@ -1453,15 +1454,15 @@ HOP_TX_COUNTERS_DTYPE: Final = np.dtype(
         ],
         "offsets": [
             0,
-            1920,
-            1928,
-            1936,
-            1944,
-            1952,
-            1960,
-            1968,
+            2016,
+            2024,
+            2032,
+            2040,
+            2048,
+            2056,
+            2064,
         ],
-        "itemsize": 1976,
+        "itemsize": 2072,
     }
 )
 

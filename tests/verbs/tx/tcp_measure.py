@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 WAYS: Final[dict[str, dict[str, str]]] = {"stamped": {}, "traced": {"tx.sched": "tp_btf:net_dev_queue"}}
 # The hops of which every message has a sample or a reason.
 HOPS: Final = {
-    "stamped": ("tx.tcp", "tx.sched", "tx.qdisc", "tx.driver", "tx.ack", "tx.total"),
+    "stamped": ("tx.tcp", "tx.sched", "tx.qdisc", "tx.driver", "tx.host", "tx.ack", "tx.total"),
     "traced": ("tx.sched", "tx.qdisc", "tx.ack", "tx.total"),
 }
 

@@ -88,7 +88,7 @@ def test_what_is_lost_before_the_driver_has_no_driver(lab: Lab, veth: NetworkPat
     assert_accounted(snapshot, "stamped", 1)
     assert message.retransmits >= 1
     assert message.driver_ns is None
-    assert set(all_discarded(snapshot)) == {(hop, "dropped") for hop in ("tx.qdisc", "tx.driver", "tx.ack")}
+    assert set(all_discarded(snapshot)) == {(hop, "dropped") for hop in ("tx.qdisc", "tx.driver", "tx.host", "tx.ack")}
     assert (message.total_ns or 0) >= 300 * MS
     assert (message.blame() or ("", 0))[0] == "retransmission"
 

@@ -252,14 +252,15 @@ enum hop_tx_hop {
 	HOP_TX_QDISC = 10,       /* -> out of the queueing disciplines on the way */
 	HOP_TX_DRIVER = 11,      /* -> the driver has it (SND_SW) */
 	HOP_TX_NIC = 12,         /* -> the NIC has sent it, as the driver reports (SND_HW) */
-	HOP_TX_ACK = 13,         /* the driver has it -> acknowledged */
-	HOP_TX_TOTAL = 14,       /* send call entered -> acknowledged */
-	HOP_TX_UDP = 15,         /* send call entered -> leaves IP (net_dev_queue) */
-	HOP_TX_UDP_QDISC = 16,
-	HOP_TX_UDP_DRIVER = 17, /* -> the driver's function has returned */
-	HOP_TX_UDP_FREE = 18,   /* -> freed, which is when the device is done with it */
-	HOP_TX_UDP_TOTAL = 19,  /* send call entered -> the driver has it */
-	HOP_TX_HOPS = 20,
+	HOP_TX_HOST = 13,        /* send call entered -> the driver has it */
+	HOP_TX_ACK = 14,         /* the driver has it -> acknowledged */
+	HOP_TX_TOTAL = 15,       /* send call entered -> acknowledged */
+	HOP_TX_UDP = 16,         /* send call entered -> leaves IP (net_dev_queue) */
+	HOP_TX_UDP_QDISC = 17,
+	HOP_TX_UDP_DRIVER = 18, /* -> the driver's function has returned */
+	HOP_TX_UDP_FREE = 19,   /* -> freed, which is when the device is done with it */
+	HOP_TX_UDP_TOTAL = 20,  /* send call entered -> the driver has it */
+	HOP_TX_HOPS = 21,
 };
 
 /* Why a wanted message gave no sample at a hop. */

@@ -19,8 +19,10 @@ static __always_inline void missed_below(u32 reason)
 {
 	if (!cfg_stamped || cfg_qdisc)
 		discard(HOP_TX_QDISC, reason);
-	if (cfg_stamped)
+	if (cfg_stamped) {
 		discard(HOP_TX_DRIVER, reason);
+		discard(HOP_TX_HOST, reason);
+	}
 	discard(HOP_TX_ACK, reason);
 }
 
@@ -383,17 +385,37 @@ static __always_inline void traced_qdisc(struct message *message)
 		record(HOP_TX_QDISC, message->group, message->sched_ns, message->driver_ns);
 }
 
+/* Is the beginning of its time unknown? */
+static __always_inline bool begins_unseen(const struct message *message)
+{
+	return cfg_stamped && (message->late || (message->unseen && message->unseen != UNSEEN_SYN));
+}
+
+static __always_inline u64 message_begins(const struct message *message)
+{
+	return message->entry_ns ? message->entry_ns : message->handed_ns;
+}
+
+/* What is known once it is done, of a message that the driver had. */
+static __always_inline void message_left(struct message *message, u32 why)
+{
+	traced_qdisc(message);
+	if (begins_unseen(message))
+		discard(HOP_TX_HOST, why);
+	else if (cfg_stamped)
+		record(HOP_TX_HOST, message->group, message_begins(message), message->driver_ns);
+}
+
 /* Its last byte is acknowledged. By stamps that is known of the last message in a packet. */
 static __noinline void message_acked(struct tx_state *state, struct message *message, u64 now_ns)
 {
-	u64 start_ns = message->entry_ns ? message->entry_ns : message->handed_ns;
 	u32 why = message->driver_ns ? HOP_TX_COALESCED : why_missed(message);
 
 	if (!message->driver_ns)
 		missed_below(why);
 	else
-		traced_qdisc(message);
-	if (cfg_stamped && (message->late || (message->unseen && message->unseen != UNSEEN_SYN))) {
+		message_left(message, why);
+	if (begins_unseen(message)) {
 		if (message->driver_ns)
 			discard(HOP_TX_ACK, why);
 		discard(HOP_TX_TOTAL, why);
@@ -401,7 +423,7 @@ static __noinline void message_acked(struct tx_state *state, struct message *mes
 	} else {
 		if (message->driver_ns)
 			record(HOP_TX_ACK, message->group, message->driver_ns, now_ns);
-		record(HOP_TX_TOTAL, message->group, start_ns, now_ns);
+		record(HOP_TX_TOTAL, message->group, message_begins(message), now_ns);
 	}
 	if (cfg_events)
 		message_event(state, message, now_ns);
@@ -445,7 +467,7 @@ static __noinline void tcp_closed(struct tx_state *state, u32 snd_una)
 			discard(HOP_TX_SCHED, why);
 		}
 		if (message->driver_ns) {
-			traced_qdisc(message);
+			message_left(message, why);
 			discard(HOP_TX_ACK, why);
 		} else {
 			missed_below(why);

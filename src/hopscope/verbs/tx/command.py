@@ -92,6 +92,7 @@ def command(*, histogram: bool, as_json: bool, svg: TextIO | None, **given: Any)
     tx.qdisc       in queueing disciplines
     tx.driver      -> handed to the driver
     tx.nic         -> sent by the NIC (where the NIC takes time stamps)
+    tx.host        send call -> handed to the driver
     tx.ack         handed to the driver -> acknowledged
     tx.total       send call -> acknowledged
     tx.udp, tx.udp_qdisc, tx.udp_driver, tx.udp_free, tx.udp_total

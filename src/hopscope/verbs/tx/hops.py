@@ -46,6 +46,7 @@ HOPS: Final = (
     _tcp(HopTxHop.HOP_TX_QDISC, "tx.qdisc", ("tx.sched",), "tx.qdisc"),
     _tcp(HopTxHop.HOP_TX_DRIVER, "tx.driver", ("tx.qdisc", "tx.sched"), "tx.driver"),
     _apart(HopTxHop.HOP_TX_NIC, "tx.nic", ("tx.driver",), "tx.nic"),
+    _apart(HopTxHop.HOP_TX_HOST, "tx.host", ("tx.send", "tx.tcp"), "tx.driver"),
     _tcp(HopTxHop.HOP_TX_ACK, "tx.ack", _SENT, "tx.ack"),
     _apart(HopTxHop.HOP_TX_TOTAL, "tx.total", ("tx.send", "tx.tcp"), "tx.ack"),
     _udp(HopTxHop.HOP_TX_UDP, "tx.udp", ("tx.udp_send",)),
