@@ -30,7 +30,7 @@ def test_each_message_in_a_syn_is_counted_once(lab: Lab, way: str, how: str) -> 
     assert_accounted(snapshot, way, 2 * _CONNECTIONS)
     assert sorted(message.len_bytes for message in single) == [50] * _CONNECTIONS + [100] * _CONNECTIONS
     assert counts(snapshot)["tx.total"] == 2 * _CONNECTIONS
-    missing = ("tx.tcp", "tx.sched", "tx.qdisc", "tx.driver", "tx.ack") if way == "stamped" else ()
+    missing = ("tx.tcp", "tx.sched", "tx.qdisc", "tx.driver", "tx.host", "tx.ack") if way == "stamped" else ()
     assert all_discarded(snapshot) == {(hop, "fast_open"): _CONNECTIONS for hop in missing}
 
 
