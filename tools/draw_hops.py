@@ -45,7 +45,7 @@ RECEIVED: Final[dict[float, tuple[str, ...]]] = {
     5.5: ("rx.nic",),
 }
 # From the first place to the second.
-WHOLE_SENT: Final = {"tx.total": (0.5, 7.0), "tx.udp_total": (0.5, 4.5)}
+WHOLE_SENT: Final = {"tx.total": (0.5, 7.0), "tx.host": (0.5, 4.5), "tx.udp_total": (0.5, 4.5)}
 WHOLE_RECEIVED: Final = {"rx.tcp_total": (4.8, 0.5), "rx.udp_total": (4.8, 0.5)}
 
 _BAND: Final = 74
@@ -93,7 +93,7 @@ def _names(places: dict[float, tuple[str, ...]], kind: str, x: int, anchor: str)
     return lines
 
 
-def _wholes(places: dict[str, tuple[float, float]], kind: str, xs: tuple[int, int]) -> list[str]:
+def _wholes(places: dict[str, tuple[float, float]], kind: str, xs: tuple[int, ...]) -> list[str]:
     lines = []
     for (name, (start, end)), x in zip(places.items(), xs, strict=True):
         y = _y((start + end) / 2)
@@ -128,7 +128,7 @@ def draw() -> str:
         *_arrow("rx", _MIDDLE + 24, 7, 0),
         *_names(SENT, "tx", _MIDDLE - 38, "end"),
         *_names(RECEIVED, "rx", _MIDDLE + 38, "start"),
-        *_wholes(WHOLE_SENT, "tx", (112, 136)),
+        *_wholes(WHOLE_SENT, "tx", (88, 112, 136)),
         *_wholes(WHOLE_RECEIVED, "rx", (_WIDTH - 136, _WIDTH - 112)),
         "</svg>",
     ]
