@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from tests.fuzz.kernel_bytes import Dump
 from tests.fuzz.lines import Line
-from tests.fuzz.recordings import Case, Column, Files
+from tests.fuzz.recordings import Case, Column, Files, Named
 from tests.fuzz.texts import Text
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ KEPT: Final[tuple[AnyCase, ...]] = (
     Case("apart", (Column(1, 0, "twice"),), "report requests T"),
     Case("tcp-rx", (Column(210, 189, "null"),), "report packets T"),
     Case("containers", (Files(0, "swap", 0),), "check T"),
+    Case("two-hosts", (Named("packets", "cpu", "least"),), "report network T"),
     Dump(reader="hooks", bodies=(b"",)),
     Dump(reader="rules", bodies=(bytes(4),)),
     Line(words=("cdf", "total", "/dev/zero")),

@@ -129,8 +129,8 @@ def _row(
     from_host, to_host, flow, protocol, *counts, first_ns, last_ns = counted
     took, bound_ns = times.get((from_host, to_host, flow), (None, None))
     return [
-        names[from_host],
-        names[to_host],
+        names.get(from_host, f"host {from_host}"),
+        names.get(to_host, f"host {to_host}"),
         ALL if flow is None else flows.get(flow, str(flow)),
         None if flow is None else _PROTOCOLS[protocol],
         *counts,
