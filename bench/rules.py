@@ -32,7 +32,7 @@ _FLOWS: Final = 10
 _SETTLE_S: Final = 0.5
 _LOAD_S: Final = 1.5
 _WITHOUT, _WITH = "no rules", f"{RULES:,} rules"
-# Those that follow each other on the way of a TCP segment, up to where netstacklat looks.
+# The consecutive hops of a TCP segment, up to the function that netstacklat measures.
 _TO_TCP: Final = ("rx.core", "rx.ip", "rx.tcp")
 _WANTED: Final = "rx.tcp"
 _PUBLISHED_NS, _PUBLISHED_PER_S = (12_000, 200_000), (260_000, 24_000)
@@ -46,7 +46,7 @@ class Figures(NamedTuple):
 
     @property
     def to_tcp_ns(self) -> float:
-        """From the driver to where netstacklat looks."""
+        """From the driver to the function that netstacklat measures."""
         return sum(self.means_ns[hop] for hop in _TO_TCP)
 
 

@@ -16,7 +16,6 @@ import shutil
 import statistics
 import subprocess
 import time
-from contextlib import nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -209,7 +208,10 @@ def in_calls(lines: Iterable[str]) -> dict[str, tuple[int, int]]:
 
 def _answers(network: _Network, condition: str) -> Figures:
     hz = {"cpu": 0, "cpu, 1 kHz": 1000}.get(condition)
-    with nullcontext() if hz is None else tools.running(tools.cpu(hz)), _asked(network, _LOAD_S) as (running, asking):
+    with (
+        contextlib.nullcontext() if hz is None else tools.running(tools.cpu(hz)),
+        _asked(network, _LOAD_S) as (running, asking),
+    ):
         before_ns = sum(traffic.cpu_ns(each.pid) for each in running.values())
         spent_ns = 0.0
         times = []

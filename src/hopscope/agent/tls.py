@@ -84,7 +84,7 @@ class Tls:
 
 
 def server_context(files: TlsFiles, protocol: str = ALPN) -> ssl.SSLContext:
-    """Return what a server of ours asks of its clients.
+    """Return the TLS settings of a server, which require a certificate of each client.
 
     Parameters
     ----------

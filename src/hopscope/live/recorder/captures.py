@@ -57,7 +57,7 @@ class Captures:
         try:
             records = self._reader.read()
         except FormatError:
-            return  # what is no record of ours has been stepped over
+            return  # bytes that are no record have been skipped
         records = records[np.argsort(records["head"]["time_ns"], kind="stable")]
         payloads = records["head"]["is_payload"] != 0
         if not payloads.all():

@@ -43,7 +43,7 @@ class Plaintexts:
             try:
                 records = self._reader.read_cpu(cpu)
             except FormatError:
-                continue  # what is no record of ours has been stepped over
+                continue  # bytes that are no record have been skipped
             if len(records):
                 found.append(_columns(records, cpu))
         return found

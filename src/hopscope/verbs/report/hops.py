@@ -189,8 +189,7 @@ def hop_times(trace: Trace, selection: Selection, *, by: str | None = None, limi
         Maximum number of groups, those with most hops first; all their hops are shown.
     """
     held = _is_between(trace, selection, by) and not _whose(selection, by)
-    names_of_groups = [_GROUPS[by].names] if by and _GROUPS[by].names else []
-    build(trace, "hop_counts", *names_of_groups, selection=selection, by=by, held=held)
+    _count(trace, selection, by, held=held)
     names, left_out = _groups(trace, by, limit)
     shown = COLUMNS if by is None else (BY_COLUMNS[BY.index(by)], *COLUMNS)
     rows = _rows(trace, names, by)
@@ -278,9 +277,9 @@ def hops_of_groups(
     return [(name, _histogram(counted[group])) for group, name in names.items() if group in counted]
 
 
-def _count(trace: Trace, selection: Selection, by: str | None) -> None:
+def _count(trace: Trace, selection: Selection, by: str | None, *, held: bool = False) -> None:
     named = [_GROUPS[by].names] if by and _GROUPS[by].names else []
-    build(trace, "hop_counts", *named, selection=selection, by=by, held=False)
+    build(trace, "hop_counts", *named, selection=selection, by=by, held=held)
 
 
 def _counted(trace: Trace, selection: Selection, by: str | None, source: str, group: str = "0") -> str:

@@ -49,7 +49,7 @@ class Place:
     scheme
         ``http`` or ``https``.
     hosts
-        By which names browsers reach it, as they stand in an address; the first one is told.
+        Names by which browsers reach it, as they are written in a URL; the first one is printed.
     port
         On which it listens.
     """
