@@ -10,7 +10,7 @@ import contextlib
 import ctypes
 import os
 import signal
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from hopscope.errors import HopscopeError
 from hopscope.gate import tell
@@ -18,14 +18,24 @@ from hopscope.live.privileges import give_up
 
 if TYPE_CHECKING:
     import socket
+    import ssl
     from collections.abc import Callable, Iterator, Mapping
 
     from starlette.types import ASGIApp
-
-    from hopscope.live.clients import Clients
+    from uvicorn.protocols.http.h11_impl import H11Protocol
 
 _PR_SET_PDEATHSIG: Final = 1
 _SHUTDOWN_S: Final = 1
+
+
+class Secured(Protocol):
+    """How a server that others than this machine can reach protects itself."""
+
+    def context(self) -> ssl.SSLContext:
+        """Return what it asks of secured."""
+
+    def protocol(self) -> type[H11Protocol]:
+        """Return what reads requests."""
 
 
 @contextlib.contextmanager
@@ -87,7 +97,7 @@ def forked(run: Callable[[], None], user: tuple[int, int] | None = None) -> int:
         os._exit(code)
 
 
-def http_server(app: ASGIApp, listening: socket.socket, clients: Clients | None) -> Callable[[], None]:
+def http_server(app: ASGIApp, listening: socket.socket, secured: Secured | None) -> Callable[[], None]:
     """Return what serves an application until a signal comes.
 
     All is loaded now: the user that it runs as need not be able to read where hopscope is installed.
@@ -97,8 +107,8 @@ def http_server(app: ASGIApp, listening: socket.socket, clients: Clients | None)
 
     config = uvicorn.Config(
         app, log_level="critical", access_log=False, server_header=False, ws="none", loop="asyncio",
-        http=clients.protocol() if clients else "h11",
-        ssl_context_factory=(lambda *_: clients.context()) if clients else None,
+        http=secured.protocol() if secured else "h11",
+        ssl_context_factory=(lambda *_: secured.context()) if secured else None,
         timeout_graceful_shutdown=_SHUTDOWN_S, proxy_headers=False,
     )  # fmt: skip
     config.load()
