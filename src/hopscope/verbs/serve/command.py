@@ -50,7 +50,10 @@ class _Rereadable(Command):
     short_help="Metrics for Prometheus, all the time.",
     examples=(
         ("Let a Prometheus on this host read all metrics", "hopscope serve --listen 127.0.0.1:9764"),
-        ("Check a configuration before the service is reloaded", "hopscope serve --config serve.toml --check"),
+        (
+            "Are these options valid, for drops and nothing else?",
+            "hopscope serve --listen [::1]:9764 --collect drops --check",
+        ),
     ),
 )
 @section(

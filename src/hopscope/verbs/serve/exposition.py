@@ -139,7 +139,7 @@ def _spans(histogram: Histogram) -> Iterator[bytes]:
         yield number(13, _zigzag(count - before))
         before = count
     if not runs:
-        yield content(12, number(1, 0) + number(2, 0))  # else an empty one would not be known to be native
+        yield content(12, number(1, 0) + number(2, 0))  # else it would not be known to be native
 
 
 def _native(histogram: Histogram) -> Iterator[tuple[int, int]]:
