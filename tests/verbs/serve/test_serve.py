@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import socket
@@ -13,11 +14,11 @@ import pytest
 
 from hopscope.lab import Lab
 from hopscope.verbs.serve.exposition import PROTOBUF, TEXT
-from tests.lab.command import only, programs
+from tests.lab.command import complaint, hopscope, only, programs, start
 from tests.lab.measure import ping, udp_pair, way
 from tests.leftovers import held_by
 from tests.verbs.serve.served import serving
-from tests.waiting import eventually
+from tests.waiting import TIMEOUT_S, eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from tests.verbs.serve.served import Served
 
 pytestmark = pytest.mark.root
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "serve.md"
 WANTS_BOTH = (
     "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited{},"
     "text/plain;version=0.0.4{}"
@@ -121,3 +123,29 @@ def test_counts_stay_when_an_interface_goes() -> None:
         assert after[series] == 101
         counters = [key for key in before if key[0].endswith(("_total", "_count", "_bucket", "_sum"))]
         assert [key for key in counters if after[key] < before[key]] == []
+
+
+def test_the_page_names_every_metric() -> None:
+    with serving("-i", "0.5") as served:
+        text = served.get()[2].decode()
+    rows = re.findall(r"^\| `(\w+)` \| (\w+) \|", PAGE.read_text(), re.MULTILINE)
+    eventually_there = {"hopscope_findings", "hopscope_finding_places", "hopscope_checks"}  # after two readings
+    shown = dict(re.findall(r"^# TYPE (\w+) (\w+)$", text, re.MULTILINE))
+    assert {name: kind for name, kind in rows if name not in eventually_there or name in shown} == shown
+
+
+def test_what_cannot_be_measured_is_one_sentence() -> None:
+    done = hopscope("serve", "--listen=127.0.0.1:0", "--collect=rx", "--netns=none")
+    assert "none" in complaint(done, 2)
+
+
+@pytest.mark.parametrize("process", ["measures", "serves metrics"])
+def test_without_one_of_its_processes_it_ends(process: str) -> None:
+    child = start("serve", "--listen=127.0.0.1:0", "--collect=check", start_new_session=True)
+    assert child.stdout
+    assert child.stderr
+    child.stdout.readline()
+    folder = Path(f"/proc/{child.pid}/task/{child.pid}/children")
+    os.kill(int(folder.read_text().split()[process == "serves metrics"]), signal.SIGKILL)
+    assert child.wait(TIMEOUT_S) == 1
+    assert child.stderr.read() == (f"hopscope: The process that {process} has ended. Start `hopscope serve` again\n")

@@ -20,6 +20,7 @@ from hopscope.live.lookup import namespaces
 from hopscope.live.stop import stop_on_signal
 from hopscope.verbs.check.findings import evaluate
 from hopscope.verbs.frames.live import attach, words_for
+from hopscope.verbs.serve.beats import beat, fail
 from hopscope.verbs.serve.exposition import HEAD, protobuf_of, text_of
 from hopscope.verbs.serve.families import Families
 
@@ -50,17 +51,16 @@ def measure(wanted: Wanted, line: socket, beats: socket) -> None:
     line
         To the process that hands them out.
     beats
-        Gets a byte each time, for the watchdog.
+        To the process that watches, for each time.
     """
     try:
         with stop_on_signal() as stop, Measurement(wanted) as measurement:
             while not measurement.wait(stop):
                 text, protobuf = measurement.forms()
                 line.sendall(HEAD.pack(len(text), len(protobuf)) + text + protobuf)
-                with contextlib.suppress(BlockingIOError):
-                    beats.send(b"!")
+                beat(beats)
     except HopscopeError as error:
-        tell(f"hopscope: {error}")
+        fail(beats, error)
 
 
 class Measurement:

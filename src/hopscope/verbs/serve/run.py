@@ -12,12 +12,14 @@ import os
 import signal
 import socket
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from hopscope.errors import HopscopeError
 from hopscope.gate import tell
 from hopscope.live.processes import check_processes, child_processes
 from hopscope.live.stop import stop_on_signal
+from hopscope.verbs.serve.beats import heed
 from hopscope.verbs.serve.notify import notify
 
 if TYPE_CHECKING:
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
     from hopscope.live.stop import Stop
 
 _CHECK_S: Final = 0.5
-_BYTES: Final = 4096
 
 
 class Service(Protocol):
@@ -40,7 +41,8 @@ class Service(Protocol):
         children
             PID → what the process does; to be filled.
         beats
-            The end of a socket to which a byte is to be written, without waiting, whenever there is something new.
+            For :func:`~hopscope.verbs.serve.beats.beat` in its processes, whenever there is something new, and for
+            :func:`~hopscope.verbs.serve.beats.fail`.
 
         Raises
         ------
@@ -65,13 +67,13 @@ def serve(services: Sequence[Service], again: Callable[[], Sequence[Service]]) -
         One cannot be started, or has ended.
     """
     reloads = not _has_terminal()
-    while (number := _run(services)) == signal.SIGHUP and reloads:
+    while _run(services) == signal.SIGHUP and reloads:
         try:
             services = again()
         except HopscopeError as error:
             tell(f"hopscope: the configuration is as before: {error}")
     notify("STOPPING=1")
-    return 0 if number else 1
+    return 0
 
 
 def _run(services: Sequence[Service]) -> int | None:
@@ -92,17 +94,17 @@ def _run(services: Sequence[Service]) -> int | None:
 def _watch(stop: Stop, children: dict[int, str], beats: socket.socket) -> None:
     ready = False
     while not stop.wait(_CHECK_S):
-        check_processes(children, "serve")
-        with contextlib.suppress(BlockingIOError):
-            beats.recv(_BYTES)
+        try:
+            check_processes(children, "serve")
+        except HopscopeError:
+            heed(beats)  # it may have said why
+            raise
+        if heed(beats):
             notify("WATCHDOG=1", *([] if ready else ["READY=1", f"MAINPID={os.getpid()}"]))
             ready = True
 
 
 def _has_terminal() -> bool:
     """Tell whether a terminal controls us, whose end SIGHUP then means."""
-    try:
-        os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC))
-    except OSError:
-        return False
-    return True
+    terminal = Path("/proc/self/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[4]
+    return terminal != "0"
