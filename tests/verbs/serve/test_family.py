@@ -29,6 +29,13 @@ def test_a_group_that_is_gone_stays_and_one_with_a_free_name_does_not_take_from_
     assert _update(bounded, a=6, b=3, c=9) == {"a": 6, "b": 3, "other": 9}
 
 
+def test_who_counted_nothing_yet_takes_no_name_and_what_counts_can_be_chosen() -> None:
+    bounded = Bounded(1, REST, lambda figures: figures[0])
+    update = {"idle": [0, 9], "long": [1, 900], "often": [5, 5]}
+    found = bounded.update([((name,), np.array(figures)) for name, figures in update.items()])
+    assert {name: figures.tolist() for (name,), figures in found.items()} == {"often": [5, 5], "other": [1, 909]}
+
+
 def test_groups_of_one_name_are_added_up() -> None:
     bounded = Bounded(1, REST)
     assert {name: int(figures[0]) for (name,), figures in bounded.update(

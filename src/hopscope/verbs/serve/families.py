@@ -211,7 +211,7 @@ class _Groups:
     """The hops of a verb, group by group: a group has a name for all hops, or for none."""
 
     def __init__(self, most: int, rest: Labels) -> None:
-        self._named = Bounded(most, rest)
+        self._named = Bounded(most, rest, lambda figures: figures[:, :-1].sum())
         self._rest = rest
 
     def update(self, rows: Sequence[HopRow]) -> dict[Labels, Histogram]:

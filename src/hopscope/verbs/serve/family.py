@@ -11,7 +11,7 @@ import numpy as np
 from hopscope.model.histogram import Histogram
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -60,11 +60,16 @@ class Bounded:
         How many have names.
     rest
         Labels of all others.
+    count
+        How much figures count.
     """
 
-    def __init__(self, most: int, rest: Labels) -> None:
+    def __init__(
+        self, most: int, rest: Labels, count: Callable[[NDArray[np.int64]], int] = lambda all_: all_.sum()
+    ) -> None:
         self._most = most
         self._rest = rest
+        self._count = count
         self._last: dict[Labels, NDArray[np.int64]] = {}
         self._named: dict[Labels, NDArray[np.int64]] = {}
         self._other: NDArray[np.int64] | None = None
@@ -94,9 +99,9 @@ class Bounded:
         return {**self._named, **rest}
 
     def _name(self, added: Mapping[Labels, NDArray[np.int64]]) -> None:
-        new = [labels for labels in added if labels not in self._named and labels != self._rest]
-        new.sort(key=lambda labels: (-int(added[labels].sum()), labels))
-        for labels in new[: self._most - len(self._named)]:
+        counts = {labels: self._count(figures) for labels, figures in added.items()}
+        new = [each for each, count in counts.items() if count and each not in self._named and each != self._rest]
+        for labels in sorted(new, key=lambda each: (-counts[each], each))[: self._most - len(self._named)]:
             self._named[labels] = np.zeros_like(added[labels])
 
 
