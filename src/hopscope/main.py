@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from types import FrameType
 
 VERBS: Final = (
-    "top", "web", "explain", "rx", "tx", "cpu", "drops", "count", "check", "counters", "sockets", "clock", "record",
-    "mark",
-    "recordings", "verify", "join", "report", "sql", "export", "wireshark", "cdf", "script", "probes", "demo", "agent",
+    "top", "web", "serve", "explain", "rx", "tx", "cpu", "drops", "count", "check", "counters", "sockets", "clock",
+    "record", "mark", "recordings", "verify", "join", "report", "sql", "export", "wireshark", "cdf", "script", "probes",
+    "demo", "agent",
 )  # fmt: skip
 
 # What writing to a full or broken output says; anything else that goes wrong with a file is a bug here.

@@ -96,8 +96,21 @@ def server_context(files: TlsFiles, protocol: str = ALPN) -> ssl.SSLContext:
     UsageError
         A file cannot be read, is not what it should be, or is open to others.
     """
-    context = _context(ssl.PROTOCOL_TLS_SERVER, files, protocol)
+    context = server_context_for_all(files.certificate, files.key, protocol)
+    _trust(context, files.authority)
     context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+def server_context_for_all(certificate: Path, key: Path, protocol: str) -> ssl.SSLContext:
+    """Return the TLS settings of a server that asks its clients for something else than a certificate.
+
+    Raises
+    ------
+    UsageError
+        As in `server_context`.
+    """
+    context = _context(ssl.PROTOCOL_TLS_SERVER, certificate, key, protocol)
     context.num_tickets = 0
     context.options |= ssl.OP_NO_TICKET
     return context
@@ -111,44 +124,45 @@ def client_context(files: TlsFiles) -> ssl.SSLContext:
     UsageError
         As in `server_context`.
     """
-    context = _context(ssl.PROTOCOL_TLS_CLIENT, files, ALPN)  # which brings CERT_REQUIRED and check_hostname
+    # Brings CERT_REQUIRED and check_hostname.
+    context = _context(ssl.PROTOCOL_TLS_CLIENT, files.certificate, files.key, ALPN)
+    _trust(context, files.authority)
     context.hostname_checks_common_name = False
     return context
 
 
-def _context(side: int, files: TlsFiles, protocol: str) -> ssl.SSLContext:
-    check_secret(files.key)
-    check_unwritable(files.certificate)
-    check_unwritable(files.authority)
+def _context(side: int, certificate: Path, key: Path, protocol: str) -> ssl.SSLContext:
+    check_secret(key)
+    check_unwritable(certificate)
     context = ssl.SSLContext(side)
     context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_3
     context.set_alpn_protocols([protocol])
-    _load_own(context, files)
-    _load_authority(context, files.authority)
+    _load_own(context, certificate, key)
     return context
 
 
-def _load_own(context: ssl.SSLContext, files: TlsFiles) -> None:
+def _load_own(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
     def no_passphrase() -> NoReturn:
         raise UsageError(
-            f"{files.key} is protected by a passphrase, which hopscope cannot ask for",
+            f"{key} is protected by a passphrase, which hopscope cannot ask for",
             "openssl pkey -in KEY -out NEW writes it without; keep it where only its owner can read it",
         )
 
     try:
-        context.load_cert_chain(files.certificate, files.key, no_passphrase)
+        context.load_cert_chain(certificate, key, no_passphrase)
     except ssl.SSLError as error:
         if error.reason == "KEY_VALUES_MISMATCH":
-            raise UsageError(f"{files.key} is not the key of the certificate in {files.certificate}") from error
+            raise UsageError(f"{key} is not the key of the certificate in {certificate}") from error
         raise UsageError(
-            f"{files.certificate} and {files.key} are not a certificate and key in PEM",
+            f"{certificate} and {key} are not a certificate and key in PEM",
             "openssl x509 -in FILE shows it",
         ) from error
     except OSError as error:
-        raise UsageError(f"{files.certificate} and {files.key} cannot be read: {error.strerror}") from error
+        raise UsageError(f"{certificate} and {key} cannot be read: {error.strerror}") from error
 
 
-def _load_authority(context: ssl.SSLContext, authority: Path) -> None:
+def _trust(context: ssl.SSLContext, authority: Path) -> None:
+    check_unwritable(authority)
     try:
         context.load_verify_locations(authority)
     except ssl.SSLError as error:

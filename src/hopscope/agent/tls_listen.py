@@ -197,6 +197,11 @@ def listen(host: str, port: int) -> socket.socket:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
         return socket.create_server((host, port), family=family, backlog=MOST_STRANGERS)
     except (OSError, UnicodeError) as error:
+        if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+            raise UsageError(
+                f"Cannot listen at {host}:{port}: another program does so already",
+                f"Give another port, or end that program (ss -ltnp 'sport = {port}' shows it)",
+            ) from error
         why = error.strerror if isinstance(error, OSError) else "this is not a host name"
         raise UsageError(f"Cannot listen at {host}:{port}: {why}", "Give an address of this host") from error
 

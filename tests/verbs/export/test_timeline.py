@@ -5,7 +5,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hopscope.verbs.export import protobuf as pb
+from hopscope.term import protobuf as pb
 from hopscope.verbs.export.timeline import Slices, interleaved, lanes, nested
 
 INTERVALS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 40), st.integers(1, 15)), max_size=30)

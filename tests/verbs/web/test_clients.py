@@ -15,7 +15,7 @@ import pytest
 
 from hopscope.agent.allow import AllowList
 from hopscope.errors import UsageError
-from hopscope.verbs.web.clients import Clients
+from hopscope.live.clients import Clients
 from hopscope.verbs.web.command import command
 from hopscope.verbs.web.guard import Place
 from tests.agent.certificates import EXPIRED, LO, Authority, agent_files, client_files

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 import numpy as np
 
 from hopscope.gate import one_line
-from hopscope.verbs.export import protobuf as pb
+from hopscope.term import protobuf as pb
 from hopscope.verbs.export.recorded import timeline
 from hopscope.verbs.export.timeline import interleaved
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hopscope.store.trace import Trace
+    from hopscope.term.protobuf import Part
     from hopscope.trace.selection import Selection
-    from hopscope.verbs.export.protobuf import Part
     from hopscope.verbs.export.timeline import Marks, Names, Timeline, Track
 
 # Field numbers: Trace, TracePacket, TrackEvent, TrackDescriptor, DebugAnnotation, InternedData and what they have.

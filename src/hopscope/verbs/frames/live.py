@@ -57,13 +57,14 @@ _ATTACHING: Final = "is being attached"
 
 
 @dataclass(slots=True)
-class _Running:
+class Running:
     """A collector that is attached, and what detaches it."""
 
     collector: Collector[Any]
     stack: contextlib.ExitStack
 
     def drain(self) -> None:
+        """Empty its rings, where it has some; to be called several times a second."""
         drained: Any = self.collector
         if hasattr(drained, "drain"):
             drained.drain()
@@ -72,7 +73,7 @@ class _Running:
                 pass
 
 
-def attach(verb: str, words: Sequence[str]) -> _Running:
+def attach(verb: str, words: Sequence[str]) -> Running:
     """Run a verb's command with these words up to where it would report, and attach its collector.
 
     Raises
@@ -89,7 +90,7 @@ def attach(verb: str, words: Sequence[str]) -> _Running:
     if left.collector is None:
         raise UsageError(f"`hopscope {verb}` measures nothing with these options")
     stack = contextlib.ExitStack()
-    return _Running(stack.enter_context(left.collector), stack)
+    return Running(stack.enter_context(left.collector), stack)
 
 
 def words_for(verb: str, chosen: Mapping[str, Any]) -> list[str]:
@@ -131,9 +132,9 @@ class LiveSource:
         self._counters = _counters(chosen)
         self._interval_s = interval_s
         self._terminal = terminal
-        self._running: dict[Area, _Running] = {}
+        self._running: dict[Area, Running] = {}
         self._absent: dict[Area, str] = {}
-        self._extra: tuple[Question, _Running] | None = None
+        self._extra: tuple[Question, Running] | None = None
         self._messages: Sequence[SlowMessage] = ()
         self._started_s = time.monotonic()
 

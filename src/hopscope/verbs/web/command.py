@@ -76,7 +76,7 @@ def command(  # noqa: PLR0913 # one parameter an option
     clients = None
     if listen is not None:
         from hopscope.agent.allow import AllowList  # noqa: PLC0415
-        from hopscope.verbs.web.clients import Clients  # noqa: PLC0415
+        from hopscope.live.clients import Clients  # noqa: PLC0415
 
         clients = Clients.of(listen, tls.files("--listen"), AllowList.of(allowed, allow_file))
     interval_s = interval if live or folder is None else None

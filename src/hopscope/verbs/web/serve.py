@@ -9,11 +9,9 @@ anything is loaded.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import os
 import secrets
-import signal
 import socket
 import struct
 import sys
@@ -25,23 +23,21 @@ from typing import TYPE_CHECKING, Final
 
 from hopscope.agent.tls_listen import listen
 from hopscope.errors import HopscopeError, UsageError
-from hopscope.gate import tell
+from hopscope.live.privileges import owner_of, unprivileged_user
+from hopscope.live.processes import check_processes, child_processes, forked, http_server
 from hopscope.live.stop import stop_on_signal
 from hopscope.recorded.confine import confine
-from hopscope.verbs.web.privileges import give_up, owner_of, unprivileged_user
 from hopscope.verbs.web.wire import READERS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
     from starlette.types import ASGIApp
 
-    from hopscope.verbs.web.clients import Clients
+    from hopscope.live.clients import Clients
     from hopscope.verbs.web.guard import Place
 
 _HERE: Final = ("127.0.0.1", "localhost")
-_PR_SET_PDEATHSIG: Final = 1
-_SHUTDOWN_S: Final = 1
 _CHECK_S: Final = 0.5
 
 
@@ -74,7 +70,7 @@ def serve(  # noqa: PLR0913 # what the options say
     """
     with contextlib.ExitStack() as stack:
         listening = stack.enter_context(listen(clients.host, clients.port) if clients else _listening(port))
-        children = stack.enter_context(_children())
+        children = stack.enter_context(child_processes())
         readers: tuple[socket.socket, ...] = ()
         if folder:
             first = _reader(folder, other, children, quiet=False)
@@ -95,14 +91,8 @@ def serve(  # noqa: PLR0913 # what the options say
             stack.enter_context(_shown(url))
         with stop_on_signal() as stop:
             while not stop.wait(_CHECK_S):
-                _check(children)
+                check_processes(children, "web")
     return 0
-
-
-def _check(children: Mapping[int, str]) -> None:
-    pid, _ = os.waitpid(-1, os.WNOHANG)
-    if name := children.get(pid):
-        raise HopscopeError(f"The process that {name} has ended", "Start `hopscope web` again")
 
 
 def _listening(port: int) -> socket.socket:
@@ -115,21 +105,6 @@ def _listening(port: int) -> socket.socket:
         made.close()
         raise UsageError(f"Port {port} of {_HERE[0]} cannot be used: {error.strerror}", "Name another one") from error
     return made
-
-
-@contextlib.contextmanager
-def _children() -> Iterator[dict[int, str]]:
-    """Give a table of processes to fill, PID → what it does; they are ended at the end."""
-    found: dict[int, str] = {}
-    try:
-        yield found
-    finally:
-        for pid in found:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGTERM)
-        for pid in found:
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(pid, 0)
 
 
 def _reader(folder: Path, other: Path | None, children: dict[int, str], *, quiet: bool) -> socket.socket:
@@ -146,7 +121,7 @@ def _reader(folder: Path, other: Path | None, children: dict[int, str], *, quiet
         ours.close()
         read(folder, other, theirs, quiet=quiet)
 
-    children[_forked(run, user)] = "reads the recording"
+    children[forked(run, user)] = "reads the recording"
     theirs.close()
     return ours
 
@@ -186,7 +161,7 @@ def _collector(interval_s: float, children: dict[int, str]) -> socket.socket:
         ours.close()
         collect(interval_s, theirs)
 
-    children[_forked(run)] = "measures"
+    children[forked(run)] = "measures"
     theirs.close()
     return ours
 
@@ -200,60 +175,14 @@ def _server(
     port = listening.getsockname()[1]
     place = Place("https", (clients.host_in_url,), port) if clients else Place("http", _HERE, port)
     # All is loaded before: the other user need not be able to read where hopscope is installed.
-    run_app = _runner(make_app(place), listening, clients)
+    run_app = http_server(make_app(place), listening, clients)
 
     def run() -> None:
         confine()
         run_app()
 
-    children[_forked(run, unprivileged_user())] = "serves the page"
+    children[forked(run, unprivileged_user())] = "serves the page"
     return place.origins()[0]
-
-
-def _runner(app: ASGIApp, listening: socket.socket, clients: Clients | None) -> Callable[[], None]:
-    import uvicorn  # noqa: PLC0415 # as Starlette
-    from anyio._backends import _asyncio  # noqa: F401, PLC0415 # which anyio would load with the first request
-
-    config = uvicorn.Config(
-        app, log_level="critical", access_log=False, server_header=False, ws="none", loop="asyncio",
-        http=clients.protocol() if clients else "h11",
-        ssl_context_factory=(lambda *_: clients.context()) if clients else None,
-        timeout_graceful_shutdown=_SHUTDOWN_S, proxy_headers=False,
-    )  # fmt: skip
-    config.load()
-    server = uvicorn.Server(config)
-    return lambda: server.run(sockets=[listening])
-
-
-def _forked(run: Callable[[], None], user: tuple[int, int] | None = None) -> int:
-    """Run a function in a process of its own, which ends with us; return its PID.
-
-    Parameters
-    ----------
-    user
-        Who it is, without any rights; None: as we are.
-    """
-    parent = os.getpid()
-    pid = os.fork()
-    if pid:
-        return pid
-    code = 1
-    try:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        signal.signal(signal.SIGHUP, signal.SIG_DFL)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for who started us, who ends all
-        if user:
-            give_up(*user)
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # a change of the user would undo it
-        if os.getppid() == parent:
-            run()
-        code = 0
-    except (BrokenPipeError, ConnectionResetError):
-        code = 0
-    except Exception as error:  # noqa: BLE001 # there is nobody to raise it to
-        tell(f"hopscope: a process behind the page failed ({type(error).__name__}: {error}); please report it")
-    finally:
-        os._exit(code)
 
 
 @contextlib.contextmanager

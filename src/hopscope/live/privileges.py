@@ -63,8 +63,8 @@ def give_up(uid: int, gid: int) -> None:
         or libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
     ):
         raise KernelError(
-            f"The web server cannot give up its rights: {os.strerror(ctypes.get_errno())}",
-            "Run hopscope web as a user without rights, on a recording",
+            f"The server cannot give up its rights: {os.strerror(ctypes.get_errno())}",
+            "Look at a recording with `hopscope web`, as a user without rights",
         )
     if os.getresuid() != (uid, uid, uid) or os.getresgid() != (gid, gid, gid):
-        raise KernelError("The web server cannot change its user", "Run hopscope web as that user")
+        raise KernelError("The server cannot change its user", "Look at a recording with `hopscope web`, as that user")

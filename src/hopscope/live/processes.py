@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Processes of a command that serves: who measures, who reads files, and who talks to the network are not the same.
+
+All are forked before anything is loaded that the other side could make use of, and end with the command.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+from typing import TYPE_CHECKING, Final, Protocol
+
+from hopscope.errors import HopscopeError
+from hopscope.gate import tell
+from hopscope.live.privileges import give_up
+
+if TYPE_CHECKING:
+    import socket
+    import ssl
+    from collections.abc import Callable, Iterator, Mapping
+
+    from starlette.types import ASGIApp
+    from uvicorn.protocols.http.h11_impl import H11Protocol
+
+_PR_SET_PDEATHSIG: Final = 1
+_SHUTDOWN_S: Final = 1
+
+
+class Secured(Protocol):
+    """How a server that others than this machine can reach protects itself."""
+
+    def context(self) -> ssl.SSLContext:
+        """Return what it asks of secured."""
+
+    def protocol(self) -> type[H11Protocol]:
+        """Return what reads requests."""
+
+
+@contextlib.contextmanager
+def child_processes() -> Iterator[dict[int, str]]:
+    """Give a table of processes to fill, PID → what it does; they are ended at the end."""
+    found: dict[int, str] = {}
+    try:
+        yield found
+    finally:
+        for pid in found:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+        for pid in found:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, 0)
+
+
+def check_processes(children: Mapping[int, str], command: str) -> None:
+    """Look whether all of them are still there.
+
+    Raises
+    ------
+    HopscopeError
+        One has ended.
+    """
+    pid, _ = os.waitpid(-1, os.WNOHANG)
+    if name := children.get(pid):
+        raise HopscopeError(f"The process that {name} has ended", f"Start `hopscope {command}` again")
+
+
+def forked(run: Callable[[], None], user: tuple[int, int] | None = None) -> int:
+    """Run a function in a process of its own, which ends with us; return its PID.
+
+    Parameters
+    ----------
+    user
+        Who it is, without any rights; None: as we are.
+    """
+    parent = os.getpid()
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 1
+    try:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for who started us, who ends all
+        if user:
+            give_up(*user)
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # a change of the user would undo it
+        if os.getppid() == parent:
+            run()
+        code = 0
+    except (BrokenPipeError, ConnectionResetError):
+        code = 0
+    except Exception as error:  # noqa: BLE001 # there is nobody to raise it to
+        tell(f"hopscope: a process behind the server failed ({type(error).__name__}: {error}); please report it")
+    finally:
+        os._exit(code)
+
+
+def http_server(app: ASGIApp, listening: socket.socket, secured: Secured | None) -> Callable[[], None]:
+    """Return what serves an application until a signal comes.
+
+    All is loaded now: the user that it runs as need not be able to read where hopscope is installed.
+    """
+    import uvicorn  # noqa: PLC0415 # it takes a tenth of a second
+    from anyio._backends import _asyncio  # noqa: F401, PLC0415 # which anyio would load with the first request
+
+    config = uvicorn.Config(
+        app, log_level="critical", access_log=False, server_header=False, ws="none", loop="asyncio",
+        http=secured.protocol() if secured else "h11",
+        ssl_context_factory=(lambda *_: secured.context()) if secured else None,
+        timeout_graceful_shutdown=_SHUTDOWN_S, proxy_headers=False,
+    )  # fmt: skip
+    config.load()
+    server = uvicorn.Server(config)
+    return lambda: server.run(sockets=[listening])

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Metrics as Prometheus has them: families of series, and series that never go down and never become too many."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+import numpy as np
+
+from hopscope.model.histogram import Histogram
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+Type: TypeAlias = Literal["counter", "gauge", "histogram"]
+Labels: TypeAlias = tuple[str, ...]
+Value: TypeAlias = "int | float | Histogram"
+# What all series are called that there is no room for.
+OTHER: Final = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A metric.
+
+    Attributes
+    ----------
+    name
+        With ``hopscope_``, the unit, and ``_total`` for a counter.
+    type
+        Of its series.
+    help
+        One sentence without a full stop.
+    labels
+        Names of the labels, in the order of the series' values.
+    series
+        Values of the labels → number, or histogram of durations.
+    """
+
+    name: str
+    type: Type
+    help: str
+    labels: Sequence[str] = ()
+    series: Mapping[Labels, Value] = field(default_factory=dict)
+
+
+class Bounded:
+    """Cumulative series of one metric, of which at most so many have a name; all others are ``other``.
+
+    A series that has a name keeps it, also when it has nothing more to count. Free names go to those that counted most
+    since the last look. What a series counted before it had a name stays with ``other``, so that no series ever goes
+    down, and the sum of all is exact at every moment.
+
+    Parameters
+    ----------
+    most
+        How many have names.
+    rest
+        Labels of all others.
+    """
+
+    def __init__(self, most: int, rest: Labels) -> None:
+        self._most = most
+        self._rest = rest
+        self._last: dict[Labels, NDArray[np.int64]] = {}
+        self._named: dict[Labels, NDArray[np.int64]] = {}
+        self._other: NDArray[np.int64] | None = None
+
+    def update(self, now: Iterable[tuple[Labels, NDArray[np.int64]]]) -> dict[Labels, NDArray[np.int64]]:
+        """Take what the series have counted since the start, and return those with names, and the rest if there is any.
+
+        Parameters
+        ----------
+        now
+            Labels and cumulative figures, int64 arrays of one shape. Those of equal labels are added up; a series that
+            is not among them any more has counted nothing.
+        """
+        found: dict[Labels, NDArray[np.int64]] = {}
+        for labels, figures in now:
+            found[labels] = found[labels] + figures if labels in found else figures
+        added = {labels: figures - self._last[labels] if labels in self._last else figures
+                 for labels, figures in found.items()}  # fmt: skip
+        self._last |= found
+        self._name(added)
+        for labels, figures in added.items():
+            if labels in self._named:
+                self._named[labels] = self._named[labels] + figures
+            elif figures.any():
+                self._other = figures if self._other is None else self._other + figures
+        rest = {self._rest: self._other} if self._other is not None else {}
+        return {**self._named, **rest}
+
+    def _name(self, added: Mapping[Labels, NDArray[np.int64]]) -> None:
+        new = [labels for labels in added if labels not in self._named and labels != self._rest]
+        new.sort(key=lambda labels: (-int(added[labels].sum()), labels))
+        for labels in new[: self._most - len(self._named)]:
+            self._named[labels] = np.zeros_like(added[labels])
+
+
+def figures_of(histogram: Histogram) -> NDArray[np.int64]:
+    """Return counts and sum in one array, int64 of shape (227,)."""
+    return np.append(histogram.counts, histogram.sum_ns)
+
+
+def histogram_of(figures: NDArray[Any]) -> Histogram:
+    """Return the histogram of such an array; its largest duration is not known."""
+    return Histogram(figures[:-1], int(figures[-1]), 0)

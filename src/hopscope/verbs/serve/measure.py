@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The process that measures: both forms of all metrics an interval, to the process that hands them out.
+
+Counts are those of the kernel's own arrays, less what was in them at the start: nothing is added up over intervals, so
+that they are what the arrays hold. What is not asked for is not attached.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Final, Self
+
+from hopscope.errors import HopscopeError, UsageError
+from hopscope.gate import tell
+from hopscope.kernel.counters.reader import CounterReader
+from hopscope.live.interval import cost_window_s
+from hopscope.live.lookup import namespaces
+from hopscope.live.stop import stop_on_signal
+from hopscope.verbs.check.findings import evaluate
+from hopscope.verbs.frames.live import attach, words_for
+from hopscope.verbs.serve.beats import beat, fail
+from hopscope.verbs.serve.exposition import HEAD, protobuf_of, text_of
+from hopscope.verbs.serve.families import Families
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from socket import socket
+
+    from hopscope.live.stop import Stop
+    from hopscope.model.counters.readings import Readings
+    from hopscope.verbs.check.findings import Check
+    from hopscope.verbs.frames.live import Running
+    from hopscope.verbs.serve.family import Family
+    from hopscope.verbs.serve.wanted import Wanted
+    from hopscope.verbs.sockets.report import SocketReport
+
+# How often rings are emptied.
+_BETWEEN_S: Final = 0.25
+# Between two readings of all sockets, and of all counters, at least: they take milliseconds.
+_SOCKETS_S: Final = 5.0
+_CHECK_S: Final = 10.0
+
+
+def measure(wanted: Wanted, line: socket, beats: socket) -> None:
+    """Send metrics until a signal comes, or nobody takes them any more.
+
+    Parameters
+    ----------
+    line
+        To the process that hands them out.
+    beats
+        To the process that watches, for each time.
+    """
+    try:
+        with stop_on_signal() as stop, Measurement(wanted) as measurement:
+            while not measurement.wait(stop):
+                text, protobuf = measurement.forms()
+                line.sendall(HEAD.pack(len(text), len(protobuf)) + text + protobuf)
+                beat(beats)
+    except HopscopeError as error:
+        fail(beats, error)
+
+
+class Measurement:
+    """All collectors that are wanted, attached; those that cannot be are told of on stderr, and in the metrics.
+
+    Parameters
+    ----------
+    wanted
+        What is measured.
+
+    Raises
+    ------
+    HopscopeError
+        On entry: none of them can be.
+    """
+
+    def __init__(self, wanted: Wanted) -> None:
+        self._wanted = wanted
+        self._families = Families(wanted.collected, wanted.group_by, wanted.most_groups)
+        self._running: dict[str, Running] = {}
+        self._absent: dict[str, str] = {}
+        self._before: Readings | None = None
+        self._check: Check | None = None
+        self._sockets: SocketReport | None = None
+        self._check_s = self._sockets_s = 0.0
+
+    def __enter__(self) -> Self:
+        with contextlib.ExitStack() as stack:
+            self._counters = stack.enter_context(self._reader())
+            for verb in self._wanted.collected:
+                if verb != "check":
+                    self._attach(verb, stack)
+            if len(self._absent) == len(self._wanted.collected):
+                raise HopscopeError(next(iter(self._absent.values())))
+            self._pool = stack.enter_context(ThreadPoolExecutor(len(self._wanted.collected)))
+            self._stack = stack.pop_all()
+        self._started_ns = time.time_ns()
+        self._next_s = time.monotonic()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def wait(self, stop: Stop) -> bool:
+        """Wait until the next reading is due, and empty rings meanwhile; say whether to end."""
+        window_s = cost_window_s(self._wanted.interval_s)
+        self._next_s = max(self._next_s, time.monotonic()) + self._wanted.interval_s
+        while (left_s := self._next_s - window_s - time.monotonic()) > 0:
+            if stop.wait(min(left_s, _BETWEEN_S)):
+                return True
+            for running in self._running.values():
+                running.drain()
+        # At the same time: each of them waits.
+        list(self._pool.map(lambda each: each.collector.measure_cost(window_s), self._with_programs().values()))
+        return False
+
+    def forms(self) -> tuple[bytes, bytes]:
+        """Read everything, and return it as text and as Protocol Buffers."""
+        families = list(self._measured())
+        return text_of(families), protobuf_of(families, self._started_ns)
+
+    def _attach(self, verb: str, stack: contextlib.ExitStack) -> None:
+        try:
+            self._running[verb] = attach(verb, _words(self._wanted, verb))
+        except UsageError:
+            raise  # what is asked for is wrong
+        except HopscopeError as error:
+            self._absent[verb] = str(error)
+            tell(f"hopscope: {verb} is not measured: {error}")
+        else:
+            stack.push(self._running[verb].stack)
+
+    def _reader(self) -> CounterReader:
+        names = self._wanted.chosen.get("namespaces")
+        return CounterReader(namespaces(names) if names else None)
+
+    def _with_programs(self) -> dict[str, Running]:
+        return {verb: each for verb, each in self._running.items() if verb != "sockets"}
+
+    def _measured(self) -> Iterator[Family]:
+        collectors = {verb: each.collector for verb, each in self._with_programs().items()}
+        now = {verb: each.interval() for verb, each in collectors.items()}
+        totals = {verb: each.total() for verb, each in collectors.items()}
+        families = self._families
+        yield from families.own(now, totals, self._absent, [row for each in totals.values() for row in each.plan])
+        for verb in ("rx", "tx"):
+            if verb in totals:
+                yield from families.hops(verb, totals[verb])
+        if "cpu" in totals:
+            yield from families.cpu(totals["cpu"])
+        if "drops" in totals:
+            yield from families.drops(totals["drops"])
+        self._look_at_sockets()
+        if self._sockets:
+            yield from families.sockets(self._sockets)
+        self._look_at_counters()
+        if self._check:
+            yield from families.check(self._check)
+
+    def _look_at_sockets(self) -> None:
+        running = self._running.get("sockets")
+        if running and time.monotonic() >= self._sockets_s:
+            self._sockets_s = time.monotonic() + _SOCKETS_S
+            self._sockets = running.collector.interval()
+
+    def _look_at_counters(self) -> None:
+        if "check" not in self._wanted.collected or time.monotonic() < self._check_s:
+            return
+        self._check_s = time.monotonic() + (_CHECK_S if self._before else 0)
+        now = self._counters.read()
+        if self._before is not None:
+            self._check = evaluate(self._before, now)
+        self._before = now
+
+
+def _words(wanted: Wanted, verb: str) -> list[str]:
+    """Return the options of a verb."""
+    words = words_for(verb, wanted.chosen)
+    if verb in {"rx", "tx"} and wanted.group_by:
+        words.append(f"--group-by={wanted.group_by}")
+    if verb == "drops":
+        words += ["--group-by=reason", "--group-by=location"]
+    return [*words, "--interval=1"] if verb == "sockets" else words

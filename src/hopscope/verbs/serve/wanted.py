@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is measured for metrics: plain data, which the process that serves need not understand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is measured.
+
+    Attributes
+    ----------
+    collected
+        What `--collect` takes.
+    interval_s
+        Between readings.
+    group_by, most_groups
+        As of :class:`~hopscope.verbs.serve.families.Families`.
+    chosen
+        The filters, by the options' names in Python.
+    """
+
+    collected: Sequence[str]
+    interval_s: float
+    group_by: str | None
+    most_groups: int
+    chosen: Mapping[str, Any]
