@@ -10,7 +10,7 @@ import pytest
 
 from hopscope.bpf.layout import HopFetchIs, HopFetchNext
 from hopscope.errors import UsageError
-from hopscope.kernel.function_filter import parse_filter, steps_of
+from hopscope.kernel.function_filter import in_order, parse_filter
 
 HOLDS = {
     HopFetchIs.HOP_FETCH_IS_EQUAL: operator.eq,
@@ -25,10 +25,10 @@ HOLDS = {
 
 def passes(text: str, values: dict[str, int]) -> bool:
     """Follow the tests as the program does: forwards, each at most once."""
-    tests, following = steps_of(parse_filter(text)), 0
+    tests, following = in_order(parse_filter(text)), 0
     for index, test in enumerate(tests):
         if index == following:
-            is_true = HOLDS[test.comparison.kind](values[test.comparison.path], test.comparison.number)
+            is_true = HOLDS[test.kind](values[test.path], test.number)
             following = test.if_true if is_true else test.if_false
             assert following > index
     assert following in set(HopFetchNext)
@@ -45,6 +45,8 @@ def passes(text: str, values: dict[str, int]) -> bool:
         "a > 0 && (b > 0 || c & 2)",
         "(a == 1 || b == 1) && (b == 2 || c == 2)",
         "((a == 1)) || (b == 1 && (c == 0 || a == 2)) && c != 2",
+        "not (a > 0 and (b > 0 or c in (1, 2)))",
+        "a not in (0, 1) or not b == 1 and c > 0",
     ],
 )
 def test_a_filter_is_what_python_takes_it_for(text: str) -> None:
@@ -62,20 +64,25 @@ def test_a_filter_is_what_python_takes_it_for(text: str) -> None:
         "a",
         "a >",
         "1 < a",
-        "a == b",
         "a == 1 &&",
         "(a == 1",
         "a == 1)",
         "a == 1 b == 2",
         "a ~ 1",
-        "a == 1x",
-        "a == 'x'",
+        "a in ()",
+        "a == 'x",
         "(" * 5000,
     ],
 )
 def test_what_is_no_filter_is_said(text: str) -> None:
-    with pytest.raises(UsageError, match=r"is no filter of a function's values. Compare values with numbers"):
+    with pytest.raises(UsageError, match=r"is not a condition: expected .+ at "):
         parse_filter(text)
+
+
+@pytest.mark.parametrize("value", ["b", "1x", "'x'", "1ms"])
+def test_values_of_functions_are_numbers(value: str) -> None:
+    with pytest.raises(UsageError, match=r"are compared with whole numbers, and .+ is none"):
+        parse_filter(f"a == {value}")
 
 
 def test_a_filter_may_have_sixteen_comparisons() -> None:

@@ -110,8 +110,8 @@ def probed() -> str:
         ("function:udp_sendmsg+x", "'function:udp_sendmsg[+]x' is no function of the kernel. Write function:NAME"),
         ("return:udp_sendmsg+0x10", "'return:udp_sendmsg[+]0x10' has an offset"),
         ("function:udp_sendmsg len,sk", "'len,sk' in 'function:udp_sendmsg len,sk' is no name of a value"),
-        ("function:udp_sendmsg len if", "'' is no filter of a function's values"),
-        ("function:udp_sendmsg if len ~ 3", "'len ~ 3' is no filter of a function's values. Compare values"),
+        ("function:udp_sendmsg len if", "'' is not a condition: expected the name of a field at its end"),
+        ("function:udp_sendmsg if len ~ 3", "'len ~ 3' is not a condition: expected"),
     ],
 )
 def test_what_cannot_be_asked_for_is_said_in_a_sentence(spec: str, said: str) -> None:

@@ -33,7 +33,7 @@ from hopscope.bpf.layout import (
     HopFetchLimits,
 )
 from hopscope.errors import KernelError, LoadError, UsageError
-from hopscope.kernel.function_filter import comparisons, parse_filter, steps_of
+from hopscope.kernel.function_filter import in_order, numbers_of, parse_filter
 from hopscope.kernel.function_values import FunctionTypes
 from hopscope.kernel.kallsyms import KALLSYMS
 from hopscope.kernel.tracepoint_columns import CALLER, STACK, EventColumns
@@ -252,11 +252,11 @@ class ValuesEvent(FunctionEvent):
             np.zeros(HopFetchLimits.HOP_FETCH_TESTS, HOP_FETCH_TEST_DTYPE),
             [each.path for each in self.values],
         )
-        wanted = steps_of(parse_filter(self.wanted.filter))
+        wanted = in_order(parse_filter(self.wanted.filter))
         for test, each in zip(tests, wanted, strict=False):
-            index = paths.index(each.comparison.path)
-            test["number"] = each.comparison.number % (1 << 64)
-            test["fetch"], test["is"] = index, each.comparison.kind
+            index = paths.index(each.path)
+            test["number"] = each.number % (1 << 64)
+            test["fetch"], test["is"] = index, each.kind
             test["is_signed"] = self.values[index].is_compared_signed
             test["if_true"], test["if_false"] = each.if_true, each.if_false
         bpf.set_const("cfg_test", tests)
@@ -333,14 +333,14 @@ def _values(wanted: Wanted) -> list[Value]:
     UsageError
         There is no such value, it cannot be compared, or they are too many.
     """
-    compared = list(comparisons(parse_filter(wanted.filter))) if wanted.filter else []
-    paths = dict.fromkeys([*wanted.paths, *(each.path for each in compared)])
+    compared = numbers_of(parse_filter(wanted.filter)) if wanted.filter else []
+    paths = dict.fromkeys([*wanted.paths, *(path for path, _ in compared)])
     if not paths:
         return []
     types = FunctionTypes(Btf.kernel(), wanted.name, returns=wanted.kind == RETURNS)
     values = {path: types.value(path) for path in paths}
-    for each in compared:
-        values[each.path].require_number(each.number)
+    for path, number in compared:
+        values[path].require_number(number)
     most = int(HopFetchLimits.HOP_FETCHES)
     if len(values) > most:
         raise UsageError(f"{wanted.label} has {len(values)} values, at most {most} can be recorded", "Name fewer")

@@ -159,6 +159,19 @@ def limits_option() -> Callable[[Any], Any]:
     )
 
 
+def where_option() -> Callable[[Any], Any]:
+    """Add a condition on events, which becomes part of the selection."""
+    return section(
+        TRAFFIC,
+        option(
+            "--where",
+            default="",
+            metavar="CONDITION",
+            help="Only such events: 'rx.tcp_queue > 1ms' (docs/conditions.md).",
+        ),
+    )
+
+
 def report_options(
     *, trace_required: bool = False, output: Callable[[Any], Any] | None = None
 ) -> Callable[[Decorated], Decorated]:
@@ -212,6 +225,7 @@ def report_options(
             namespaces: tuple[str, ...],
             from_s: float | None,
             until_s: float | None,
+            where: str = "",
             **own: Any,  # noqa: ANN401 # the command's own options
         ) -> object:
             chosen = {
@@ -224,6 +238,7 @@ def report_options(
                 "namespaces": namespaces,
                 "from_s": from_s,
                 "until_s": until_s,
+                "where": where,
             }
             form = chosen_form(as_json=as_json, as_csv=as_csv)
             return function(common=Common(folder, form, limit, chosen), **own)

@@ -13,6 +13,7 @@ from hopscope.store.schema import BY_NAME, EVENT_TABLES
 from hopscope.term.format import plural
 from hopscope.trace.packets.skb_lifetimes import addresses
 from hopscope.trace.relation import SELECTION, build, columns, relation
+from hopscope.trace.where import Where, tables_of_events
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +33,7 @@ _PACKET_COLUMNS: Final = [column.name for column in BY_NAME["packets"].columns]
 @relation(
     "wanted_packets",
     "an event of a packet of a selected flow",
-    columns(" ".join(_PACKET_COLUMNS)),
+    columns(" ".join([*_PACKET_COLUMNS, "from_time_ns"]), from_time_ns="time of the packet's event before; NULL: none"),
     needs=("skb_lifetimes",),
     parameters=(SELECTION,),
 )
@@ -40,20 +41,20 @@ def _wanted_packets(context: Context) -> str:
     trace, selection = context.trace, context.selection
     among = addresses(trace, f"SELECT DISTINCT skb FROM packets WHERE {selection.flow(trace)}")
     wanted = f"{selection.flow(trace, 'life_flow')} AND {selection.window(trace)}"
-    return f"SELECT {', '.join(_PACKET_COLUMNS)} FROM skb_lifetimes WHERE {among} AND {wanted}"
+    return f"SELECT {', '.join(_PACKET_COLUMNS)}, from_time_ns FROM skb_lifetimes WHERE {among} AND {wanted}"
 
 
 def own_tables(trace: Trace) -> list[Table]:
     """Return the trace's own tables of events."""
-    return [
-        table for table in trace.metadata.tables if {"time_ns", "cpu", "tid"} <= {each.name for each in table.columns}
-    ]
+    return tables_of_events(trace.metadata.tables)
 
 
 def prepare(trace: Trace, selection: Selection) -> None:
     """Make what the queries of :func:`rows` read."""
     if _has_flows(selection):
         build(trace, "wanted_packets", selection=selection)
+    elif _needs_hops(trace, selection):
+        build(trace, "skb_lifetimes")
 
 
 def rows(trace: Trace, selection: Selection, table: str, window: str) -> str:
@@ -69,9 +70,16 @@ def rows(trace: Trace, selection: Selection, table: str, window: str) -> str:
     window
         The condition on the time.
     """
-    chosen = "wanted_packets" if table == "packets" and _has_flows(selection) else table
-    wanted = _wanted(trace, selection, table) if table in EVENT_TABLES else _wanted_of_threads(trace, selection)
-    return f"SELECT * FROM {chosen} WHERE {window} AND {wanted}"
+    standard = table in EVENT_TABLES
+    wanted = _wanted(trace, selection, table) if standard else _wanted_of_threads(trace, selection)
+    if selection.where:
+        described = BY_NAME[table] if standard else next(each for each in own_tables(trace) if each.name == table)
+        wanted += f" AND {Where(trace, selection.where).sql(described)}"
+    if table != "packets":
+        return f"SELECT * FROM {table} WHERE {window} AND {wanted}"
+    lifetimes = "skb_lifetimes" if _needs_hops(trace, selection) else "packets"
+    chosen = "wanted_packets" if _has_flows(selection) else lifetimes
+    return f"SELECT {', '.join(_PACKET_COLUMNS)} FROM {chosen} WHERE {window} AND {wanted}"
 
 
 def notes(trace: Trace, selection: Selection) -> list[str]:
@@ -140,6 +148,10 @@ def each_slice(trace: Trace, selection: Selection) -> Iterator[tuple[int, int]]:
 
 def _has_flows(selection: Selection) -> bool:
     return selection.is_by_flow or bool(selection.processes)
+
+
+def _needs_hops(trace: Trace, selection: Selection) -> bool:
+    return bool(selection.where) and Where(trace, selection.where).needs_hops
 
 
 def _wanted_of_threads(trace: Trace, selection: Selection) -> str:

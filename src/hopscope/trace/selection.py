@@ -48,6 +48,9 @@ class Selection:
         ``tcp`` or ``udp``; None: any.
     from_s, until_s
         Seconds since the start of the recording.
+    where
+        A condition on events (:mod:`hopscope.model.condition`), of those that are listed or exported one by one; empty:
+        none.
     """
 
     flows: Sequence[str] = ()
@@ -59,6 +62,7 @@ class Selection:
     protocol: str | None = None
     from_s: float | None = None
     until_s: float | None = None
+    where: str = ""
 
     def __bool__(self) -> bool:
         """Whether it excludes anything."""

@@ -19,6 +19,8 @@ from hopscope.trace.packets.continues import BESIDE, CONTENT, PLACE, holds, tran
 from hopscope.trace.relation import columns, relation
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from hopscope.store.trace import Trace
     from hopscope.trace.relation import Context
 
@@ -121,7 +123,11 @@ _LIVES: Final = f"""
     aliases=("transitions",),
 )
 def _transitions(context: Context) -> str:
-    listed = ", ".join(f"({before}, {point}, {rule})" for before, point, rule in transitions(points(context.trace)))
+    return _transitions_of(points(context.trace))
+
+
+def _transitions_of(numbers: Mapping[str, int]) -> str:
+    listed = ", ".join(f"({before}, {point}, {rule})" for before, point, rule in transitions(numbers))
     values = f"(VALUES {listed})" if listed else "(SELECT 0, 0, 0 WHERE FALSE)"
     return f"SELECT * FROM {values} AS t(before, point, condition)"
 
@@ -219,6 +225,40 @@ def _driver_return_lifetimes(context: Context) -> str:
 def _lifetimes(context: Context) -> str:
     retransmit = points(context.trace).get("tcp.retransmit", -1)
     return _LIVES.format(**_packet_terms(context.trace), retransmit=retransmit)
+
+
+def previous_events(numbers: Mapping[str, int]) -> dict[str, str]:
+    """Return queries for events of packets as they come, each with the time of the packet's event before it.
+
+    They read the tables `packets` and `losses` of :mod:`hopscope.store.schema` of one host, and say the same as
+    `skb_lifetimes` does of a whole trace.
+
+    Parameters
+    ----------
+    numbers
+        Name → number of each probe point.
+
+    Returns
+    -------
+    dict
+        Name of a view → its query, in the order in which they are to be made; `previous_events` has columns time_ns,
+        cpu, point, skb, from_time_ns (NULL: there is none).
+    """
+    step_points = {name: numbers.get(name, -1) for name in _NAMED}
+    gaps = _GAPS.replace(f" UNION ALL {_MISSING}", "")
+    beside = ", ".join(str(step_points[name]) for name in BESIDE)
+    losses = {"clean": _CLEAN, "gaps": _WITH_GAPS}
+    driver = {"tx_start": step_points["tx.start"], "tx_driver": step_points["tx.driver"]}
+    found = "SELECT time_ns, cpu, point, skb, CASE WHEN continues THEN from_time_ns END AS from_time_ns FROM"
+    retransmits = f"FROM packets WHERE point = {step_points['tcp.retransmit']}"
+    return {
+        "skb_transitions": _transitions_of(numbers),
+        "loss_spans": gaps,
+        "skb_steps": _STEPS.format(beside=beside, **losses),
+        "driver_returns": _BESIDE.format(source="packets", carried="", **driver, **losses),
+        "previous_events": f"{found} skb_steps UNION ALL {found} driver_returns"
+        f" UNION ALL SELECT time_ns, cpu, point, skb, NULL {retransmits}",
+    }
 
 
 def _numbers(trace: Trace) -> dict[str, int]:

@@ -10,7 +10,7 @@ import click
 from hopscope.gate import tell
 from hopscope.live.help import OUTPUT, Command, option, section, together
 from hopscope.live.paths import PATH
-from hopscope.recorded.options import report_options
+from hopscope.recorded.options import report_options, where_option
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,6 +31,7 @@ _MOST: Final = 1 << 40
     ),
 )
 @click.argument("form", type=click.Choice(FORMATS), metavar="FORMAT")
+@where_option()
 @report_options(
     output=together(
         section(
@@ -64,7 +65,8 @@ def command(*, common: Common, form: str, output: Path, most: int | None) -> Non
     speedscope  CPUs and threads over time, and stacks, for speedscope.app
     folded      kernel stacks of drops, as the FlameGraph scripts read them
     csv, jsonl, parquet
-                every event as a row, with the columns of `report events`
+                every event as a row, with the columns of `report events`;
+                --where selects events in these, and in ctf
     pcapng      a row for each packet, with its hops in the comment: Wireshark
 
     The output has its name when it is complete, and nothing is overwritten. What a format or its viewers cannot take is

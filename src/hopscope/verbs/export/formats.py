@@ -14,6 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple, Protocol, cast
 
+from hopscope.errors import UsageError
 from hopscope.store.folder import OpenFolder
 from hopscope.verbs.export.output import file_output, folder_output
 
@@ -38,6 +39,8 @@ class _Format(NamedTuple):
 
 
 _CTF: Final = "ctf"
+# Those of which each row is an event.
+_OF_EVENTS: Final = (_CTF, "csv", "jsonl", "parquet")
 _FORMATS: Final = {
     "perfetto": _Format("perfetto", "write_perfetto", 2_000_000, binary=True),
     "chrome": _Format("chrome", "write_chrome", 200_000),
@@ -74,6 +77,8 @@ def write(form: str, common: Common, output: Path, most: int | None) -> list[str
     UsageError
         There is a file of that name, or none can be made, or the recording has nothing that the format could have.
     """
+    if common.selection.where and form not in _OF_EVENTS:
+        raise UsageError(f"--where selects events, which {form} does not have", f"Use {', '.join(_OF_EVENTS)}")
     if form == _CTF:
         with folder_output(output) as (folder, path), common.trace(writable=[path]) as trace:
             from hopscope.verbs.export.ctf import write_ctf  # noqa: PLC0415 # NumPy, after the other process is made

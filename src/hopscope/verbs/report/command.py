@@ -14,7 +14,7 @@ from hopscope.live.handover import handover
 from hopscope.live.help import OUTPUT, TRAFFIC, Command, option, section
 from hopscope.live.options import SHOWN, group_option
 from hopscope.live.seconds import Seconds
-from hopscope.recorded.options import SINCE_START, report_options, show, trace_argument
+from hopscope.recorded.options import SINCE_START, report_options, show, trace_argument, where_option
 from hopscope.recorded.plot import plot_option
 
 if TYPE_CHECKING:
@@ -405,9 +405,10 @@ def netdev_times(*, common: Common, rx: bool, tx: bool) -> None:
     short_help="Every event, in order of time.",
     examples=(
         ("The first events of a trace", "hopscope report events --limit 50 trace"),
-        ("All events of one flow as JSON", "hopscope report events --flow 3 --json trace"),
+        ("Packets that waited a millisecond for TCP", "hopscope report events --where 'rx.tcp_queue>1ms' trace"),
     ),
 )
+@where_option()
 @report_options()
 def events(*, common: Common) -> None:
     """List the events in chronological order, one per line; all of them unless --limit is given."""

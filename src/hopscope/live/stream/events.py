@@ -1,0 +1,312 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From the recorder's rows to events in order of time, with names.
+
+CPUs' rings are read one after the other, so that a reading has events which are earlier than some of the reading
+before. Events are held back until all before them are there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from hopscope.bpf.layout import HopPoint
+from hopscope.live.stream.hops import PACKET_COLUMNS, Hops
+from hopscope.model.event_batch import Numbers, Texts
+from hopscope.model.event_fields import Kind
+from hopscope.store.schema import EVENT_TABLES
+from hopscope.trace.where import known_of, tables_of_events
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from numpy.typing import NDArray
+
+    from hopscope.model.event_fields import Known
+    from hopscope.store.meta import Metadata
+
+Table = dict[str, "NDArray[Any]"]
+
+# What is remembered of flows and threads, before all of it is forgotten.
+_MOST: Final = 1 << 20
+_DROPS: Final = "drops"
+_PLACE: Final = 1 << 24
+_ADDRESSES: Final = (0, 2)
+_FLOW_FIELDS: Final = ("source", "source_port", "destination", "destination_port", "protocol")
+
+
+class Names:
+    """What flows, threads and devices are called, as far as the recorder has said."""
+
+    def __init__(self) -> None:
+        self.flows: dict[int, tuple[str, int, str, int, int]] = {}
+        self.threads: dict[int, tuple[int, str]] = {}
+        self.devices: dict[int, str] = {}
+
+    def learn(self, table: str, columns: Table) -> bool:
+        """Take rows; say whether they are of this kind."""
+        match table:
+            case "flows":
+                names = ("source", "source_port", "destination", "destination_port", "protocol")
+                _bound(self.flows)
+                self.flows.update(
+                    zip(
+                        columns["flow"].tolist(),
+                        zip(*(columns[name].tolist() for name in names), strict=True),
+                        strict=True,
+                    )
+                )
+            case "threads":
+                _bound(self.threads)
+                values = zip(columns["pid"].tolist(), columns["comm"].tolist(), strict=True)
+                self.threads.update(zip(columns["tid"].tolist(), values, strict=True))
+            case "devices":
+                self.devices.update(zip(_places(columns).tolist(), columns["name"].tolist(), strict=True))
+            case _:
+                return False
+        return True
+
+
+class Events:
+    """Events in order of time; columns are made when they are asked for.
+
+    Parameters
+    ----------
+    parts
+        Table → columns.
+    assembler
+        What knows names.
+    hops
+        Of the rows of `packets`, and where they are known; None: nobody asked for them.
+    """
+
+    def __init__(
+        self,
+        parts: Mapping[str, Table],
+        assembler: Assembler,
+        hops: tuple[NDArray[np.int64], NDArray[np.bool_]] | None,
+    ) -> None:
+        self._parts = {table: columns for table, columns in parts.items() if table != _DROPS}
+        self._drops = parts.get(_DROPS)
+        self._assembler = assembler
+        self._hops = hops
+        times = [columns["time_ns"] for columns in self._parts.values()]
+        self._order = np.argsort(np.concatenate(times) if times else np.zeros(0, np.int64), kind="stable")
+        self._made: dict[str, Numbers | Texts] = {}
+
+    def __len__(self) -> int:
+        """Return how many events there are."""
+        return len(self._order)
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory that they take, about."""
+        return sum(column.nbytes for columns in self._parts.values() for column in columns.values())
+
+    def column(self, name: str) -> Numbers | Texts:
+        """Return a column by name: one of FIELDS, or one that a tracepoint has."""
+        if name not in self._made:
+            self._made[name] = self._make(name)
+        return self._made[name]
+
+    def _make(self, name: str) -> Numbers | Texts:  # noqa: PLR0911 # one a kind of field
+        names = self._assembler.names
+        match name:
+            case "point":
+                return self._points()
+            case "hop_ns":
+                return self._hop_ns()
+            case "reason":
+                return self._reasons()
+            case "pid":
+                return self._looked_up("tid", names.threads, 0)
+            case "comm":
+                return self._looked_up("tid", names.threads, 1)
+            case "interface":
+                return self._interfaces()
+        if name in _FLOW_FIELDS:
+            return self._looked_up("flow", names.flows, _FLOW_FIELDS.index(name))
+        return self._plain(name)
+
+    def _gathered(self, made: Iterable[NDArray[Any]]) -> NDArray[Any]:
+        parts = list(made)
+        return np.concatenate(parts)[self._order] if parts else np.zeros(0, np.int64)
+
+    def _plain(self, name: str) -> Numbers | Texts:
+        has = [name in columns for columns in self._parts.values()]
+        if self._assembler.known.own.get(name) is Kind.TEXT:
+            listed = [
+                columns[name].tolist() if name in columns else [None] * len(columns["time_ns"])
+                for columns in self._parts.values()
+            ]
+            return _texts(np.array([text for part in listed for text in part], object)[self._order])
+        values = self._gathered(
+            columns[name]
+            if name in columns and columns[name].dtype != object
+            else np.zeros(len(columns["time_ns"]), np.int64)
+            for columns in self._parts.values()
+        )
+        if all(has):
+            return Numbers(values)
+        known = self._gathered(np.full(len(columns["time_ns"]), name in columns) for columns in self._parts.values())
+        return Numbers(values, known.astype(bool))
+
+    def _points(self) -> Texts:
+        codes, names = self._assembler.point_codes, self._assembler.point_names
+        own = {name: at for at, name in enumerate(names)}
+        found = self._gathered(
+            codes[columns["point"]] if table in EVENT_TABLES else np.full(len(columns["time_ns"]), own[table])
+            for table, columns in self._parts.items()
+        )
+        return Texts(found, names)
+
+    def _hop_ns(self) -> Numbers:
+        values, known = [], []
+        for table, columns in self._parts.items():
+            count = len(columns["time_ns"])
+            is_packets = table == "packets" and self._hops is not None
+            values.append(self._hops[0] if is_packets and self._hops else np.zeros(count, np.int64))
+            known.append(self._hops[1] if is_packets and self._hops else np.zeros(count, bool))
+        return Numbers(self._gathered(values), self._gathered(known).astype(bool))
+
+    def _reasons(self) -> Texts:
+        names = list(self._assembler.reasons.values())
+        place = {number: at for at, number in enumerate(self._assembler.reasons)}
+        found: dict[tuple[int, int], int] = {}
+        if self._drops is not None:
+            keys = zip(self._drops["time_ns"].tolist(), self._drops["skb"].tolist(), strict=True)
+            found = dict(zip(keys, self._drops["reason"].tolist(), strict=True))
+        codes = []
+        for table, columns in self._parts.items():
+            made = np.full(len(columns["time_ns"]), -1, np.int64)
+            if table == "packets" and found:
+                dropped = np.flatnonzero(columns["point"] == HopPoint.HOP_POINT_SKB_DROP)
+                for at in dropped.tolist():
+                    reason = found.get((int(columns["time_ns"][at]), int(columns["skb"][at])))
+                    made[at] = -1 if reason is None else place.get(reason, -1)
+            codes.append(made)
+        return Texts(self._gathered(codes).astype(np.int64), names)
+
+    def _interfaces(self) -> Texts:
+        keys = self._gathered(
+            _places(columns) if {"ifindex", "netns"} <= columns.keys() else np.zeros(len(columns["time_ns"]), np.int64)
+            for columns in self._parts.values()
+        )
+        distinct, codes = np.unique(keys, return_inverse=True)
+        return _named(codes, [self._assembler.names.devices.get(key) for key in distinct.tolist()])
+
+    def _looked_up(self, key: str, table: Mapping[int, tuple[Any, ...]], field: int) -> Numbers | Texts:
+        distinct, codes = self._distinct(key)
+        found = [table.get(each) for each in distinct]
+        values = [None if each is None else each[field] for each in found]
+        if any(isinstance(value, str) for value in values) or (key == "flow" and field in {0, 2}):
+            return _named(codes, values)
+        known = np.array([value is not None for value in values], bool)
+        numbers = np.array([value or 0 for value in values], np.int64)
+        return Numbers(numbers[codes], known[codes]) if len(numbers) else Numbers(codes, codes > 0)
+
+    def _distinct(self, key: str) -> tuple[list[int], NDArray[Any]]:
+        """Return the different values of a column, and the place of each event's among them."""
+        name = f"\0{key}"
+        if name not in self._made:
+            column = self._plain(key)
+            values = column.values if isinstance(column, Numbers) else np.full(len(self), -1)
+            distinct, codes = np.unique(values, return_inverse=True)
+            self._made[name] = Texts(codes, distinct.tolist())
+        made = self._made[name]
+        return made.names, made.codes  # type: ignore[union-attr,return-value]
+
+
+class Assembler:
+    """Takes rows as the recorder gives them, and gives events.
+
+    Parameters
+    ----------
+    metadata
+        What a recording would say of itself: its points, reasons and tables of tracepoints.
+    """
+
+    def __init__(self, metadata: Metadata) -> None:
+        self.names = Names()
+        self.reasons = dict(metadata.reasons)
+        self._own = {table.name for table in tables_of_events(metadata.tables)}
+        self.known: Known = known_of(metadata.points.values(), metadata.tables)
+        self.point_names = [*metadata.points.values(), *sorted(self._own)]
+        self.point_codes = np.full(max(metadata.points) + 1, -1, np.int64)
+        self.point_codes[list(metadata.points)] = np.arange(len(metadata.points))
+        self._waiting: dict[str, list[Table]] = {}
+        self._hops: Hops | None = None
+        self._numbers = {name: number for number, name in metadata.points.items()}
+        self.lost = 0
+
+    def close(self) -> None:
+        """Forget all."""
+        if self._hops:
+            self._hops.close()
+
+    def add(self, table: str, columns: Table) -> None:
+        """Take rows of a table; those of tables that are neither events nor names are not kept."""
+        if self.names.learn(table, columns):
+            return
+        if table == "losses":
+            self.lost += int(columns["lost"].sum())
+            if self._hops:
+                self._hops.lost(columns)
+        elif table in EVENT_TABLES or table == _DROPS or table in self._own:
+            self._waiting.setdefault(table, []).append(columns)
+
+    def follow(self) -> None:
+        """Find out hops from now on; it takes time."""
+        self._hops = self._hops or Hops(self._numbers)
+
+    def ready(self, until_ns: int) -> Events:
+        """Return the events before a time, and hold back the others.
+
+        Parameters
+        ----------
+        until_ns
+            All events before have been added.
+        """
+        parts: dict[str, Table] = {}
+        for table, waiting in list(self._waiting.items()):
+            columns = {name: np.concatenate([each[name] for each in waiting]) for name in waiting[0]}
+            early = columns["time_ns"] < until_ns
+            if not early.all():
+                self._waiting[table] = [{name: column[~early] for name, column in columns.items()}]
+                columns = {name: column[early] for name, column in columns.items()}
+            else:
+                del self._waiting[table]
+            if len(columns["time_ns"]):
+                parts[table] = columns
+        return Events(parts, self, self._followed(parts))
+
+    def _followed(self, parts: dict[str, Table]) -> tuple[NDArray[np.int64], NDArray[np.bool_]] | None:
+        if not self._hops or "packets" not in parts:
+            return None
+        order = np.argsort(parts["packets"]["time_ns"], kind="stable")
+        parts["packets"] = {name: column[order] for name, column in parts["packets"].items()}
+        return self._hops.of({name: parts["packets"][name] for name in PACKET_COLUMNS})
+
+
+def _places(columns: Table) -> NDArray[np.int64]:
+    """Return a device and its namespace as one number; 0: none."""
+    place: NDArray[np.int64] = columns["netns"].astype(np.int64) * _PLACE + columns["ifindex"]
+    return place
+
+
+def _named(codes: NDArray[Any], values: list[str | None]) -> Texts:
+    """Return texts by their place among values, some of which are not known."""
+    known = {text: at for at, text in enumerate(dict.fromkeys(text for text in values if text is not None))}
+    places = np.array([*(-1 if text is None else known[text] for text in values), -1], np.int64)
+    return Texts(places[codes], list(known))
+
+
+def _texts(values: NDArray[Any]) -> Texts:
+    known = {text: at for at, text in enumerate(dict.fromkeys(text for text in values.tolist() if text is not None))}
+    return Texts(np.array([-1 if text is None else known[text] for text in values.tolist()], np.int64), list(known))
+
+
+def _bound(known: dict[int, Any]) -> None:
+    if len(known) > _MOST:
+        known.clear()
