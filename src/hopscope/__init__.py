@@ -35,8 +35,10 @@ _MODULES = {
     "SentMessage": "model.message",
     "Snapshot": "model.snapshot",
     "SocketReport": "verbs.sockets.report",
+    "Subscription": "api.subscription",
     "live": "api.snapshots",
     "open": "api.recording",
+    "subscribe": "api.subscription",
 }
 
 

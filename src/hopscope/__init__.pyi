@@ -5,6 +5,8 @@ from hopscope.api.recording import open as open  # noqa: A004 # it opens recordi
 from hopscope.api.relation import Relation as Relation
 from hopscope.api.snapshots import Live as Live
 from hopscope.api.snapshots import live as live
+from hopscope.api.subscription import Subscription as Subscription
+from hopscope.api.subscription import subscribe as subscribe
 from hopscope.errors import HopscopeError as HopscopeError
 from hopscope.model.counters.rows import CounterSnapshot as CounterSnapshot
 from hopscope.model.cpu import CpuSnapshot as CpuSnapshot

@@ -33,7 +33,10 @@ _PACKET_COLUMNS: Final = [column.name for column in BY_NAME["packets"].columns]
 @relation(
     "wanted_packets",
     "an event of a packet of a selected flow",
-    columns(" ".join([*_PACKET_COLUMNS, "from_time_ns"]), from_time_ns="time of the packet's event before; NULL: none"),
+    columns(
+        " ".join([*_PACKET_COLUMNS, "from_time_ns life_flow"]),
+        from_time_ns="time of the packet's event before; NULL: none",
+    ),
     needs=("skb_lifetimes",),
     parameters=(SELECTION,),
 )
@@ -41,7 +44,7 @@ def _wanted_packets(context: Context) -> str:
     trace, selection = context.trace, context.selection
     among = addresses(trace, f"SELECT DISTINCT skb FROM packets WHERE {selection.flow(trace)}")
     wanted = f"{selection.flow(trace, 'life_flow')} AND {selection.window(trace)}"
-    return f"SELECT {', '.join(_PACKET_COLUMNS)}, from_time_ns FROM skb_lifetimes WHERE {among} AND {wanted}"
+    return f"SELECT {', '.join(_PACKET_COLUMNS)}, from_time_ns, life_flow FROM skb_lifetimes WHERE {among} AND {wanted}"
 
 
 def own_tables(trace: Trace) -> list[Table]:
@@ -53,7 +56,7 @@ def prepare(trace: Trace, selection: Selection) -> None:
     """Make what the queries of :func:`rows` read."""
     if _has_flows(selection):
         build(trace, "wanted_packets", selection=selection)
-    elif _needs_hops(trace, selection):
+    elif _needs_lifetimes(trace, selection):
         build(trace, "skb_lifetimes")
 
 
@@ -77,7 +80,7 @@ def rows(trace: Trace, selection: Selection, table: str, window: str) -> str:
         wanted += f" AND {Where(trace, selection.where).sql(described)}"
     if table != "packets":
         return f"SELECT * FROM {table} WHERE {window} AND {wanted}"
-    lifetimes = "skb_lifetimes" if _needs_hops(trace, selection) else "packets"
+    lifetimes = "skb_lifetimes" if _needs_lifetimes(trace, selection) else "packets"
     chosen = "wanted_packets" if _has_flows(selection) else lifetimes
     return f"SELECT {', '.join(_PACKET_COLUMNS)} FROM {chosen} WHERE {window} AND {wanted}"
 
@@ -150,8 +153,8 @@ def _has_flows(selection: Selection) -> bool:
     return selection.is_by_flow or bool(selection.processes)
 
 
-def _needs_hops(trace: Trace, selection: Selection) -> bool:
-    return bool(selection.where) and Where(trace, selection.where).needs_hops
+def _needs_lifetimes(trace: Trace, selection: Selection) -> bool:
+    return bool(selection.where) and Where(trace, selection.where).needs_lifetimes
 
 
 def _wanted_of_threads(trace: Trace, selection: Selection) -> str:

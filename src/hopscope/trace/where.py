@@ -50,14 +50,14 @@ class Where:
         self._condition = event_condition(text, known_of(self._points, trace.metadata.tables))
 
     @property
-    def needs_hops(self) -> bool:
-        """Whether it compares the time since a packet's event before."""
-        return any(each.field == "hop_ns" for each in comparisons(self._condition))
+    def needs_lifetimes(self) -> bool:
+        """Whether it compares what only a packet's other events say: when they were, and its flow."""
+        return any(each.field in {"hop_ns", "flow", *_OF_FLOWS} for each in comparisons(self._condition))
 
     def sql(self, table: Table) -> str:
         """Return the condition on an event of a table: TRUE or FALSE, never NULL.
 
-        Where hops are needed, packets are those of ``skb_lifetimes``.
+        Where lifetimes are needed, packets are those of ``skb_lifetimes``.
         """
         return self._of(self._condition, table)
 
@@ -82,7 +82,8 @@ class Where:
         if field == "point":
             return self._at_point(table, sign, value)
         if field in _OF_FLOWS and standard:
-            return f"flow IN ({self._flows(field, sign, value)})" if "flow" in own else "FALSE"
+            flow = "life_flow" if table.name == "packets" else "flow"
+            return f"{flow} IN ({self._flows(field, sign, value)})" if "flow" in own else "FALSE"
         if field in _OF_THREADS:
             return f"tid IN (SELECT tid FROM ({_LAST_NAMES}) n WHERE {_sql(_OF_THREADS[field], sign, value)})"
         if field == "hop_ns":
@@ -93,6 +94,8 @@ class Where:
             named = f"SELECT reason FROM reasons WHERE {_sql('name', sign, value)}"
             dropped = f"SELECT time_ns, cpu, skb FROM drops WHERE reason IN ({named})"
             return f"(time_ns, cpu, skb) IN ({dropped})"
+        if field == "flow" and table.name == "packets":
+            return _known("life_flow", sign, value)
         if field not in own:
             return "FALSE"
         return _known(_OWN_NUMBERS.get(field, f'"{field}"') if standard else f'"{field}"', sign, value)

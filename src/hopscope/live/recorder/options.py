@@ -75,6 +75,8 @@ class RecordOptions(Selection):
         Keys of :data:`PROFILES`.
     points
         Points besides those of the profiles.
+    optional
+        Points besides these, which may be missing where the kernel grants no way to attach them.
     tracepoints
         Tracepoints and functions of the kernel, as :class:`~hopscope.kernel.tracepoints.Spec` reads them.
     interfaces
@@ -103,6 +105,7 @@ class RecordOptions(Selection):
 
     profiles: Sequence[str] = ("messages",)
     points: Sequence[str] = ()
+    optional: Sequence[str] = ()
     tracepoints: Sequence[str] = ()
     interfaces: Sequence[tuple[int, int]] = ()
     pcap: str = ""
@@ -131,7 +134,7 @@ class RecordOptions(Selection):
             if name in LIBRARY_POINTS and not self.libraries:
                 raise UsageError(f"{name} is in a library, and none is selected", "Add --library auto")
             wanted.add(f"{PREFIX}{name}")
-        wanted.add(f"{PREFIX}{_ALWAYS}")
+        wanted.update(f"{PREFIX}{name}" for name in (*self.optional, _ALWAYS))
         if self.libraries:
             wanted.update(f"{PREFIX}{name}" for name in _OF_LIBRARY)
         if self.pids or self.comms or self.cgroups:

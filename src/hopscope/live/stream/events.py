@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from hopscope.live.stream.hops import Followed
     from hopscope.model.event_fields import Known
     from hopscope.store.meta import Metadata
 
@@ -78,14 +79,14 @@ class Events:
     assembler
         What knows names.
     hops
-        Of the rows of `packets`, and where they are known; None: nobody asked for them.
+        Of the rows of `packets`; None: they are not followed.
     """
 
     def __init__(
         self,
         parts: Mapping[str, Table],
         assembler: Assembler,
-        hops: tuple[NDArray[np.int64], NDArray[np.bool_]] | None,
+        hops: Followed | None,
     ) -> None:
         self._parts = {table: columns for table, columns in parts.items() if table != _DROPS}
         self._drops = parts.get(_DROPS)
@@ -117,6 +118,8 @@ class Events:
                 return self._points()
             case "hop_ns":
                 return self._hop_ns()
+            case "flow":
+                return self._flows()
             case "reason":
                 return self._reasons()
             case "pid":
@@ -166,8 +169,17 @@ class Events:
         for table, columns in self._parts.items():
             count = len(columns["time_ns"])
             is_packets = table == "packets" and self._hops is not None
-            values.append(self._hops[0] if is_packets and self._hops else np.zeros(count, np.int64))
-            known.append(self._hops[1] if is_packets and self._hops else np.zeros(count, bool))
+            values.append(self._hops.hop_ns if is_packets and self._hops else np.zeros(count, np.int64))
+            known.append(self._hops.known if is_packets and self._hops else np.zeros(count, bool))
+        return Numbers(self._gathered(values), self._gathered(known).astype(bool))
+
+    def _flows(self) -> Numbers:
+        """Return the flow of a packet also where its headers were not looked at, but were before."""
+        values, known = [], []
+        for table, columns in self._parts.items():
+            own = columns["flow"] if "flow" in columns else np.zeros(len(columns["time_ns"]), np.int64)
+            values.append(self._hops.flow if table == "packets" and self._hops else own)
+            known.append(np.full(len(own), "flow" in columns))
         return Numbers(self._gathered(values), self._gathered(known).astype(bool))
 
     def _reasons(self) -> Texts:
@@ -210,7 +222,7 @@ class Events:
         """Return the different values of a column, and the place of each event's among them."""
         name = f"\0{key}"
         if name not in self._made:
-            column = self._plain(key)
+            column = self.column(key)
             values = column.values if isinstance(column, Numbers) else np.full(len(self), -1)
             distinct, codes = np.unique(values, return_inverse=True)
             self._made[name] = Texts(codes, distinct.tolist())
@@ -229,24 +241,29 @@ class Assembler:
 
     def __init__(self, metadata: Metadata) -> None:
         self.names = Names()
+        self._waiting: dict[str, list[Table]] = {}
+        self._hops: Hops | None = None
+        self.lost = 0
+        self.renew(metadata)
+
+    def renew(self, metadata: Metadata) -> None:
+        """Take rows of another recorder of this host from now on; packets are followed from one to the other."""
+        self._waiting.clear()
         self.reasons = dict(metadata.reasons)
         self._own = {table.name for table in tables_of_events(metadata.tables)}
         self.known: Known = known_of(metadata.points.values(), metadata.tables)
         self.point_names = [*metadata.points.values(), *sorted(self._own)]
         self.point_codes = np.full(max(metadata.points) + 1, -1, np.int64)
         self.point_codes[list(metadata.points)] = np.arange(len(metadata.points))
-        self._waiting: dict[str, list[Table]] = {}
-        self._hops: Hops | None = None
         self._numbers = {name: number for number, name in metadata.points.items()}
-        self.lost = 0
 
     def close(self) -> None:
         """Forget all."""
         if self._hops:
             self._hops.close()
 
-    def add(self, table: str, columns: Table) -> None:
-        """Take rows of a table; those of tables that are neither events nor names are not kept."""
+    def add(self, table: str, columns: Table, from_ns: int = 0) -> None:
+        """Take rows of a table, events from a time on; rows that are neither events nor names are not kept."""
         if self.names.learn(table, columns):
             return
         if table == "losses":
@@ -254,10 +271,13 @@ class Assembler:
             if self._hops:
                 self._hops.lost(columns)
         elif table in EVENT_TABLES or table == _DROPS or table in self._own:
+            if len(columns["time_ns"]) and columns["time_ns"].min() < from_ns:
+                late = columns["time_ns"] >= from_ns
+                columns = {name: column[late] for name, column in columns.items()}
             self._waiting.setdefault(table, []).append(columns)
 
     def follow(self) -> None:
-        """Find out hops from now on; it takes time."""
+        """Find out hops, and flows of packets where headers are not looked at, from now on; it takes time."""
         self._hops = self._hops or Hops(self._numbers)
 
     def ready(self, until_ns: int) -> Events:
@@ -281,7 +301,7 @@ class Assembler:
                 parts[table] = columns
         return Events(parts, self, self._followed(parts))
 
-    def _followed(self, parts: dict[str, Table]) -> tuple[NDArray[np.int64], NDArray[np.bool_]] | None:
+    def _followed(self, parts: dict[str, Table]) -> Followed | None:
         if not self._hops or "packets" not in parts:
             return None
         order = np.argsort(parts["packets"]["time_ns"], kind="stable")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long a packet took from its event before to each event, while events come.
+"""What a packet's events before say of each event, while they come: how long ago they were, and which flow it is of.
 
 The rules are those of a recording's relation ``skb_lifetimes``, in the same SQL: each look reads the new events, and
 the last ones of each address before them.
@@ -7,7 +7,7 @@ the last ones of each address before them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import duckdb
 import numpy as np
@@ -28,6 +28,24 @@ _LOSSES_NS: Final = 60_000_000_000
 _LOSS_COLUMNS: Final = ("from_ns", "until_ns", "cpu", "lost")
 
 
+class Followed(NamedTuple):
+    """What is known of packets' events.
+
+    Attributes
+    ----------
+    hop_ns : ndarray of int64, shape (n,)
+        Time since the packet's event before.
+    known : ndarray of bool, shape (n,)
+        Where there was one.
+    flow : ndarray of int64, shape (n,)
+        The packet's flow, as far as headers were looked at by then; 0: it is not known.
+    """
+
+    hop_ns: NDArray[np.int64]
+    known: NDArray[np.bool_]
+    flow: NDArray[np.int64]
+
+
 class Hops:
     """Knows the last events of each packet.
 
@@ -38,7 +56,8 @@ class Hops:
     """
 
     def __init__(self, numbers: Mapping[str, int]) -> None:
-        self._tx_start = numbers.get("tx.start", -1)
+        self._tx_start, self._tx_driver = numbers.get("tx.start", -1), numbers.get("tx.driver", -1)
+        self._before_flows = np.zeros(0, np.int64)
         self._engine = duckdb.connect(":memory:", config={"threads": "1"})
         self._engine.execute("SET enable_external_access = false")
         self._before = {
@@ -57,8 +76,8 @@ class Hops:
         for name in _LOSS_COLUMNS:
             self._losses[name] = np.concatenate([self._losses[name], losses[name].astype(np.int64)])
 
-    def of(self, packets: Mapping[str, NDArray[Any]]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Return the time since the packet's event before, in ns, and where it is known.
+    def of(self, packets: Mapping[str, NDArray[Any]]) -> Followed:
+        """Return what is known of the packets' events.
 
         Parameters
         ----------
@@ -76,11 +95,41 @@ class Hops:
             self._views = True
         found = self._engine.execute("SELECT * FROM previous_events").fetchnumpy()
         from_ns, known = _aligned(every, found)
-        self._remember(every)
+        flow = self._flows(every, from_ns, known, kept)
+        self._remember(every, flow)
         hop_ns = np.where(known, every["time_ns"] - from_ns, 0)
-        return hop_ns[kept:], known[kept:]
+        return Followed(hop_ns[kept:], known[kept:], flow[kept:])
 
-    def _remember(self, every: Mapping[str, NDArray[Any]]) -> None:
+    def _flows(
+        self,
+        every: Mapping[str, NDArray[Any]],
+        from_ns: NDArray[np.int64],
+        continues: NDArray[np.bool_],
+        kept: int,
+    ) -> NDArray[np.int64]:
+        """Return the last flow that is known of each packet up to an event."""
+        is_driver = every["point"] == self._tx_driver
+        known = (every["flow"] != 0) | ~continues
+        found = every["flow"].astype(np.int64)
+        known[:kept], found[:kept] = True, self._before_flows
+        order = np.lexsort((every["time_ns"], every["skb"]))
+        order = order[~is_driver[order]]
+        if len(order):
+            last = np.maximum.accumulate(np.where(known[order], np.arange(len(order)), 0))
+            found[order] = found[order][last]
+        # The driver's function returns to where it was called, whatever has become of the address meanwhile.
+        calls = np.flatnonzero(every["point"] == self._tx_start)
+        calls = calls[np.argsort(every["time_ns"][calls], kind="stable")]
+        returns = np.flatnonzero(is_driver & ~known)
+        if len(calls) and len(returns):
+            places = np.searchsorted(every["time_ns"][calls], from_ns[returns])
+            for later in (1, 0):  # two CPUs may call at the same time
+                at = calls[np.minimum(places + later, len(calls) - 1)]
+                same = (every["skb"][at] == every["skb"][returns]) & (every["time_ns"][at] == from_ns[returns])
+                found[returns[same]] = found[at[same]]
+        return found
+
+    def _remember(self, every: Mapping[str, NDArray[Any]], flow: NDArray[np.int64]) -> None:
         """Keep of each address the last event, the last one with headers, and the last call of a driver."""
         order = np.lexsort((every["time_ns"], every["skb"]))
         skb = every["skb"][order]
@@ -94,6 +143,7 @@ class Hops:
             rows = rows[np.argsort(every["time_ns"][rows])[-_MOST:]]
         rows = rows[np.argsort(every["time_ns"][rows], kind="stable")]
         self._before = {name: every[name][rows] for name in PACKET_COLUMNS}
+        self._before_flows = flow[rows]
         newest = int(every["time_ns"].max(initial=0))
         recent = self._losses["until_ns"] >= newest - _LOSSES_NS
         self._losses = {name: column[recent] for name, column in self._losses.items()}

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 _COLLECTED: Final = ("rx", "tx", "cpu", "drops", "sockets", "check")
 _GROUPS: Final = ("interface", "netns", "cgroup")
 _DAY_S: Final = 86_400
+_MIB: Final = 1 << 20
+SUBSCRIBERS: Final = "Subscribers"
 # In a context's meta: the words of the command line, and that its services alone are wanted.
 _WORDS, _SERVICES = "hopscope.serve.words", "hopscope.serve.services"
 
@@ -47,13 +49,10 @@ class _Rereadable(Command):
 @click.command(
     "serve",
     cls=_Rereadable,
-    short_help="Metrics for Prometheus, all the time.",
+    short_help="Metrics for Prometheus, events for subscribers.",
     examples=(
         ("Let a Prometheus on this host read all metrics", "hopscope serve --listen 127.0.0.1:9764"),
-        (
-            "Are these options valid, for drops and nothing else?",
-            "hopscope serve --listen [::1]:9764 --collect drops --check",
-        ),
+        ("Let members of the group hopscope subscribe to events", "hopscope serve --socket /run/hopscope.sock"),
     ),
 )
 @section(
@@ -77,6 +76,20 @@ class _Rereadable(Command):
 @listening_options("Serve metrics at this address.", "The server's certificate", "the clients")
 @section(CLIENTS, option("--token-file", type=PATH, metavar="FILE", help="Clients must send the token in FILE."))
 @section(
+    SUBSCRIBERS,
+    option("--socket", type=PATH, metavar="PATH", help="Serve events to those who connect to this unix socket."),
+    option("--socket-group", metavar="GROUP", help="Group that may connect. [default: hopscope, if it exists]"),
+    option("--keep", type=Seconds(0, _DAY_S), default=0.0, help="Keep the last seconds for who comes later."),
+    option(
+        "--buffer",
+        type=click.Choice(("1", "2", "4", "8", "16", "32", "64", "128", "256")),
+        default="16",
+        show_default=True,
+        metavar="MIB",
+        help="Size of each CPU's ring.",
+    ),
+)
+@section(
     OTHER,
     option(
         "--config", type=PATH, metavar="FILE", is_eager=True, callback=take_defaults, help="Options from a TOML file."
@@ -99,6 +112,10 @@ def command(  # noqa: PLR0913 # one parameter an option
     allow_file: Path | None,
     token_file: Path | None,
     tls: Tls,
+    socket: Path | None,
+    socket_group: str | None,
+    keep: float,
+    buffer: str,
     **chosen: Any,  # noqa: ANN401 # filters
 ) -> int | Sequence[Service]:
     """Measure this host all the time, and serve the results to other programs.
@@ -109,20 +126,30 @@ def command(  # noqa: PLR0913 # one parameter an option
     On an address of this machine alone, such as 127.0.0.1, anybody on it can read them. Any other address takes
     --tls-cert and --tls-key, and either --token-file or --tls-ca with --allow. SIGHUP reads --config again and starts
     anew, unless a terminal controls the command. See docs/serve.md.
+
+    With --socket, other programs subscribe to events, as Arrow or JSON lines, by hopscope.subscribe() in Python or by
+    one line of JSON. What nobody subscribes to is not attached. See docs/subscribe.md.
     """
     del config
-    if listen is None:
-        raise UsageError("There is nothing to serve", "Give --listen ADDRESS:PORT, such as 127.0.0.1:9764")
-    if not all(map(find_spec, ("starlette", "uvicorn"))):
-        raise UsageError("hopscope serve needs Starlette and uvicorn", "Install them: pip install 'hopscope[serve]'")
-    from hopscope.verbs.serve.access import Access  # noqa: PLC0415 # ssl
-    from hopscope.verbs.serve.metrics import Metrics  # noqa: PLC0415 # Starlette takes a tenth of a second
+    if listen is None and socket is None:
+        raise UsageError("There is nothing to serve", "Give --listen 127.0.0.1:9764, or --socket /run/hopscope.sock")
     from hopscope.verbs.serve.run import serve  # noqa: PLC0415
-    from hopscope.verbs.serve.wanted import Wanted  # noqa: PLC0415
 
-    access = Access.of(listen, tls, allowed, allow_file, token_file)
-    wanted = Wanted(tuple(dict.fromkeys(collected)), interval, group_by, max_groups, chosen)
-    services = [Metrics(access, wanted)]
+    services: list[Service] = []
+    if listen is not None:
+        if not all(map(find_spec, ("starlette", "uvicorn"))):
+            raise UsageError("Metrics need Starlette and uvicorn", "Install them: pip install 'hopscope[serve]'")
+        from hopscope.verbs.serve.access import Access  # noqa: PLC0415 # ssl
+        from hopscope.verbs.serve.metrics import Metrics  # noqa: PLC0415 # Starlette takes a tenth of a second
+        from hopscope.verbs.serve.wanted import Wanted  # noqa: PLC0415
+
+        access = Access.of(listen, tls, allowed, allow_file, token_file)
+        wanted = Wanted(tuple(dict.fromkeys(collected)), interval, group_by, max_groups, chosen)
+        services.append(Metrics(access, wanted))
+    if socket is not None:
+        from hopscope.verbs.serve.subscriptions import Subscriptions  # noqa: PLC0415
+
+        services.append(Subscriptions(socket, socket_group, keep, chosen, int(buffer) * _MIB))
     if check:
         click.echo("The options are valid.")
         return 0

@@ -65,3 +65,6 @@ class Metrics:
 
             children[forked(run_serving, unprivileged_user())] = "serves metrics"
             return access.url(listening.getsockname()[1])
+
+    def end(self) -> None:
+        """Do nothing: it leaves nothing."""

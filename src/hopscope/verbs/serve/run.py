@@ -50,6 +50,9 @@ class Service(Protocol):
             It cannot be started.
         """
 
+    def end(self) -> None:
+        """Remove what it left in the file system, once its processes have ended or none could be started."""
+
 
 def serve(services: Sequence[Service], again: Callable[[], Sequence[Service]]) -> int:
     """Run services until a signal comes; return the exit code.
@@ -83,6 +86,8 @@ def _run(services: Sequence[Service]) -> int | None:
         stop = stack.enter_context(stop_on_signal())
         stack.enter_context(ours)
         stack.enter_context(theirs)
+        for service in services:
+            stack.callback(service.end)
         children = stack.enter_context(child_processes())
         for service in services:
             print(service.start(children, theirs))  # noqa: T201 # what it is for
