@@ -28,10 +28,10 @@ _SAME: Final = {
 NUMBERS: Final = {
     "x86_64": _SAME | {
         "ioctl": 16, "socket": 41, "connect": 42, "bind": 49, "socketpair": 53, "clone": 56, "execve": 59,
-        "ptrace": 101, "pivot_root": 155, "chroot": 161, "mount": 165, "umount2": 166, "init_module": 175, "delete_module": 176,
-        "kexec_load": 246, "add_key": 248, "request_key": 249, "keyctl": 250, "unshare": 272, "perf_event_open": 298,
-        "setns": 308, "process_vm_readv": 310, "process_vm_writev": 311, "finit_module": 313, "seccomp": 317,
-        "kexec_file_load": 320, "bpf": 321, "execveat": 322, "userfaultfd": 323,
+        "ptrace": 101, "pivot_root": 155, "chroot": 161, "mount": 165, "umount2": 166, "init_module": 175,
+        "delete_module": 176, "kexec_load": 246, "add_key": 248, "request_key": 249, "keyctl": 250, "unshare": 272,
+        "perf_event_open": 298, "setns": 308, "process_vm_readv": 310, "process_vm_writev": 311, "finit_module": 313,
+        "seccomp": 317, "kexec_file_load": 320, "bpf": 321, "execveat": 322, "userfaultfd": 323,
     },
     "aarch64": _SAME | {
         "ioctl": 29, "umount2": 39, "mount": 40, "pivot_root": 41, "chroot": 51, "unshare": 97, "kexec_load": 104,
