@@ -4,6 +4,7 @@ from __future__ import annotations
 import importlib
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -194,6 +195,17 @@ def test_closed_standard_files_are_nobody_else_s() -> None:
 def test_without_address_space_it_is_one_sentence() -> None:
     shell = ("sh", "-c", 'ulimit -v 500000 && exec "$@"', "sh")
     assert complaint(hopscope("report", "hops", RECORDING, before=shell), 1).startswith("The limit of this process's")
+
+
+@pytest.mark.parametrize("words", [("report", "hops"), ("sql", "--csv", "--")])
+def test_damaged_data_are_no_wrong_usage(words: tuple[str, ...], tmp_path: Path) -> None:
+    folder = shutil.copytree(RECORDING, tmp_path / "t")
+    (part,) = (folder / "packets").iterdir()
+    data = part.read_bytes()
+    ends = len(data) - 8 - int.from_bytes(data[-8:-4], "little")  # its metadata stay whole
+    part.write_bytes(data[:4] + bytes(each ^ 0xFF for each in data[4:ends]) + data[ends:])
+    query = ["SELECT * FROM packets"] if words[0] == "sql" else []
+    assert complaint(hopscope(*words, folder, *query), 1).startswith(f"{part} is damaged: ")
 
 
 @pytest.mark.parametrize(

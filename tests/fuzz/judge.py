@@ -47,18 +47,19 @@ _CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _WARNING: Final = re.compile(r"^\S+\.py:\d+: \w*Warning", re.MULTILINE)
 
 
-def judge(words: Sequence[str], target: Path) -> list[str]:
+def judge(words: Sequence[str], target: Path, *, ends: bool = False) -> list[str]:
     """Run hopscope with these words in the folder `target`, and return what is wrong with that.
 
     It has no privileges and no network, and nothing to read on its standard input. What it writes is looked at, and
-    that nothing but `target` is changed of the folder that `target` is in.
+    that nothing but `target` is changed of the folder that `target` is in. `ends` says that it measures nothing, and
+    ends by itself, as all verbs that only read do.
     """
     before = _contents(target.parent, target)
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         pid = os.fork()
         if not pid:
             _be_child(words, target, out.fileno(), err.fileno())
-        status, used = _wait(pid, ends=words[0] in _READERS)
+        status, used = _wait(pid, ends=ends or words[0] in _READERS)
         texts = []
         for file in (out, err):
             file.seek(0)

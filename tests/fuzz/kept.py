@@ -30,6 +30,8 @@ KEPT: Final[tuple[AnyCase, ...]] = (
     Case("two-hosts", (Named("packets", "cpu", "least"),), "report network T"),
     Case("apart", (Named("hosts", "host", "least"),), "explain T"),
     Case("apart", (Named("hosts", "host", "least"),), "report summary T"),
+    Case("killed", (Named("readings", "time_ns", "zero"),), "report counters T"),
+    Case("killed", (Named("readings", "time_ns", "first"),), "report moments T"),
     Dump(reader="hooks", bodies=(b"",)),
     Dump(reader="rules", bodies=(bytes(4),)),
     Line(words=("cdf", "total", "/dev/zero")),

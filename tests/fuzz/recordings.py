@@ -233,7 +233,7 @@ class Case:
             if self.command.startswith("recordings"):
                 (target / "state").mkdir()
                 trace.rename(target / "state" / "2026-11-22T10-00-00Z")
-            return judge(_words(self.command), target)
+            return judge(_words(self.command), target, ends=True)
 
 
 def _words(command: str) -> list[str]:

@@ -160,8 +160,13 @@ def assert_fits(document: Json, name: str) -> None:
     jsonschema.Draft202012Validator(schema(name), registry=registry).validate(document)
 
 
-def on_terminal(*args: object, before: tuple[str, ...] = (), width: int = 80, **changes: str) -> tuple[int, str]:
-    """Run to the end on a terminal of so many columns; return the exit code and what the terminal got."""
+def on_terminal(
+    *args: object, before: tuple[str, ...] = (), width: int = 80, typed: tuple[str, str] | None = None, **changes: str
+) -> tuple[int, str]:
+    """Run to the end on a terminal of so many columns; return the exit code and what the terminal got.
+
+    `typed` are a text, and the keys that are pressed when it has been shown.
+    """
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
     variables = {name: value for name, value in environ(TERM="xterm", **changes).items() if name != "COLUMNS"}
@@ -172,6 +177,9 @@ def on_terminal(*args: object, before: tuple[str, ...] = (), width: int = 80, **
     with contextlib.suppress(OSError):  # EIO: the other end is closed
         while block := os.read(ours, 65_536):
             read += block
+            if typed and typed[0].encode() in read:
+                os.write(ours, typed[1].encode())
+                typed = None
     os.close(ours)
     return child.wait(TIMEOUT_S), read.decode("utf-8", "surrogateescape")
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from tests.lab.another_user import UID, AnotherUser, another_user
-from tests.lab.command import HOPSCOPE, environ
+from tests.lab.command import HOPSCOPE, environ, on_terminal
 from tests.shared import first
 
 if TYPE_CHECKING:
@@ -57,8 +57,19 @@ def test_a_program_reads_there_what_has_to_be_joined(user: AnotherUser, kept_lab
     assert outside(user, kept_lab, f"exec \"$1\" -c '{program}'") == "['a', 'b']\n"
 
 
-def outside(user: AnotherUser, lab: Lab, script: str, uid: int = UID) -> str:
-    """Run a script in a folder beside recordings, as this user, and return what it printed; "$@" is hopscope."""
+def test_the_screen_of_a_recording_that_has_to_be_joined(user: AnotherUser, kept_lab: Lab) -> None:
+    own = prepared(user, UID)
+    script = ("sh", "-c", f'cd "{user.folder}/out" && exec "$@"', "sh")
+    code, shown = on_terminal(
+        "top", "../A", before=(*user.words((), kept_lab.client), *script), typed=("quit", "q"), **own
+    )
+    assert (code, "recording" in shown, "temporary folder" in shown) == (0, True, False)
+    assert (user.folder / "A" / "joined").exists()
+    assert list((user.folder / "temporary").iterdir()) == []
+
+
+def prepared(user: AnotherUser, uid: int) -> dict[str, str]:
+    """Make a folder with recordings that belong to this user; return the environment variables to use it."""
     folder = user.folder
     shutil.rmtree(folder, ignore_errors=True)
     for name, kept in {"A": "two-hosts", "B": "two-hosts", "T": "tcp-rx", "U": "udp", "state/kept": "udp"}.items():
@@ -66,14 +77,19 @@ def outside(user: AnotherUser, lab: Lab, script: str, uid: int = UID) -> str:
     for name in ("out", "temporary"):
         (folder / name).mkdir()
     subprocess.run(["chown", "-R", f"{uid}:{uid}", str(folder)], check=True)
+    return {"TMPDIR": str(folder / "temporary"), "HOPSCOPE_RECORDINGS": str(folder / "state"), "HOME": str(folder)}
+
+
+def outside(user: AnotherUser, lab: Lab, script: str, uid: int = UID) -> str:
+    """Run a script in a folder beside recordings, as this user, and return what it printed; "$@" is hopscope."""
+    own = environ(**prepared(user, uid))
     words = user.words((), lab.client) if uid else ()
-    own = environ(TMPDIR=str(folder / "temporary"), HOPSCOPE_RECORDINGS=str(folder / "state"), HOME=str(folder))
-    script = f'cd "{folder}/out" && {script}'
+    script = f'cd "{user.folder}/out" && {script}'
     done = subprocess.run(
         [*words, "sh", "-c", script, "sh", *HOPSCOPE], env=own, capture_output=True, text=True, check=False
     )
     assert "Traceback" not in done.stderr
     assert "temporary folder" not in done.stderr  # where nobody can find again what was joined
     assert done.returncode == 0, done.stderr
-    assert list((folder / "temporary").iterdir()) == []
+    assert list((user.folder / "temporary").iterdir()) == []
     return done.stdout

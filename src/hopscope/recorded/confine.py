@@ -1,19 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A process that reads a recording gives up what it does not need for that, where the kernel has Landlock (Linux 5.13).
+"""A process that reads a recording gives up what it does not need for that.
 
-It can change nothing but temporary files from then on, and run no other program; from Linux 6.7 on, it has no TCP
-either. Files can still be read: modules are imported when they are needed. The engine restricts queries on its own
+Where the kernel has Landlock (Linux 5.13), it can change nothing but temporary files from then on. A filter of system
+calls (:mod:`hopscope.recorded.syscalls`), which does not need Landlock, leaves it no sockets and no other programs.
+Files can still be read: modules are imported when they are needed. The engine restricts queries on its own
 (:mod:`hopscope.store.engine`); this holds also where a recording exploits a mistake in it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import struct
 from typing import TYPE_CHECKING, Final
 
 import click
+
+from hopscope.recorded import syscalls
 
 if TYPE_CHECKING:
     from ctypes import CDLL
@@ -33,8 +37,8 @@ _RULESET: Final = struct.Struct("=QQ")
 _RULE: Final = struct.Struct("=Qi")
 _PR_SET_NO_NEW_PRIVS: Final = 38
 _DEVICES: Final = "/dev"
-# Of the one time that this process was confined.
-_outcomes: Final[list[bool]] = []
+# How often this process was to be confined.
+_times: Final = itertools.count()
 
 
 class OwnProcess:
@@ -47,32 +51,30 @@ def is_own_process() -> bool:
     return bool(context and context.find_object(OwnProcess))
 
 
-def confine(writable: tuple[str, ...] = ()) -> bool:
-    """Confine the calling thread, and those that it starts later, for good; again changes nothing.
+def confine(writable: tuple[str, ...] = ()) -> None:
+    """Confine the calling thread, and those that it starts later, as far as this kernel can; again changes nothing.
 
     Parameters
     ----------
     writable
         Of the first call: folders in which files can be changed and made all the same.
-
-    Returns
-    -------
-    bool
-        False: this kernel cannot, and nothing has changed.
     """
-    if not _outcomes:
-        _outcomes.append(_confine(writable))
-    return _outcomes[0]
-
-
-def _confine(writable: tuple[str, ...]) -> bool:
     import ctypes  # noqa: PLC0415 # `--help` is quick without
-    import tempfile  # noqa: PLC0415
 
+    if next(_times):
+        return
     libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    _restrict_files(libc, writable)
+    syscalls.install(libc)
+
+
+def _restrict_files(libc: CDLL, writable: tuple[str, ...]) -> None:
+    import tempfile  # noqa: PLC0415 # as above
+
     version = libc.syscall(_CREATE_RULESET, None, 0, _GET_VERSION)
     if version < 1:
-        return False
+        return
     changes = _WRITE_FILE | _MAKE_AND_REMOVE
     changes |= sum(right for since, right in _LATER.items() if version >= since)
     tcp = _BIND_AND_CONNECT_TCP if version >= _TCP_VERSION else 0
@@ -80,13 +82,13 @@ def _confine(writable: tuple[str, ...]) -> bool:
     # Before TCP could be restricted, the struct had one field.
     ruleset_fd = libc.syscall(_CREATE_RULESET, ruleset, len(ruleset) if tcp else len(ruleset) // 2, 0)
     if ruleset_fd < 0:
-        return False
+        return
     try:
         changed = (tempfile.gettempdir(), *writable)
         for folder, rights in (*((each, changes) for each in changed), (_DEVICES, _WRITE_FILE)):
             with contextlib.suppress(OSError):
                 _allow(libc, ruleset_fd, folder, rights)
-        return not (libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) or libc.syscall(_RESTRICT_SELF, ruleset_fd, 0))
+        libc.syscall(_RESTRICT_SELF, ruleset_fd, 0)
     finally:
         os.close(ruleset_fd)
 

@@ -59,10 +59,9 @@ def with_settings_of(before: Readings, now: Readings) -> Readings:
 
 
 def times(trace: Trace) -> list[tuple[int, int]]:
-    """Return begin and end of each reading, CLOCK_MONOTONIC in ns, in order."""
-    return [
-        (int(began), int(ended)) for began, ended in trace.rows("SELECT time_ns, until_ns FROM readings ORDER BY 1")
-    ]
+    """Return begin and end of each reading, CLOCK_MONOTONIC in ns, in order; no two begin at once."""
+    found = trace.rows("SELECT time_ns, max(until_ns) FROM readings GROUP BY time_ns ORDER BY time_ns")
+    return [(int(began), int(ended)) for began, ended in found]
 
 
 def reading_at(trace: Trace, time_ns: int) -> Readings:

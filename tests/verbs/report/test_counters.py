@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from hopscope.model.counters.readings import HOST, Key, Readings, Unread
@@ -90,6 +92,22 @@ def test_only_readings_in_the_window_count(tmp_path: Path) -> None:
     found = [at(second, {RECEIVED: second * second}) for second in range(1, 7)]
     rows, _ = history(tmp_path, found, Selection(from_s=2.5, until_s=4.5))
     assert [(row[5], row[6]) for row in rows] == [(16 - 4, 6.0)]
+
+
+@pytest.mark.parametrize(
+    ("gone", "counted"), [(1, [(9 - 1, 4.0, 3 * S)]), (2, [(4 - 1, 3.0, 2 * S)]), (0, [(9 - 4, 5.0, 3 * S)])]
+)
+def test_what_changed_at_a_reading_that_is_missing_is_of_the_next_one(
+    tmp_path: Path, gone: int, counted: list[tuple[Any, ...]]
+) -> None:
+    folder = tmp_path / "t"
+    written(folder, [at(second, {RECEIVED: second * second}) for second in (1, 2, 3)])
+    (file,) = (folder / "readings").iterdir()
+    table = pq.read_table(file)
+    pq.write_table(pa.concat_tables([table[:gone], table[gone + 1 :]]), file)
+    with Trace(folder) as trace:
+        rows = list(counter_history(trace, Selection()).rows())
+    assert [(row[5], row[6], row[8]) for row in rows] == counted
 
 
 @pytest.mark.parametrize("count", [0, 1])

@@ -67,7 +67,7 @@ def test_what_talks_to_the_network_has_no_rights_and_what_is_not_asked_for_is_no
     measures, serves = statuses
     assert (measures["Uid"].split()[1], serves["Uid"].split()[1] != "0") == ("0", True)
     assert {int(serves[name], 16) for name in ("CapPrm", "CapEff", "CapBnd", "CapAmb")} == {0}
-    assert serves["NoNewPrivs"] == "1"
+    assert (serves["NoNewPrivs"], serves["Seccomp"]) == ("1", "2")
     assert held_by(served.children()) == set() == programs(served.child)
     names = {name for name, _ in served.samples()}
     assert "hopscope_sockets" in names

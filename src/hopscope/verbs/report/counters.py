@@ -102,9 +102,12 @@ def steps(trace: Trace, selection: Selection) -> Iterator[tuple[Key, NDArray[np.
 
 
 def _counts(trace: Trace, found: Mapping[str, NDArray[Any]]) -> NDArray[np.bool_]:
-    """Return which rows are increases since the previous reading: not those of the first, nor of removed counters."""
-    ((first_ns,),) = trace.rows("SELECT coalesce(min(time_ns), 0) FROM readings")
-    counts: NDArray[np.bool_] = (found["present"] == 1) & (found["time_ns"] > first_ns)
+    """Return which rows are increases since the previous reading: not those of the first, nor of removed counters.
+
+    Files of readings can be missing. What changed at one of these is of the next one, and of none behind the last.
+    """
+    ((first_ns, last_ns),) = trace.rows("SELECT coalesce(min(time_ns), 0), coalesce(max(time_ns), 0) FROM readings")
+    counts: NDArray[np.bool_] = (found["present"] == 1) & (found["time_ns"] > first_ns) & (found["time_ns"] <= last_ns)
     begun = Begun(
         (Key(*row) for row in trace.rows(f"SELECT {', '.join(_KEY)} FROM counters WHERE time_ns = {first_ns}")),
         (Unread(netns, source, "") for netns, source in trace.rows("SELECT netns, source FROM unread")),
