@@ -42,7 +42,8 @@ _RESTART: Final = b'{"kind": "restart"'
 _KEPT: Final = 120
 _WAITING: Final = 8
 _MOST_STREAMS: Final = 32
-# The status of what nobody reads.
+# Statuses, the second one of what nobody reads.
+_OK: Final = 200
 _GONE: Final = 499
 # Which of the processes that read the recording answers, if not the first one: what takes long waits for other
 # questions of its kind alone. Events of the timeline come from another one than what is prepared for it.
@@ -183,8 +184,10 @@ class _Site:
     async def _about(self, request: Request) -> Response:
         recording = None
         if self._readers:
-            _, recording = await _whole(request, self._readers[0], {"ask": "about"})
-            recording = json.loads(recording)
+            head, data = await _whole(request, self._readers[0], {"ask": "about"})
+            if head.get("status") != _OK:
+                return Response(data, head.get("status", 502), media_type=head.get("type"))
+            recording = json.loads(data)
         return JSONResponse({"live": self._stream is not None, "recording": recording})
 
     async def _ask(self, request: Request) -> Response:
@@ -229,7 +232,7 @@ class _Site:
             "Content-Disposition": f'attachment; filename="{head.get("name", "hopscope")}"',
             "Hopscope-Notes": json.dumps(head.get("notes", [])),
         }
-        good = head.get("status") == 200
+        good = head.get("status") == _OK
         return StreamingResponse(body(), head.get("status", 502), headers if good else None, head.get("type"))
 
     async def _events(self, _request: Request) -> Response:
