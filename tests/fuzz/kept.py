@@ -28,6 +28,8 @@ KEPT: Final[tuple[AnyCase, ...]] = (
     Case("tcp-rx", (Column(210, 189, "null"),), "report packets T"),
     Case("containers", (Files(0, "swap", 0),), "check T"),
     Case("two-hosts", (Named("packets", "cpu", "least"),), "report network T"),
+    Case("apart", (Named("hosts", "host", "least"),), "explain T"),
+    Case("apart", (Named("hosts", "host", "least"),), "report summary T"),
     Dump(reader="hooks", bodies=(b"",)),
     Dump(reader="rules", bodies=(bytes(4),)),
     Line(words=("cdf", "total", "/dev/zero")),

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import contextlib
 import re
+import shutil
 import struct
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 import duckdb
 import pytest
@@ -19,9 +21,6 @@ from hopscope.store.trace import Trace
 from hopscope.store.writer import TraceWriter
 from tests.store.columns import metadata, rows
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 # Half of all tables have a column of text: those are written by the engine, the others by our own code.
 _COLUMNS: Final = [(table, column) for table in TABLES for column in table.columns]
 _CHANGES: Final = (
@@ -30,6 +29,7 @@ _CHANGES: Final = (
     ('REPLACE (1.5::DOUBLE AS "{0}")', "its column {0} has values of the type DOUBLE"),
     ('REPLACE ([7] AS "{0}")', "its column {0} has values of the type INTEGER[]"),
 )
+JOINED_RECORDING: Final = Path(__file__).parents[1] / "recordings" / "apart"
 _NO_TIME_NS: Final = (1 << 61) + 12_345
 
 
@@ -108,3 +108,21 @@ def ends_of(file: Path) -> tuple[bytes, bytes]:
     written = file.read_bytes()
     at = len(written) - 8 - int.from_bytes(written[-8:-4], "little")
     return written[:at], written[at:]
+
+
+@pytest.mark.parametrize(
+    ("table", "change", "said"),
+    [
+        ("hosts", "REPLACE (host + 1::SMALLINT AS host)", "its hosts are not numbered from 0 on"),
+        ("clocks", "REPLACE (0::SMALLINT AS host)", "it has the clocks of 1 of 2 hosts"),
+        ("packets", "REPLACE ((-1)::SMALLINT AS cpu)", "its column cpu has -1, which is of none of its 2 hosts"),
+        ("threads", "REPLACE (9000000::INTEGER AS tid)", "its column tid has 9000000, which is of none of its 2 hosts"),
+    ],
+)
+def test_a_joined_trace_has_the_hosts_that_its_numbers_are_of(
+    table: str, change: str, said: str, tmp_path: Path
+) -> None:
+    joined = shutil.copytree(JOINED_RECORDING, tmp_path / "joined")
+    for file in (joined / table).glob("*.parquet"):
+        rewrite(file, f"SELECT * {change} FROM given")
+    assert said in complaint(joined)

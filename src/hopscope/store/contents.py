@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final
 
 from hopscope.errors import FormatError
 from hopscope.store.engine import unbelieving
-from hopscope.store.schema import TEXT
+from hopscope.store.schema import HOST_UNITS, TEXT
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
     from hopscope.store.engine import DuckDB
@@ -51,7 +51,47 @@ def check(engine: DuckDB, table: Table, files: Sequence[Path], with_statistics: 
         return
     for file in files if len(files) > 1 else ():
         check(engine, table, [file], with_statistics)
-    raise FormatError(f"{files[0]} is damaged: {found}", "Restore it from a backup, or remove it")
+    raise _damaged(files[0], found)
+
+
+def check_hosts(engine: DuckDB, files: Mapping[Table, Sequence[Path]]) -> None:
+    """Look at whether a joined trace has each host that its tables have numbers of; they have passed :func:`check`.
+
+    Parameters
+    ----------
+    engine
+        What reads them.
+    files
+        Of each table; there is at least one of `hosts` and one of `clocks`.
+
+    Raises
+    ------
+    FormatError
+        The hosts are not numbered from 0 on, a number is of none of them, or a host has no clock; the file is named.
+    """
+    by_name = {table.name: of for table, of in files.items()}
+    value = unbelieving("host")
+    rows, hosts, least, most = engine.values(
+        by_name["hosts"],
+        ["count(*)", f"count(DISTINCT {value})", f"coalesce(min({value}), 0)", f"coalesce(max({value}), -1)"],
+    )
+    if not rows or (least, most) != (0, hosts - 1):
+        raise _damaged(by_name["hosts"][0], "its hosts are not numbered from 0 on")
+    (clocks,) = engine.values(by_name["clocks"], [f"count(DISTINCT {value})"])
+    if clocks < hosts:
+        raise _damaged(by_name["clocks"][0], f"it has the clocks of {clocks} of {hosts} hosts")
+    for table, of in files.items():
+        names = [column.name for column in table.columns if column.name in HOST_UNITS] if of else []
+        ends = [f"coalesce({end}({unbelieving(name)}), 0)" for name in names for end in ("min", "max")]
+        found = iter(engine.values(of, ends) if ends else ())
+        for name, least, most in zip(names, found, found, strict=True):
+            if not 0 <= least <= most < hosts * HOST_UNITS[name]:
+                wrong = least if least < 0 else most
+                raise _damaged(of[0], f"its column {name} has {wrong}, which is of none of its {hosts} hosts")
+
+
+def _damaged(file: Path, found: str) -> FormatError:
+    return FormatError(f"{file} is damaged: {found}", "Restore it from a backup, or remove it")
 
 
 def _problem(engine: DuckDB, table: Table, files: Sequence[Path], with_statistics: Collection[str]) -> str:

@@ -391,6 +391,9 @@ TABLES: Final = (
 BY_NAME: Final = {table.name: table for table in TABLES}
 # Those of probe points.
 EVENT_TABLES: Final = ("packets", "sockets", "cpu", "tcp")
+# What numbers of one host are below, by the column; in a joined trace, the host's number times this is added.
+_THREADS: Final = 1 << 22  # PID_MAX_LIMIT, include/linux/threads.h
+HOST_UNITS: Final = {"host": 1, "cpu": 1 << 10, "tid": _THREADS, "pid": _THREADS, "netns": 1 << 34}
 
 # What a column can be, and what SQL calls it.
 SQL_TYPES: Final = {"int8": "TINYINT", "int16": "SMALLINT", "int32": "INTEGER", "int64": "BIGINT", TEXT: "STRING"}

@@ -327,6 +327,9 @@ class Trace:
                             local, table, files, {name for folder, name in statistics if folder == table.name}
                         )
                 self._make_view(table)
+            if self.metadata.joined:
+                with self._errors():
+                    contents.check_hosts(local, {table: self._parts[table.name].whole for table in TABLES})
 
     def _make_view(self, table: Table) -> None:
         parts = self._parts[table.name]

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from hopscope.store.schema import HOST_UNITS
+
 if TYPE_CHECKING:
     from hopscope.store.trace import Trace
 
-CPUS: Final = 1 << 10
-THREADS: Final = 1 << 22  # PID_MAX_LIMIT, include/linux/threads.h
-NAMESPACES: Final = 1 << 34
+CPUS: Final = HOST_UNITS["cpu"]
+THREADS: Final = HOST_UNITS["tid"]
+NAMESPACES: Final = HOST_UNITS["netns"]
 ADDRESSES: Final = 1 << 57  # those of kernels are negative, of up to 57 bits
 
 
