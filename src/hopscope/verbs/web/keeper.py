@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import sys
 from typing import TYPE_CHECKING
 
-from hopscope.live.processes import forked
+from hopscope.live.processes import child_processes, forked
 from hopscope.verbs.web.reader import read
 from hopscope.verbs.web.wire import READERS
 
@@ -24,23 +25,31 @@ def keep(folder: Path, other: Path | None, line: socket.socket) -> None:
 
     The process that had this number before is ended; there are never more than :data:`READERS`.
     """
-    running: dict[int, int] = {}
-    while (asked := line.recv(1)) and asked[0] < READERS:
-        number = asked[0]
-        if number in running:
-            os.kill(running[number], signal.SIGKILL)
-            os.waitpid(running[number], 0)
-        ours, theirs = socket.socketpair()
-
-        def run(line: socket.socket = line, ours: socket.socket = ours, theirs: socket.socket = theirs) -> None:
-            line.close()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+    numbers: dict[int, int] = {}
+    with child_processes() as running:
+        while (asked := line.recv(1)) and asked[0] < READERS:
+            if (before := numbers.get(asked[0])) is not None:
+                os.kill(before, signal.SIGKILL)
+                os.waitpid(before, 0)
+                del running[before]
+            pid, ours = _started(folder, other, line, quiet=bool(numbers))
+            numbers[asked[0]], running[pid] = pid, "reads the recording"
+            socket.send_fds(line, [asked], [ours.fileno()])
             ours.close()
-            read(folder, other, theirs, quiet=bool(running))
 
-        running[number] = forked(run)
-        theirs.close()
-        socket.send_fds(line, [asked], [ours.fileno()])
+
+def _started(folder: Path, other: Path | None, line: socket.socket, *, quiet: bool) -> tuple[int, socket.socket]:
+    ours, theirs = socket.socketpair()
+
+    def run() -> None:
+        line.close()
         ours.close()
+        read(folder, other, theirs, quiet=quiet)
+
+    pid = forked(run)
+    theirs.close()
+    return pid, ours
 
 
 def ask_for(line: socket.socket, number: int) -> None:
