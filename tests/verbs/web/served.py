@@ -76,7 +76,8 @@ def serving(*words: object) -> Iterator[Site]:
         status, headers, _ = site.send("/api/session", {"token": token}, cookie=False)
         assert status == 204
         site.cookie = headers["set-cookie"].partition(";")[0]
-        processes = children(child.pid)
+        own = children(child.pid)
+        processes = [*own, *(each for pid in own for each in children(pid))]
         try:
             yield site
         finally:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import io
 import json
-import signal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,9 +18,7 @@ from hopscope.verbs.export.recorded import timeline
 from hopscope.verbs.report.cpu import report_cpu
 from hopscope.verbs.report.hops import hops_over_time
 from hopscope.verbs.report.messages import messages
-from hopscope.verbs.web import reader
 from hopscope.verbs.web.answers import PARTS, Answers
-from hopscope.verbs.web.wire import Answerer
 from tests.verbs.web.served import RECORDINGS
 
 if TYPE_CHECKING:
@@ -98,19 +95,6 @@ def test_a_recording_without_counters_has_no_findings_and_says_why() -> None:
     found = json.loads(out.getvalue())
     assert (found["findings"], found["summary"]) == ([], None)
     assert "has no readings of the counters" in found["notes"][0]
-
-
-def test_a_question_that_takes_too_long_is_given_up(trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader, "_LONGEST_S", 0.2)
-    answers, out = Answers(trace, trace.folder), io.BytesIO()
-    endless = {"ask": "sql", "query": "SELECT sum(a.range * b.range) FROM range(10000000) a, range(10000000) b"}
-    before = signal.getsignal(signal.SIGALRM)
-    try:
-        for question, sentence in ((endless, b"was given up"), ({"ask": "about"}, b'"version"')):
-            reader._answer(answers, json.dumps(question).encode(), Answerer(out))
-            assert sentence in out.getvalue()
-    finally:
-        signal.signal(signal.SIGALRM, before)
 
 
 def test_the_heat_map_is_the_histograms_of_the_report(ask: Ask, trace: Trace) -> None:

@@ -140,17 +140,33 @@ def test_the_timeline_shows_one_message_with_its_events_and_measures_it(
     assert 0 < int(label.split()[2]) < rows
 
 
+BOX = "((box) => [box.x, box.y, box.width])(document.querySelector('.heat canvas').getBoundingClientRect())"
+# Two pictures, so that what follows from a change of the layout has been done.
+PAINTED = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))"
+
+
+def test_what_the_pointer_is_on_stays_while_what_is_above_it_is_filled(site: Site, browser: Chromium) -> None:
+    look(site, browser, "heat", ".heat canvas")
+    show(browser, "summary")
+    browser.evaluate(f"scrollBy(0, {BOX}[1] - 300)")  # so that the end of what is above it is seen
+    browser.evaluate(PAINTED)
+    x, y, _ = browser.evaluate(BOX)
+    browser.call("Input.dispatchMouseEvent", type="mouseMoved", x=x + 100, y=y + 30)
+    before = browser.evaluate(BOX)
+    for height in (300, 20):
+        browser.evaluate(f"document.querySelector('#summary .body').style.paddingBottom = '{height}px'")
+        browser.evaluate(PAINTED)
+        assert browser.evaluate(BOX) == before
+    browser.evaluate("document.querySelector('#summary .body').style.paddingBottom = ''")
+
+
 def test_a_dragged_period_is_that_of_all_panels(site: Site, browser: Chromium, recording: hopscope.Recording) -> None:
     look(site, browser, "heat", ".heat canvas")
     before = len(rows_of(recording, "hops"))
-    box = browser.evaluate(
-        "((box) => [box.x, box.y, box.width])(document.querySelector('.heat canvas').getBoundingClientRect())"
-    )
-    for kind, part in (("mousePressed", 0.4), ("mouseMoved", 0.7), ("mouseReleased", 0.7)):
-        browser.call(
-            "Input.dispatchMouseEvent", type=kind, x=box[0] + part * box[2], y=box[1] + 30, button="left", buttons=1,
-            clickCount=1,
-        )  # fmt: skip
+    for kind, part in (("mouseMoved", 0.4), ("mousePressed", 0.4), ("mouseMoved", 0.7), ("mouseReleased", 0.7)):
+        x, y, width = browser.evaluate(BOX)
+        buttons = {} if kind == "mouseMoved" and part == 0.4 else {"button": "left", "buttons": 1, "clickCount": 1}
+        browser.call("Input.dispatchMouseEvent", type=kind, x=x + part * width, y=y + 30, **buttons)
     window = browser.until("new URLSearchParams(location.hash.slice(1)).get('until') && location.hash")
     chosen = dict(re.findall(r"(from|until)=([\d.]+)", window))
     show(browser, "hops", "tbody tr")

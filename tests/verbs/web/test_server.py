@@ -89,15 +89,20 @@ def test_other_sites_are_refused_even_with_the_cookie(site: Site) -> None:
 def test_nobody_else_can_reach_it_and_it_has_no_rights(site: Site) -> None:
     of_port = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines() if f":{site.port:04X} " in line]
     assert {line[1].partition(":")[0] for line in of_port if line[3] == "0A"} == {"0100007F"}
+    keeper, server = children(site.child.pid)
+
+    def states(*pids: int) -> list[dict[str, str]]:
+        return [dict(re.findall(r"(\w+):\t(.*)", Path(f"/proc/{pid}/status").read_text())) for pid in pids]
 
     def confined() -> list[dict[str, str]]:
-        """Return the states of all processes, once all have finished giving up what they do not need."""
-        texts = [Path(f"/proc/{pid}/status").read_text() for pid in children(site.child.pid)]
-        found = [dict(re.findall(r"(\w+):\t(.*)", text)) for text in texts]
+        """Return the states of those that read and serve, once all have given up what they do not need."""
+        found = states(*children(keeper), server)
         return found if {(each["NoNewPrivs"], each["Seccomp"]) for each in found} == {("1", "2")} else []
 
     status = eventually(confined, "a process has a right that it does not need")
     assert len(status) == 4  # three that read the recording, and the server, which is the last
+    status = [*states(keeper), *status]
+    assert {each["NoNewPrivs"] for each in status} == {"1"}
     assert {each["CapEff"] for each in status} == {"0" * 16}
     if IS_ROOT:
         assert {each["CapBnd"] for each in status} == {"0" * 16}

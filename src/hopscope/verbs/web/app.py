@@ -11,7 +11,7 @@ import json
 import re
 from collections import deque
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -20,15 +20,17 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from hopscope.verbs.web.guard import DATA, LOGIN, Guard, Place
-from hopscope.verbs.web.wire import Incomplete, frames
+from hopscope.verbs.web.readers import ENDED, Keeper, Reader, whole
+from hopscope.verbs.web.wire import Incomplete
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Coroutine
     from socket import socket
 
     from starlette.requests import Request
     from starlette.types import ASGIApp
 
+T = TypeVar("T")
 _TYPES: Final = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 _LONGEST_QUESTION: Final = 1 << 15
 _LONGEST_LINE: Final = 1 << 24
@@ -40,55 +42,12 @@ _RESTART: Final = b'{"kind": "restart"'
 _KEPT: Final = 120
 _WAITING: Final = 8
 _MOST_STREAMS: Final = 32
+# Statuses, the second one of what nobody reads.
+_OK: Final = 200
+_GONE: Final = 499
 # Which of the processes that read the recording answers, if not the first one: what takes long waits for other
 # questions of its kind alone. Events of the timeline come from another one than what is prepared for it.
 _READERS: Final = {"sql": 1, "export": 1, "flame": 1, "cpu": 1, "timeline": 1, "details": 2}
-
-
-class Reader:
-    """The other end of a process that reads the recording; it answers one question after the other.
-
-    Parameters
-    ----------
-    line
-        To it.
-    opening
-        Whether it has yet to say that the recording is open.
-    """
-
-    def __init__(self, line: socket, *, opening: bool) -> None:
-        self._line = line
-        self._opening = opening
-        self._turn = asyncio.Lock()
-        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
-
-    @contextlib.asynccontextmanager
-    async def asked(self, question: dict[str, Any]) -> AsyncIterator[tuple[dict[str, Any], AsyncIterator[bytes]]]:
-        """Give the head of the answer, and its parts; what nobody took of them is dropped at the end."""
-        async with self._turn:
-            if self._streams is None:
-                self._streams = await asyncio.open_connection(sock=self._line)
-            reader, writer = self._streams
-            if self._opening:
-                self._opening = False
-                async for _ in frames(reader):
-                    pass
-            writer.write(json.dumps(question).encode() + b"\n")
-            await writer.drain()
-            answer = frames(reader)
-            _, head = await anext(answer)
-            parts = _payloads(answer)
-            try:
-                yield json.loads(head), parts
-            finally:
-                with contextlib.suppress(Incomplete):
-                    async for _ in parts:
-                        pass
-
-
-async def _payloads(answer: AsyncIterator[tuple[bytes, bytes]]) -> AsyncIterator[bytes]:
-    async for _, payload in answer:
-        yield payload
 
 
 class Stream:
@@ -150,7 +109,9 @@ def page_files() -> dict[str, bytes]:
     }
 
 
-def make_app(token: str, place: Place, readers: tuple[socket, ...], collector: socket | None) -> ASGIApp:
+def make_app(
+    token: str, place: Place, readers: tuple[socket, ...], keeper: socket | None, collector: socket | None
+) -> ASGIApp:
     """Return the application.
 
     Parameters
@@ -161,17 +122,24 @@ def make_app(token: str, place: Place, readers: tuple[socket, ...], collector: s
         Where it is.
     readers
         To the processes that read the recording, of which the first has said that it is open; empty: there is none.
+    keeper
+        To the process that replaces them.
     collector
         To the process that measures.
     """
-    return _Site(token, place, readers, collector).app
+    return _Site(token, place, readers, keeper, collector).app
 
 
 class _Site:
-    def __init__(self, token: str, place: Place, readers: tuple[socket, ...], collector: socket | None) -> None:
+    def __init__(
+        self, token: str, place: Place, readers: tuple[socket, ...], keeper: socket | None, collector: socket | None
+    ) -> None:
         self._files = page_files()
         self._flame = _flame_policy()
-        self._readers = [Reader(each, opening=number > 0) for number, each in enumerate(readers)]
+        self._readers = []
+        if keeper:
+            replacing = Keeper(keeper)
+            self._readers = [Reader(number, each, replacing, opening=number > 0) for number, each in enumerate(readers)]
         self._stream = Stream(collector) if collector else None
         routes = [
             Route("/", self._page),
@@ -198,6 +166,8 @@ class _Site:
         yield
         if task:
             task.cancel()
+        for each in self._readers:
+            each.close()
 
     async def _page(self, request: Request) -> Response:
         name = request.path_params.get("name", "index.html")
@@ -211,11 +181,13 @@ class _Site:
             return JSONResponse({"error": "This token is of another run of `hopscope web`."}, 401)
         return Response(status_code=204, headers={"Set-Cookie": cookie})
 
-    async def _about(self, _request: Request) -> Response:
+    async def _about(self, request: Request) -> Response:
         recording = None
         if self._readers:
-            _, recording = await self._whole(self._readers[0], {"ask": "about"})
-            recording = json.loads(recording)
+            head, data = await _whole(request, self._readers[0], {"ask": "about"})
+            if head.get("status") != _OK:
+                return Response(data, head.get("status", 502), media_type=head.get("type"))
+            recording = json.loads(data)
         return JSONResponse({"live": self._stream is not None, "recording": recording})
 
     async def _ask(self, request: Request) -> Response:
@@ -224,14 +196,14 @@ class _Site:
             return JSONResponse({"error": "No recording is open."}, 404)
         if question.get("ask") == "export":
             return JSONResponse({"error": "Exports are downloads."}, 400)
-        head, data = await self._whole(self._reader_for(question), question)
+        head, data = await _whole(request, self._reader_for(question), question)
         return Response(data, head.get("status", 502), media_type=head.get("type"))
 
     async def _flame_graph(self, request: Request) -> Response:
         if not self._readers:
             return JSONResponse({"error": "No recording is open."}, 404)
         question = {"ask": "flame", "of": request.query_params.get("of"), "options": _options(request)}
-        head, data = await self._whole(self._readers[1], question)
+        head, data = await _whole(request, self._readers[1], question)
         # An origin of its own: whatever a name in it did, it could not reach the page.
         headers = {"Content-Security-Policy": self._flame}
         return Response(data, head.get("status", 502), headers, head.get("type"))
@@ -243,10 +215,13 @@ class _Site:
         question = {"ask": "export", "form": form, "options": _options(request)}
         stack = contextlib.AsyncExitStack()
         try:
-            head, parts = await stack.enter_async_context(self._readers[1].asked(question))
+            begun = await _unless_gone(request, stack.enter_async_context(self._readers[1].asked(question)))
         except (Incomplete, StopAsyncIteration, OSError):
             await stack.aclose()
-            return JSONResponse({"error": "The process that reads the recording has ended."}, 502)
+            return JSONResponse({"error": ENDED}, 502)
+        if begun is None:
+            return Response(status_code=_GONE)
+        head, parts = begun
 
         async def body() -> AsyncIterator[bytes]:
             async with stack:
@@ -257,7 +232,7 @@ class _Site:
             "Content-Disposition": f'attachment; filename="{head.get("name", "hopscope")}"',
             "Hopscope-Notes": json.dumps(head.get("notes", [])),
         }
-        good = head.get("status") == 200
+        good = head.get("status") == _OK
         return StreamingResponse(body(), head.get("status", 502), headers if good else None, head.get("type"))
 
     async def _events(self, _request: Request) -> Response:
@@ -277,13 +252,27 @@ class _Site:
     def _reader_for(self, question: dict[str, Any]) -> Reader:
         return self._readers[_READERS.get(str(question.get("ask")), 0)]
 
-    async def _whole(self, reader: Reader, question: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-        try:
-            async with reader.asked(question) as (head, parts):
-                return head, b"".join([part async for part in parts])
-        except (Incomplete, StopAsyncIteration, OSError):
-            sentence = "The process that reads the recording has ended. Start `hopscope web` again."
-            return {"status": 502, "type": "application/json"}, json.dumps({"error": sentence}).encode()
+
+async def _whole(request: Request, reader: Reader, question: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
+    """Ask for who sent a request, and return head and parts of the answer; nothing where nobody waits for them."""
+    return await _unless_gone(request, whole(reader, question)) or ({"status": _GONE}, b"null")
+
+
+async def _unless_gone(request: Request, answering: Coroutine[Any, Any, T]) -> T | None:
+    """Return an answer; None: the browser has gone, perhaps to open the page anew, and it was given up."""
+    task = asyncio.create_task(answering)
+    watching = asyncio.create_task(_gone(request))
+    try:
+        await asyncio.wait({task, watching}, return_when=asyncio.FIRST_COMPLETED)
+        return task.result() if task.done() else None
+    finally:
+        watching.cancel()
+        task.cancel()
+
+
+async def _gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 async def _body(request: Request) -> dict[str, Any]:

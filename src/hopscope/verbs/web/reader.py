@@ -10,10 +10,11 @@ import signal
 import sys
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, BinaryIO, Final, cast
 
 from hopscope.errors import HopscopeError
-from hopscope.verbs.web.wire import LONGEST, Answerer
+from hopscope.verbs.web.wire import LONGEST, STOP, Answerer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -22,19 +23,15 @@ if TYPE_CHECKING:
 
     from hopscope.verbs.web.answers import Answers
 
-# A question that takes longer is given up, so that others are answered; a download may take as long as it likes.
-_LONGEST_S: Final = 60.0
 _AGAIN_S: Final = 0.5
-# So may what is prepared once, and is then at hand.
-_FREE: Final = frozenset({"export", "timeline", "details"})
 _BAD: Final = 400
 # Answers that are kept, and the size of the longest.
 _KEPT: Final = 200
 _LONGEST_KEPT: Final = 1 << 19
 
 
-class _TooLong(BaseException):
-    """The time for a question is over; no `except Exception` of a library may keep it."""
+class _Stopped(BaseException):
+    """Nobody waits for the answer any more; no `except Exception` of a library may keep it."""
 
 
 def read(folder: Path, other: Path | None, line: socket, *, quiet: bool) -> None:
@@ -61,18 +58,34 @@ def read(folder: Path, other: Path | None, line: socket, *, quiet: bool) -> None
         ready.end()
         _be_quiet()  # what a page asks for shows no progress in the terminal
         kept: dict[bytes, bytes] = {}
-        while question := asked.readline(LONGEST):
-            if question in kept:
-                out.write(kept[question])
+        questions: SimpleQueue[Asked | None] = SimpleQueue()
+        threading.Thread(target=_listen, args=(asked, questions, answers.interrupt), daemon=True).start()
+        while question := questions.get():
+            if question.line in kept:
+                question.end()
+                out.write(kept[question.line])
                 out.flush()
             else:
                 _answer(answers, question, Answerer(cast("BinaryIO", _Copy(kept, question, out))))
 
 
+def _listen(asked: BinaryIO, questions: SimpleQueue[Asked | None], interrupt: Callable[[], None]) -> None:
+    """Pass questions on until the other side ends, and stop one where it says so: before the next one is read."""
+    current: Asked | None = None
+    with contextlib.suppress(OSError):
+        while line := asked.readline(LONGEST):
+            if line != STOP:
+                current = Asked(line, interrupt)
+                questions.put(current)
+            elif current:
+                current.stop()
+    questions.put(None)
+
+
 class _Copy:
     """Writes an answer, and keeps it: the recording does not change, and a page that is loaded again asks the same."""
 
-    def __init__(self, kept: dict[bytes, bytes], question: bytes, out: BinaryIO) -> None:
+    def __init__(self, kept: dict[bytes, bytes], question: Asked, out: BinaryIO) -> None:
         self._kept, self._question, self._out = kept, question, out
         self._parts: list[bytes] = []
         self._size = 0
@@ -81,15 +94,27 @@ class _Copy:
         self._size += len(data)
         if self._size <= _LONGEST_KEPT:
             self._parts.append(data)
-        return self._out.write(data)
+        with _undisturbed():
+            return self._out.write(data)
 
     def flush(self) -> None:
         """Send it; an answer is flushed once, at its end."""
-        self._out.flush()
-        if self._size <= _LONGEST_KEPT:
-            self._kept[self._question] = b"".join(self._parts)
+        with _undisturbed():
+            self._out.flush()
+        if self._size <= _LONGEST_KEPT and not self._question.is_stopped:
+            self._kept[self._question.line] = b"".join(self._parts)
             while len(self._kept) > _KEPT:
                 del self._kept[next(iter(self._kept))]
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Have what is written be written as a whole: the other side could not tell where the next answer begins."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR1})
 
 
 def _be_quiet() -> None:
@@ -114,16 +139,14 @@ def _opened(folder: Path, other: Path | None, stack: contextlib.ExitStack) -> An
     return Answers(trace, folder, stack.enter_context(opened(other)) if other else None, other)
 
 
-def _answer(answers: Answers, line: bytes, out: Answerer) -> None:
-    limit = _Limit(answers.interrupt)
+def _answer(answers: Answers, asked: Asked, out: Answerer) -> None:
     try:
-        question = json.loads(line)
-        with limit.of(question):
-            answers.answer(question, out)
-    except (Exception, _TooLong, KeyboardInterrupt) as error:  # noqa: BLE001 # the page says so, and others are still answered
+        with asked.answering():
+            answers.answer(json.loads(asked.line), out)
+    except (Exception, _Stopped, KeyboardInterrupt) as error:  # noqa: BLE001 # the page says so, and others are still answered
         # The engine makes an error of its own of what interrupts it.
-        if limit.is_over:
-            _say(out, f"This took longer than {_LONGEST_S:.0f} s and was given up. Select a shorter period.")
+        if asked.is_stopped:
+            _say(out, "This was given up.")
         elif isinstance(error, HopscopeError):
             _fail(out, error)
         else:
@@ -142,43 +165,51 @@ def _say(out: Answerer, sentence: str) -> None:
     _fail(out, HopscopeError(sentence))
 
 
-class _Limit:
-    """How long a question may take.
+class Asked:
+    """A question, and how to stop answering it.
 
     Parameters
     ----------
+    line
+        As it came.
     interrupt
         Ends a query that runs: the engine does not look for signals in all of them.
+
+    Attributes
+    ----------
+    is_stopped
+        Nobody waits for the answer.
     """
 
-    def __init__(self, interrupt: Callable[[], None]) -> None:
-        self.is_over = False
+    def __init__(self, line: bytes, interrupt: Callable[[], None]) -> None:
+        self.line = line
+        self.is_stopped = False
         self._interrupt = interrupt
         self._answered = threading.Event()
 
     @contextlib.contextmanager
-    def of(self, question: Any) -> Iterator[None]:  # noqa: ANN401 # whatever was sent
-        """Raise what nobody catches when the time for a question is over."""
-        if isinstance(question, dict) and question.get("ask") in _FREE:
-            yield
-            return
-        signal.signal(signal.SIGALRM, self._give_up)
-        watching = threading.Thread(target=self._watch, name="limit", daemon=True)
-        watching.start()
+    def answering(self) -> Iterator[None]:
+        """Raise what nobody catches when it is stopped; of the main thread."""
+        signal.signal(signal.SIGUSR1, self._give_up)
         try:
+            if self.is_stopped:
+                raise _Stopped
             yield
         finally:
-            self._answered.set()
-            watching.join()
+            self.end()
 
-    def _watch(self) -> None:
-        wait_s = _LONGEST_S
-        while not self._answered.wait(wait_s):
-            self.is_over = True
+    def end(self) -> None:
+        """Say that it is answered."""
+        self._answered.set()
+
+    def stop(self) -> None:
+        """Have it end, and wait until it has; of another thread."""
+        self.is_stopped = True
+        while not self._answered.is_set():
             self._interrupt()
-            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGALRM)
-            wait_s = _AGAIN_S  # it may have been between two queries
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+            self._answered.wait(_AGAIN_S)  # it may have been between two queries
 
     def _give_up(self, _number: int, _frame: FrameType | None) -> None:
-        if not self._answered.is_set():
-            raise _TooLong
+        if self.is_stopped and not self._answered.is_set():
+            raise _Stopped

@@ -9,6 +9,7 @@ anything is loaded.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import secrets
@@ -72,16 +73,18 @@ def serve(  # noqa: PLR0913 # what the options say
         listening = stack.enter_context(listen(clients.host, clients.port) if clients else _listening(port))
         children = stack.enter_context(child_processes())
         readers: tuple[socket.socket, ...] = ()
-        if folder:
-            first = _reader(folder, other, children, quiet=False)
+        keeper = _keeper(folder, other, children) if folder else None
+        if keeper:
+            first = _reader(keeper, 0)
             _expect(first)  # it may have to join hosts, which the others find done
-            readers = first, *(_reader(folder, other, children, quiet=True) for _ in range(READERS - 1))
+            readers = first, *(_reader(keeper, number) for number in range(1, READERS))
         collector = _collector(interval_s, children) if interval_s is not None else None
         token = secrets.token_urlsafe(32)
         from hopscope.verbs.web.app import make_app  # noqa: PLC0415 # Starlette takes a tenth of a second
 
-        address = _server(listening, clients, lambda place: make_app(token, place, readers, collector), children)
-        for each in (listening, *readers, *([collector] if collector else ())):
+        app = functools.partial(make_app, token, readers=readers, keeper=keeper, collector=collector)
+        address = _server(listening, clients, app, children)
+        for each in filter(None, (listening, *readers, keeper, collector)):
             each.close()
         url = f"{address}/#token={token}"
         who = "that has a client's certificate" if clients else "on this machine"
@@ -107,9 +110,9 @@ def _listening(port: int) -> socket.socket:
     return made
 
 
-def _reader(folder: Path, other: Path | None, children: dict[int, str], *, quiet: bool) -> socket.socket:
-    """Start a process that reads the recording, and return the socket to ask it."""
-    from hopscope.verbs.web.reader import read  # noqa: PLC0415
+def _keeper(folder: Path, other: Path | None, children: dict[int, str]) -> socket.socket:
+    """Start the process that starts those that read the recording, and return the socket to ask it."""
+    from hopscope.verbs.web.keeper import keep  # noqa: PLC0415
 
     ours, theirs = socket.socketpair()
     try:
@@ -119,11 +122,19 @@ def _reader(folder: Path, other: Path | None, children: dict[int, str], *, quiet
 
     def run() -> None:
         ours.close()
-        read(folder, other, theirs, quiet=quiet)
+        keep(folder, other, theirs)
 
     children[forked(run, user)] = "reads the recording"
     theirs.close()
     return ours
+
+
+def _reader(keeper: socket.socket, number: int) -> socket.socket:
+    """Start a process that reads the recording, and return the socket to ask it."""
+    from hopscope.verbs.web.keeper import ask_for, received  # noqa: PLC0415
+
+    ask_for(keeper, number)
+    return received(keeper)
 
 
 def _expect(line: socket.socket) -> None:

@@ -2,6 +2,7 @@
 """What passes between the web server and a process that reads a recording: questions in JSON, answers in frames.
 
 A question is one line. Its answer is a head in JSON, any number of parts, and an end, each with its length before it.
+An empty line asks to end the answer soon, whatever is missing.
 Neither side trusts the other: lengths are limited, and a question is checked as a command line would be.
 """
 
@@ -9,11 +10,10 @@ from __future__ import annotations
 
 import json
 import struct
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, Self
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import AsyncIterator
 
 _HEAD: Final = struct.Struct("!cI")
 _PART: Final = 1 << 16
@@ -22,6 +22,8 @@ _MOST: Final = 1 << 24
 READERS: Final = 3
 # A line of more is no question.
 LONGEST: Final = 1 << 16
+# The line after a question of which nobody waits for the answer any more.
+STOP: Final = b"\n"
 
 
 class Answerer:
@@ -69,22 +71,49 @@ class Incomplete(Exception):  # noqa: N818 # what became of the answer
     """The other side ended before its answer did."""
 
 
-async def frames(reader: asyncio.StreamReader) -> AsyncIterator[tuple[bytes, bytes]]:
-    """Iterate over one answer: its head (``h``) and its parts (``d``).
+class Frames:
+    """One answer, as it comes: its head (``h``) and its parts (``d``).
+
+    Who waits for the next one can be cancelled, and another can go on.
+
+    Parameters
+    ----------
+    reader
+        From the process that answers.
+
+    Attributes
+    ----------
+    has_ended
+        Whether all of it has come.
 
     Raises
     ------
     Incomplete
-        It ends before that, or is not an answer.
+        While iterating: the other side ends before its answer does, or sends what is none.
     """
-    while True:
+
+    def __init__(self, reader: asyncio.StreamReader) -> None:
+        self._reader = reader
+        self._head: tuple[bytes, int] | None = None
+        self.has_ended = False
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> tuple[bytes, bytes]:
+        if self.has_ended:
+            raise StopAsyncIteration
         try:
-            kind, length = _HEAD.unpack(await reader.readexactly(_HEAD.size))
+            if self._head is None:
+                self._head = _HEAD.unpack(await self._reader.readexactly(_HEAD.size))
+            kind, length = self._head
             if length > _MOST:
                 raise Incomplete
-            payload = await reader.readexactly(length)
+            payload = await self._reader.readexactly(length)
         except (EOFError, OSError) as error:
             raise Incomplete from error
+        self._head = None
         if kind == b"e":
-            return
-        yield kind, payload
+            self.has_ended = True
+            raise StopAsyncIteration
+        return kind, payload

@@ -18,7 +18,8 @@ const rgb = (name) => colour(name).match(/[0-9a-f]{2}/gi).map((part) => parseInt
 const place = (ns) => PER_OCTAVE * Math.log2(ns / 1e9) + ZERO_INDEX;
 
 export class HeatMap {
-  /** `hop` is as the server sends it, `bounds` are those of the slices, in s; `brush(from, until)` is told a period. */
+  /** Who makes it puts it into the page, and then calls draw(): until then it has no size, and no pointer has a place in it.
+   *  `hop` is as the server sends it, `bounds` are those of the slices, in s; `brush(from, until)` is told a period. */
   constructor(hop, bounds, brush) {
     this.brush = brush;
     this.canvas = el("canvas", { tabindex: 0, role: "img", "aria-describedby": "keys-heat" });

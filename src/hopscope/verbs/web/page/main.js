@@ -7,6 +7,7 @@
 
 import { about as askAbout, login } from "./ask.js";
 import { clean, el, put, say } from "./dom.js";
+import { Held } from "./held.js";
 import { Live } from "./live.js";
 import compare from "./panels/compare.js";
 import cpu from "./panels/cpu.js";
@@ -114,6 +115,7 @@ class Page {
     this.view = new View();
     this.live = found.live ? new Live() : null;
     this.eyes = new IntersectionObserver((entries) => this.look(entries), { rootMargin: "300px" });
+    this.held = new Held(byId("main"));
     const [choice, theme] = themeSwitch(this.view);
     this.theme = theme;
     this.pause = el("button", { type: "button", onclick: () => this.toggle() }, "Pause");
@@ -198,6 +200,7 @@ class Page {
     this.shown = PANELS.filter((panel) => panel.where === where && (panel.when?.(this.found) ?? true)).map((panel) => new Shown(panel, context, this.turn));
     put(byId("main"), ...this.shown.map((each) => each.element));
     this.shown.forEach((each) => this.eyes.observe(each.element));
+    this.held.watch(this.shown.map((each) => each.element));
     contents(this.shown, this.view);
     put(byId("subject"), subject(this.found, where));
     byId("selection").hidden = where === "live";

@@ -49,6 +49,7 @@ export default {
         each.element.append(details(found.hops[number], found.bounds_s));
         return each.element;
       }));
+      drawn.forEach((each) => each.draw());
       if (!drawn.length) maps.append(el("p", { class: "nothing" }, "No packet took a hop in the selected part."));
       put(foot, copyButton(found.command));
     };

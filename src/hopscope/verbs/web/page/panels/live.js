@@ -166,6 +166,7 @@ export const heat = {
         else {
           known.set(hop.hop, new HeatMap(hop, bounds, null));
           maps.append(known.get(hop.hop).element);
+          known.get(hop.hop).draw();
         }
       }
     };
