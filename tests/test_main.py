@@ -57,6 +57,7 @@ def commands() -> dict[str, click.Command]:
         **{name: module.command for name, module in verbs.items() if name != "report"},
         **{f"report {name}": kind for name, kind in kinds.items()},
         "counters explain": verbs["counters"].explain,
+        "wire match": verbs["wire"].match,
     }
 
 

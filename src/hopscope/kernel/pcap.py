@@ -19,6 +19,7 @@ LIBRARY: Final = "libpcap.so.0.8"
 FUNCTION: Final = "pcap_filter"
 # A packet starts with its IP header, whatever device it is at.
 _DLT_RAW: Final = 12
+ETHERNET: Final = 1
 _WHOLE: Final = 0x40000
 _ANY_NETMASK: Final = 0xFFFFFFFF
 
@@ -64,8 +65,15 @@ def compile_filter(expression: str) -> list[Classic]:
 
 
 @contextlib.contextmanager
-def compiled(expression: str) -> Iterator[Program]:
+def compiled(expression: str, link_type: int = _DLT_RAW) -> Iterator[Program]:
     """Compile an expression and keep libpcap's own program for as long as it is used.
+
+    Parameters
+    ----------
+    expression
+        In libpcap's language.
+    link_type
+        What a packet starts with: by default its IP header, or :data:`ETHERNET`.
 
     Raises
     ------
@@ -73,7 +81,7 @@ def compiled(expression: str) -> Iterator[Program]:
         As :func:`functions`.
     """
     pcap = library()
-    handle = pcap.pcap_open_dead(_DLT_RAW, _WHOLE)
+    handle = pcap.pcap_open_dead(link_type, _WHOLE)
     program = Program()
     try:
         if pcap.pcap_compile(handle, ctypes.byref(program), expression.encode(), 1, _ANY_NETMASK):

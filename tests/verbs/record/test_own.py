@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import socket
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
@@ -10,12 +11,11 @@ import pytest
 
 from hopscope.errors import UsageError
 from hopscope.live.own_flows import OwnFlow, own_flow
+from hopscope.verbs.wire.layout import ETHERTYPE
 from tests.lab.measure import ping, tcp_pair, udp_pair, way
 from tests.verbs.record.measure import anyone, recording
 
 if TYPE_CHECKING:
-    import socket
-
     from hopscope.lab import Lab
     from tests.verbs.record.measure import Seen
 
@@ -23,6 +23,8 @@ pytestmark = pytest.mark.root
 PAIRS: dict[str, Any] = {"udp": udp_pair, "tcp": tcp_pair}
 # All that a packet or a socket passes; of `call.enter` nothing says what it is about.
 POINTS = ("messages", "packets", "drops")
+# A length that no other packet has.
+LEN_BYTES = 1237
 
 
 def flow_of(protocol: str, sock: socket.socket) -> OwnFlow:
@@ -108,3 +110,21 @@ def test_more_than_the_kernel_side_takes_are_refused(lab: Lab) -> None:
 def test_what_another_host_calls_a_flow_may_be_none(fields: tuple[Any, ...]) -> None:
     with pytest.raises(UsageError, match="A flow to exclude is malformed"):
         own_flow(fields)
+
+
+def test_nothing_of_an_own_ethertype_is_recorded_wherever_it_is(lab: Lab) -> None:
+    points = ("rx.driver", "rx.core", "skb.drop")
+    seen_at = []
+    for own_ethertype in (0, ETHERTYPE):
+        with (
+            lab.client.call(socket.socket, socket.AF_PACKET, socket.SOCK_RAW) as sender,
+            recording(None, profiles=("packets",), own_ethertype=own_ethertype) as seen,
+        ):
+            sender.bind(("client0", ETHERTYPE))
+            for _ in range(23):
+                sender.send(bytes(6) + bytes(6) + ETHERTYPE.to_bytes(2, "big") + bytes(LEN_BYTES))
+            packets = seen.take().rows("packets")
+            own = packets.having(len_bytes=(LEN_BYTES, LEN_BYTES + 14))
+            seen_at.append({point for point in points if seen.number(point) in own["point"]})
+            assert len(own) == 0 or not own_ethertype
+    assert seen_at[0] >= {"rx.driver", "rx.core"}

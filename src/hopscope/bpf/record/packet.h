@@ -8,7 +8,9 @@
 /* Packets are filtered: what they are wanted for is in their headers, or it is their flow that is wanted. */
 const volatile bool cfg_by_headers = 0;
 /* Whether a packet is wanted shows in its headers alone. */
-#define LOOKED_AT (cfg_by_headers || cfg_own)
+#define LOOKED_AT (cfg_by_headers || cfg_own || cfg_own_ethertype)
+/* Frames of hopscope's own, which are no packets of IP: events that it sends; 0: there are none. In network order. */
+const volatile u16 cfg_own_ethertype = 0;
 /* Packets are wanted whose flow is that of a wanted process's socket. */
 const volatile bool cfg_by_process = 0;
 const volatile u32 cfg_bytes = 0; /* of each packet's payload that are captured */
@@ -39,6 +41,7 @@ struct passing {
 	u32 ifindex;
 	u32 netns;
 	u32 tid;
+	u16 ethertype; /* in network order */
 	u8 point;
 	bool named;  /* its flow is asked for at this point */
 	bool sent;   /* a wanted process sends this datagram right now */
@@ -54,6 +57,7 @@ static __always_inline void passing_of(struct passing *passing, struct sk_buff *
 	passing->readable_end = passing->head + skb->tail;
 	passing->end = passing->data + skb->len;
 	passing->len_bytes = skb->len;
+	passing->ethertype = skb->protocol;
 	passing->point = point;
 }
 
@@ -264,6 +268,8 @@ static __noinline bool record_headed(struct passing *passing)
  */
 static __always_inline bool record_packet(struct passing *passing)
 {
+	if (cfg_own_ethertype && !passing->judged && passing->ethertype == cfg_own_ethertype)
+		return false;
 	if (passing->named || (cfg_by_headers && !passing->judged)) {
 		struct passing headed = *passing;
 		bool wanted = record_headed(&headed);

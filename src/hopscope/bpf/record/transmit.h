@@ -91,6 +91,7 @@ __noinline int record_at(u64 number, u32 point, bool named)
 		.data = (u64)BPF_CORE_READ(skb, data),
 		.len_bytes = BPF_CORE_READ(skb, len),
 		.ifindex = BPF_CORE_READ(dev, ifindex),
+		.ethertype = BPF_CORE_READ(skb, protocol),
 		.point = point,
 		.named = named,
 	};

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
+import socket
 import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -135,6 +136,7 @@ class Recorder(SelfTrafficFilter, Attached):
         by_headers = options.selects or options.sample > 1 or bool(options.interfaces or options.pcap)
         bpf.set_const("cfg_by_headers", int(by_headers))
         self._configure_own(bpf)
+        bpf.set_const("cfg_own_ethertype", socket.htons(options.own_ethertype))
         bpf.set_const("cfg_all_calls", int(f"{PREFIX}call.exit" in options.names()))
         by_flow = options.ports or options.addresses or options.sample > 1 or options.interfaces or options.pcap
         bpf.set_const("cfg_calls_by_flow", int(bool(by_flow)))

@@ -101,6 +101,8 @@ class RecordOptions(Selection):
         Record calls in these, as :func:`hopscope.kernel.libraries.find` takes them.
     tls_bytes
         Keep so many bytes of the plaintext of each of these calls; 0: none.
+    own_ethertype
+        Frames of this EtherType are hopscope's own, and nothing of them is recorded; 0: there are none.
     """
 
     profiles: Sequence[str] = ("messages",)
@@ -118,6 +120,7 @@ class RecordOptions(Selection):
     marks: bool = False
     libraries: Sequence[str] = ()
     tls_bytes: int = 0
+    own_ethertype: int = 0
 
     def names(self) -> list[str]:
         """Return the points that are wanted, by their names in the catalogue and in its order.

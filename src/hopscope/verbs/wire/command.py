@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``hopscope wire`` and ``hopscope wire match``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from hopscope.live.help import OUTPUT, RECORD, TRAFFIC, Command, option, section
+from hopscope.live.options import duration_option, protocol_option, socket_options
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hopscope.live.help import Decorated
+
+_PROFILES: Final = ("messages", "packets", "rx", "tx", "tcp", "calls", "cpu", "drops", "all")
+_DEFAULT: Final = ("messages",)
+_INTERFACE: Final = "hop0"
+_MATCHERS: Final = ("tcpdump", "bpf", "u32", "nft")
+
+
+def _interface_option(text: str) -> Callable[[Decorated], Decorated]:
+    return section(OUTPUT, option("--interface", metavar="NAME", default=_INTERFACE, show_default=True, help=text))
+
+
+@click.command(
+    "match",
+    cls=Command,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    examples=(
+        ("How do tc and nft select slow events?", "hopscope wire match 'hop>1ms'"),
+        ("The bytecode for tc alone", "hopscope wire match --matcher bpf 'point == skb.drop and port == 443'"),
+    ),
+)
+@section(
+    OUTPUT,
+    option(
+        "--matcher",
+        "matchers",
+        type=click.Choice(_MATCHERS),
+        metavar="MATCHER",
+        multiple=True,
+        help="tcpdump, bpf, u32 or nft (repeatable).",
+        default_text="all",
+    ),
+)
+@_interface_option("Where the frames arrive.")
+@click.argument("condition", metavar="CONDITION")
+def match(*, matchers: tuple[str, ...], interface: str, condition: str) -> int:
+    """Print commands by which the kernel selects the frames of `hopscope wire` that a condition selects.
+
+    What to do with them is up to you: append an action of tc, such as `action mirred egress redirect dev DEV`, or put
+    another statement in place of `counter accept`. A comment says whether a matcher selects exactly these frames. No
+    privileges are needed.
+
+    \b
+    tcpdump  also for every other program that takes libpcap's filters
+    bpf      tc with the same as bytecode
+    u32      tc without a program; hops as powers of two
+    nft      nftables, family netdev
+    """  # noqa: D301 # the backspace tells click to leave the lines as they are
+    from hopscope.verbs.wire.match import rendered  # noqa: PLC0415 # NumPy only when it is needed
+
+    click.echo(rendered(condition, matchers or _MATCHERS, interface))
+    return 0
+
+
+class _Wire(Command):
+    """Has one sub-command, in the place of the first word."""
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,  # noqa: ANN401 # as click's
+    ) -> click.Context:
+        """Return the context of what is called."""
+        if args[:1] == [match.name]:
+            return match.make_context(f"{info_name} {match.name}", args[1:], parent, **extra)
+        return super().make_context(info_name, args, parent, **extra)
+
+
+@click.command(
+    "wire",
+    cls=_Wire,
+    short_help="Events as frames on an interface, for tcpdump, tc and nft.",
+    examples=(
+        (
+            "Have drops, and packets that waited for 1 ms, arrive on hop0",
+            "hopscope wire --where 'point == skb.drop or hop>1ms'",
+        ),
+        ("Send the packets of one service to events0", "hopscope wire -P packets --port 443 --interface events0"),
+    ),
+)
+@section(
+    RECORD,
+    option("--where", metavar="CONDITION", help="Only events that it selects (docs/conditions.md)."),
+    duration_option(),
+    option(
+        "-P",
+        "--profile",
+        "profiles",
+        type=click.Choice(_PROFILES),
+        metavar="PROFILE",
+        multiple=True,
+        help="Probe points, as for record.",
+        default_text="messages",
+    ),
+    option("--point", "points", metavar="POINT", multiple=True, help="Another probe point, such as call.enter."),
+)
+@socket_options("uses")
+@protocol_option()
+@section(
+    TRAFFIC, option("--pcap", metavar="EXPRESSION", default="", help="Only what tcpdump would show for this filter.")
+)
+@_interface_option("Name of the interface that is made.")
+def command(
+    *,
+    where: str | None,
+    duration: float | None,
+    profiles: tuple[str, ...],
+    points: tuple[str, ...],
+    interface: str,
+    **filters: Any,  # noqa: ANN401 # which traffic
+) -> int:
+    """Send each event as an Ethernet frame to an interface of its own.
+
+    What takes packets takes events then: tcpdump shows and counts them, tc and nftables filter, mark, drop, mirror and
+    redirect them in the kernel, also to other hosts. The interface and all that belongs to it vanish with this command.
+    docs/wire.md describes the frames; their EtherType is 0x88b5.
+
+    `hopscope wire match CONDITION` prints commands for tc and nft that select events by a condition.
+    """
+    from hopscope.kernel.capabilities import require_rights  # noqa: PLC0415
+    from hopscope.live.lookup import record_options  # noqa: PLC0415
+    from hopscope.live.recorder.collector import rights  # noqa: PLC0415 # numpy and libbpf only when they are needed
+    from hopscope.verbs.wire.layout import ETHERTYPE  # noqa: PLC0415
+    from hopscope.verbs.wire.run import run  # noqa: PLC0415
+
+    require_rights(rights(()))
+    options = record_options(
+        **filters,
+        interfaces=(),
+        ways=(),
+        profiles=profiles or (() if points else _DEFAULT),
+        points=points,
+        own_ethertype=ETHERTYPE,
+    )
+    return run(options, interface, where, duration)

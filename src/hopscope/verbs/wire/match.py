@@ -1,0 +1,277 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A condition in the languages of the programs that select frames: tcpdump's filters, tc's u32 and bpf, nft's rules."""
+
+from __future__ import annotations
+
+import itertools
+import shlex
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from hopscope.errors import UsageError
+from hopscope.kernel.pcap import ETHERNET, compiled
+from hopscope.verbs.wire.layout import ETHERNET_BYTES, ETHERTYPE, VERSION, Kind, offset_bytes, size_bytes
+from hopscope.verbs.wire.terms import All, Any_, Bits, InRange, most_of, terms_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from hopscope.verbs.wire.terms import Atom, Term
+
+# Rules for one condition; a program does with more what they would.
+_MOST_RULES: Final = 64
+_WORD_BYTES: Final = 4
+_WORD: Final = (1 << 32) - 1
+# The first two bytes of a frame with an event.
+_EVENT: Final = VERSION << 8 | Kind.EVENT
+_IS_EVENT: Final = (InRange("version", VERSION, VERSION), InRange("kind", Kind.EVENT, Kind.EVENT))
+_TRUE, _FALSE = "1 = 1", "1 = 0"
+
+
+class Rules(NamedTuple):
+    """What u32 matches: any of the rules, each of which has matches that all hold.
+
+    Attributes
+    ----------
+    rules
+        Offset of a word → (value, mask), of each rule; None: they would be too many.
+    remark
+        What they select besides what is asked for; empty: nothing.
+    """
+
+    rules: list[dict[int, tuple[int, int]]] | None
+    remark: str
+
+
+def rendered(condition: str, matchers: Sequence[str], interface: str) -> str:
+    """Return the commands, with a comment on each matcher.
+
+    Raises
+    ------
+    UsageError
+        It is no condition on frames.
+    """
+    term = terms_of(condition)
+    _require_some(term, condition)
+    texts: Mapping[str, Callable[[Term, str], list[str]]] = {
+        "tcpdump": _tcpdump, "bpf": _bpf, "u32": _u32, "nft": _nft,
+    }  # fmt: skip
+    return "\n\n".join("\n".join(texts[name](term, interface)) for name in dict.fromkeys(matchers))
+
+
+def expression(term: Term) -> str:
+    """Return a condition on frames as a filter of libpcap's, for packets that start with their Ethernet header."""
+    return f"ether proto {ETHERTYPE:#x} and ether[{ETHERNET_BYTES}:2] = {_EVENT} and ({_expression(term)})"
+
+
+def bytecode(term: Term) -> str:
+    """Return it as tc takes programs of classic BPF: their number, and the numbers of each instruction."""
+    with compiled(expression(term), ETHERNET) as program:
+        found = program.instructions[: program.length]
+        return ",".join([f"{len(found)}", *(f"{each.code} {each.jt} {each.jf} {each.k}" for each in found)])
+
+
+def _require_some(term: Term, condition: str) -> None:
+    """Raise unless a frame may fit; libpcap finds out, and has no program that never does."""
+    try:
+        bytecode(term)
+    except UsageError as error:
+        if "rejects all packets" not in error.what:
+            raise
+        raise UsageError(f"No frame can be one that '{condition}' selects", "Change one of its values") from error
+
+
+def rules_of(term: Term) -> Rules:
+    """Return it as matches of u32."""
+    remarks: list[str] = []
+    found = _alternatives(term, lambda atom: _masks(atom, remarks))
+    if found is None:
+        return Rules(None, "")
+    merged = [words for each in found if (words := _words(each)) is not None]
+    return Rules(merged, "; ".join(dict.fromkeys(remarks)))
+
+
+# ---- tcpdump, bpf ----
+
+
+def _tcpdump(term: Term, interface: str) -> list[str]:
+    return ["# tcpdump: exact", f"tcpdump -i {shlex.quote(interface)} {shlex.quote(expression(term))}"]
+
+
+def _bpf(term: Term, interface: str) -> list[str]:
+    return [
+        "# tc bpf: exact",
+        *_qdisc(interface),
+        f"{_filter(interface)} bpf bytecode '{bytecode(term)}' flowid :1",
+    ]
+
+
+def _qdisc(interface: str) -> list[str]:
+    return [f"tc qdisc replace dev {shlex.quote(interface)} clsact"]
+
+
+def _filter(interface: str) -> str:
+    return f"tc filter add dev {shlex.quote(interface)} ingress protocol {ETHERTYPE:#x} prio 1"
+
+
+def _expression(term: Term) -> str:
+    match term:
+        case All(terms):
+            return _connected("and", [_expression(each) for each in terms], _TRUE, _FALSE)
+        case Any_(terms):
+            return _connected("or", [_expression(each) for each in terms], _FALSE, _TRUE)
+        case Bits(field, mask, value):
+            words = zip(_split(field, mask), _split(field, value), _loads(field), strict=True)
+            found = [f"{load} & {part:#x} = {wanted:#x}" for part, wanted, load in words if part]
+            return _connected("and", found, _TRUE, _FALSE)
+        case InRange(field, least, most) if least == most and size_bytes(field) <= _WORD_BYTES:
+            return f"{_loads(field)[0]} = {least}"
+        case InRange(field, least, most):
+            found = [] if least == 0 else [_not_below(field, least)]
+            found += [] if most == most_of(field) else [_not_above(field, most)]
+            return _connected("and", found, _TRUE, _FALSE)
+
+
+def _connected(word: str, parts: Sequence[str], neutral: str, decisive: str) -> str:
+    if decisive in parts:
+        return decisive
+    left = [part for part in parts if part != neutral]
+    if len(left) <= 1:
+        return left[0] if left else neutral
+    return f" {word} ".join(f"({part})" for part in left)
+
+
+def _loads(field: str) -> list[str]:
+    """Return how libpcap loads a field: in words of four bytes, or as what is shorter."""
+    start, size = ETHERNET_BYTES + offset_bytes(field), size_bytes(field)
+    length = min(size, _WORD_BYTES)
+    return [f"ether[{at}:{length}]" for at in range(start, start + size, length)]
+
+
+def _split(field: str, value: int) -> list[int]:
+    """Return a value of a field in the parts that :func:`_loads` loads."""
+    size = size_bytes(field)
+    if size <= _WORD_BYTES:
+        return [value]
+    return [value >> 8 * at & _WORD for at in range(size - _WORD_BYTES, -1, -_WORD_BYTES)]
+
+
+def _not_below(field: str, least: int) -> str:
+    return _ordered(_loads(field), _split(field, least), ">", ">=")
+
+
+def _not_above(field: str, most: int) -> str:
+    return _ordered(_loads(field), _split(field, most), "<", "<=")
+
+
+def _ordered(loads: Sequence[str], values: Sequence[int], beyond: str, last: str) -> str:
+    if len(loads) == 1:
+        return f"{loads[0]} {last} {values[0]}"
+    rest = _ordered(loads[1:], values[1:], beyond, last)
+    return f"({loads[0]} {beyond} {values[0]}) or (({loads[0]} = {values[0]}) and ({rest}))"
+
+
+# ---- u32 ----
+
+
+def _u32(term: Term, interface: str) -> list[str]:
+    rules, remark = rules_of(term)
+    if rules is None:
+        return [f"# tc u32: more than {_MOST_RULES} rules; use bpf"]
+    lines = [f"# tc u32: {f'selects more, {remark}' if remark else 'exact'}", *_qdisc(interface)]
+    for words in rules:
+        matches = " ".join(f"match u32 {value:#010x} {mask:#010x} at {at}" for at, (value, mask) in words.items())
+        lines.append(f"{_filter(interface)} u32 {matches} flowid :1")
+    return lines
+
+
+def _alternatives(term: Term, parts: Callable[[Atom], list[tuple[Atom, ...]]]) -> list[tuple[Atom, ...]] | None:
+    """Return a term as alternatives, in each of which all atoms hold; None: they are too many."""
+    match term:
+        case Any_(terms):
+            each = [_alternatives(one, parts) for one in terms]
+            found = None if None in each else [way for ways in each if ways is not None for way in ways]
+        case All(terms):
+            found = [()]
+            for one in terms:
+                ways = _alternatives(one, parts)
+                if ways is None or len(found) * len(ways) > _MOST_RULES:
+                    return None
+                found = [(*before, *way) for before, way in itertools.product(found, ways)]
+        case _:
+            found = parts(term)
+    return None if found is None or len(found) > _MOST_RULES else found
+
+
+def _masks(atom: Atom, remarks: list[str]) -> list[tuple[Atom, ...]]:
+    """Return an atom as alternatives of bits."""
+    if isinstance(atom, Bits):
+        return [(atom,)]
+    field, least, most = atom.field, atom.least, atom.most
+    if field == "hop_ns" and least and most == most_of(field):
+        bit = 1 << least.bit_length() - 1
+        if bit != least:
+            remarks.append(f"hops of {bit} ns or longer: times are powers of two")
+        return [(Bits("thermometer", bit, bit),)]
+    whole = most_of(field)
+    return [(Bits(field, whole & ~(size - 1), start),) for start, size in _aligned(least, most, whole + 1)]
+
+
+def _aligned(least: int, most: int, size: int) -> Iterator[tuple[int, int]]:
+    """Yield a range in parts whose sizes are powers of two, and which begin at multiples of those."""
+    while least <= most:
+        part = least & -least if least else size
+        while part > most - least + 1:
+            part >>= 1
+        yield least, part
+        least += part
+
+
+def _words(atoms: Sequence[Atom]) -> dict[int, tuple[int, int]] | None:
+    """Return offset of a word → (value, mask) for bits that all hold; None: they cannot."""
+    words = {0: (_EVENT << 16, _WORD & ~0xFFFF)}
+    for atom in atoms:
+        assert isinstance(atom, Bits)  # noqa: S101 # for the type checker
+        for at, value, mask in _bits_in_words(atom):
+            before, known = words.get(at, (0, 0))
+            if (before ^ value) & known & mask:
+                return None
+            if mask:
+                words[at] = before | value, known | mask
+    return dict(sorted(words.items()))
+
+
+def _bits_in_words(bits: Bits) -> Iterator[tuple[int, int, int]]:
+    """Yield offset, value and mask of the words that bits of a field are in."""
+    start, size = offset_bytes(bits.field), size_bytes(bits.field)
+    first = start - start % _WORD_BYTES
+    length = -(-(start + size - first) // _WORD_BYTES) * _WORD_BYTES
+    shift = 8 * (first + length - start - size)
+    value, mask = bits.value << shift, bits.mask << shift
+    for at in range(0, length, _WORD_BYTES):
+        down = 8 * (length - _WORD_BYTES - at)
+        yield first + at, value >> down & _WORD, mask >> down & _WORD
+
+
+# ---- nft ----
+
+
+def _nft(term: Term, interface: str) -> list[str]:
+    found = _alternatives(term, lambda atom: [(atom,)])
+    if found is None:
+        return [f"# nft: more than {_MOST_RULES} rules; use bpf"]
+    chain = f"netdev hopscope {shlex.quote(interface)}"
+    hook = shlex.quote(f"{{ type filter hook ingress device {interface} priority 0; }}")
+    lines = ["# nft: exact", "nft add table netdev hopscope", f"nft add chain {chain} {hook}"]
+    for atoms in found:
+        matches = " ".join(_payload(atom) for atom in (*_IS_EVENT, *atoms))
+        lines.append(f"nft add rule {chain} ether type {ETHERTYPE:#x} {matches} counter accept")
+    return lines
+
+
+def _payload(atom: Atom) -> str:
+    place = f"@nh,{8 * offset_bytes(atom.field)},{8 * size_bytes(atom.field)}"
+    if isinstance(atom, Bits):
+        return f"{place} & {atom.mask:#x} == {atom.value:#x}"
+    if atom.least == atom.most:
+        return f"{place} {atom.least:#x}"
+    return f"{place} {atom.least:#x}-{atom.most:#x}"

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Record, select, and send what is selected as frames, until it is enough."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Final, Self
+
+import numpy as np
+
+from hopscope.gate import tell
+from hopscope.live.recorder.collector import Recorder
+from hopscope.live.recorder.tables import table_of
+from hopscope.live.stop import stop_on_signal
+from hopscope.live.stream.events import Assembler
+from hopscope.model.event_batch import Numbers, Texts, selected
+from hopscope.model.event_fields import event_condition
+from hopscope.term.format import plural
+from hopscope.verbs.wire.frames import Frames
+from hopscope.verbs.wire.layout import ETHERTYPE
+from hopscope.verbs.wire.link import Link
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from numpy.typing import NDArray
+
+    from hopscope.live.recorder.options import RecordOptions
+    from hopscope.live.stop import Stop
+    from hopscope.live.stream.events import Events
+
+# Between looks at the rings.
+_LOOK_S: Final = 0.04
+_CATALOGUE_S: Final = 1.0
+# For what is found in a look; then the rings come first.
+_SENDING_S: Final = 0.5
+# What our sending makes CPUs and sockets do: to send that, too, would have no end.
+_OF_PROCESSES: Final = ("cpu", "sockets")
+_LAST_NS: Final = (1 << 63) - 1
+
+
+def run(options: RecordOptions, interface: str, where: str | None, duration_s: float | None) -> int:
+    """Send events until a signal comes or the time is over; say at the end how many.
+
+    Raises
+    ------
+    HopscopeError
+        Nothing can be recorded, the condition is none, or there is no such interface, or no more.
+    """
+    with stop_on_signal() as stop, Link(interface) as link, Recorder(options) as recorder:
+        if missing := recorder.not_granted():
+            tell(f"not granted by this kernel: {', '.join(missing)} (`hopscope probes` says why)")
+        for note in recorder.notes():
+            tell(note)
+        with Sending(recorder, link, where) as sending:
+            sys.stderr.write(f"Sending events to {interface} as frames of EtherType {ETHERTYPE:#06x}\n")
+            sending.until(stop, duration_s)
+        sys.stderr.write(f"{sending.summary()}\n")
+    return 0
+
+
+class Sending:
+    """Takes a recorder's events and sends those that are selected.
+
+    Parameters
+    ----------
+    recorder
+        Attached.
+    link
+        Entered.
+    where
+        The condition; None: all events.
+    """
+
+    def __init__(self, recorder: Recorder, link: Link, where: str | None) -> None:
+        self._recorder, self._link = recorder, link
+        metadata = recorder.metadata()
+        self._assembler = Assembler(metadata)
+        self._condition = event_condition(where, self._assembler.known) if where else None
+        numbers = {name: number for number, name in metadata.points.items()}
+        names = self._assembler.point_names
+        self._of_processes = np.array([table_of(numbers[name]) in _OF_PROCESSES for name in names] + [False])
+        self._frames = Frames(metadata, names, link.near, link.far)
+        self._drained_ns = recorder.started_ns
+        self._catalogue_s = 0.0
+
+    def __enter__(self) -> Self:
+        self._assembler.follow()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._assembler.close()
+
+    def until(self, stop: Stop, duration_s: float | None) -> None:
+        """Send until it is time."""
+        end_s = time.monotonic() + duration_s if duration_s else float("inf")
+        self._describe()
+        while not stop.wait(min(_LOOK_S, max(end_s - time.monotonic(), 0))) and time.monotonic() < end_s:
+            complete_ns, self._drained_ns = self._drained_ns, time.monotonic_ns()
+            self._look(complete_ns)
+            if time.monotonic() >= self._catalogue_s:
+                self._describe()
+        self._recorder.stop()
+        self._look(_LAST_NS)
+        self._describe()
+
+    def summary(self) -> str:
+        """Return what was sent, and what was not."""
+        said = f"{plural(self._link.sent, 'event')} sent to {self._link.interface}"
+        if self._link.not_sent:
+            said += f"; {self._link.not_sent:,} not sent, because its queue was full"
+        if self._recorder.lost:
+            said += f"; {self._recorder.lost:,} lost, because the recording's rings were full"
+        return said
+
+    def _look(self, complete_ns: int) -> None:
+        for table, columns in self._recorder.read():
+            self._assembler.add(table, columns)
+        events = self._assembler.ready(complete_ns)
+        if len(events):
+            frames = self._frames.of(events, self._chosen(events))
+            self._link.send(frames, time.monotonic() + _SENDING_S)
+
+    def _chosen(self, events: Events) -> NDArray[np.bool_]:
+        chosen = ~self._own(events)
+        return chosen if self._condition is None else chosen & selected(self._condition, events)
+
+    def _own(self, events: Events) -> NDArray[np.bool_]:
+        """Return which events are of what this thread, which sends, did itself."""
+        points, threads = events.column("point"), events.column("tid")
+        assert isinstance(points, Texts)  # noqa: S101 # for the type checker
+        assert isinstance(threads, Numbers)  # noqa: S101 # for the type checker
+        own: NDArray[np.bool_] = self._of_processes[points.codes] & (threads.values == threading.get_native_id())
+        return own
+
+    def _describe(self) -> None:
+        self._catalogue_s = time.monotonic() + _CATALOGUE_S
+        for frame in self._frames.catalogue(self._link.sent, self._link.not_sent, self._recorder.lost):
+            self._link.send_one(frame)
