@@ -288,8 +288,9 @@ class Publisher:
     def _refuse(self, number: int, what: str, exit_code: int) -> None:
         error = HopscopeError(what)
         error.exit_code = exit_code
-        for subscriber in self._pending.pop(number, []):
-            subscriber.answer(error)
+        for asked in [each for each in self._pending if each <= number]:
+            for subscriber in self._pending.pop(asked):
+                subscriber.answer(error)
 
     def _take(self, rows: Rows) -> None:
         if self._assembler is None:

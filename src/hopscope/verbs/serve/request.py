@@ -125,10 +125,11 @@ def parse_request(line: bytes) -> Request:
     where = found["where"]
     if not isinstance(where, str):
         raise UsageError("where is no text", "See docs/conditions.md")
-    if where:
-        parse(where)
+    compared = list(comparisons(parse(where))) if where else []
+    # What is selected by its point is wanted at that point.
+    selected = _POINTS.intersection(text for each in compared for text in (each.field, each.value))
     return Request(
-        named=_named(_texts(found["points"], "points")),
+        named=_named(_texts(found["points"], "points")) | selected,
         events=frozenset(_event(text) for text in _texts(found["events"], "events")),
         where=where,
         fields=tuple(dict.fromkeys(_texts(found["fields"], "fields"))) or USUAL_FIELDS,
