@@ -51,9 +51,10 @@ def unknown(verb: str, rest: str) -> list[str]:
     words = rest.split()
     given = _OPTION.findall(_QUOTED.sub("", rest.partition(" -- ")[0]))
     known = {name for parameter in command.get_params(context) for name in (*parameter.opts, *parameter.secondary_opts)}
-    if isinstance(command, click.Group):  # of the report, or of any where that is put in later
-        chosen = command.get_command(context, words[0]) if words else None
-        for each in [chosen] if chosen else command.commands.values():
+    # Of the report, or of any where that is put in later; `wire` has a command of its own, too.
+    if commands := getattr(command, "commands", None):
+        chosen = commands.get(words[0]) if words else None
+        for each in [chosen] if chosen else commands.values():
             known |= {name for parameter in each.get_params(context) for name in parameter.opts}
     return [name for name in given if name not in known]
 

@@ -50,12 +50,17 @@ VERBS: Final[dict[str, tuple[str, ...]]] = {
     "check": ("check", "-d", "2"),
     "explain": ("explain", "-d", "2"),
     "demo": ("demo", "-d", "5"),
+    "serve": ("serve", "--listen", "127.0.0.1:0", "-i", "0.2"),
+    "wire": ("wire", "-P", "all"),
     "clock": ("clock", "--host", "local,name=a,address=127.0.0.1", "--host", "local,name=b,address=127.0.0.1"),
 }
 SIGNALS: Final = {name: getattr(signal, f"SIG{name}") for name in ("KILL", "TERM", "HUP", "QUIT", "INT")}
 # What happens besides a signal; those of folders happen to `record` alone.
 STOP: Final = "stop and continue"
-DEEDS: Final = (STOP, "device deleted", "namespace deleted", "out of memory")
+CLOCK_STEP: Final = "clock step"
+# No namespace has a wall clock of its own: it is set where the machine is ours alone.
+_ALONE: Final = (CLOCK_STEP,) if "HOPSCOPE_VM" in os.environ else ()
+DEEDS: Final = (STOP, "device deleted", "namespace deleted", "out of memory", *_ALONE)
 OF_FOLDERS: Final = ("folder moved", "folder replaced by a link", "folder deleted", "disk full", "no inodes")
 
 _COUNTED: Final = 211
@@ -132,6 +137,8 @@ class Round:
                         if self.deed == "KILL":
                             _stop_and_look(child, watch)
                         _do(self.deed, child, folder, lab, extra)
+                        if self.verb == "serve" and self.deed == "HUP":  # it has started anew
+                            child.terminate()
                     code = self._ended(child)
                 self.made = watch.made
             if code is None:
@@ -145,8 +152,10 @@ class Round:
 
     def _words(self, lab: Lab, folder: Path, extra: Namespace | None) -> list[str]:
         verb, *options = VERBS[self.verb]
-        if verb in {"record", "rx", "tx", "drops"}:
+        if verb in {"record", "rx", "tx", "drops", "serve", "wire"}:
             options += only(lab) + ([f"--netns={extra.inode}"] if extra else [])
+        if verb == "serve":
+            options += ["--socket", str(folder.with_name("s"))]
         return [verb, *(["-o", str(folder)] if verb == "record" else []), *options]
 
     def _wait(self, child: subprocess.Popen[bytes], folder: Path, counted: tuple[socket, socket]) -> bool:
@@ -238,6 +247,27 @@ def _do(deed: str, child: subprocess.Popen[bytes], folder: Path, lab: Lab, extra
     if deed in SIGNALS:
         os.kill(child.pid, SIGNALS[deed])
         return
+    if deed in OF_FOLDERS:
+        _do_to(folder, deed)
+    elif deed == "device deleted":
+        with _device(lab):
+            time.sleep(0.1)
+    elif deed == "namespace deleted" and extra:
+        extra.close()
+    elif deed == CLOCK_STEP:
+        for seconds in (3600, -3600):
+            time.clock_settime(time.CLOCK_REALTIME, time.clock_gettime(time.CLOCK_REALTIME) + seconds)
+            time.sleep(0.2)
+    elif deed == STOP:
+        os.kill(child.pid, signal.SIGSTOP)
+        time.sleep(0.5)
+        os.kill(child.pid, signal.SIGCONT)
+    time.sleep(0.2)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(child.pid, signal.SIGTERM)
+
+
+def _do_to(folder: Path, deed: str) -> None:
     with contextlib.suppress(OSError):  # there is no such folder yet
         if deed in {"folder moved", "folder replaced by a link"}:
             folder.rename(folder.with_name("moved"))
@@ -248,18 +278,6 @@ def _do(deed: str, child: subprocess.Popen[bytes], folder: Path, lab: Lab, extra
         shutil.rmtree(folder, ignore_errors=True)
     elif deed == "no inodes":
         disks.leave_inodes(folder.parent, 2)
-    elif deed == "device deleted":
-        with _device(lab):
-            time.sleep(0.1)
-    elif deed == "namespace deleted" and extra:
-        extra.close()
-    elif deed == STOP:
-        os.kill(child.pid, signal.SIGSTOP)
-        time.sleep(0.5)
-        os.kill(child.pid, signal.SIGCONT)
-    time.sleep(0.2)
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(child.pid, signal.SIGTERM)
 
 
 @contextlib.contextmanager

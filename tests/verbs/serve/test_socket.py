@@ -224,7 +224,9 @@ def test_nothing_is_attached_for_nobody(server: Server) -> None:
 def test_tracepoints_come_with_their_fields(server: Server, traffic: Traffic) -> None:
     where = f"point == e_net_netif_receive_skb and len == {10 + 28}"
     with server.subscribe(points=[], events=["net:netif_receive_skb"], where=where, fields=["point", "len"]) as found:
-        traffic.send(5)
+        with server.subscribe(points=[], events=["skb:consume_*"], fields=["point"]) as other:
+            traffic.send(5)
+            assert {event["point"] for event in taken(other, 5)} == {"e_skb_consume_skb"}
         assert taken(found, 5) == [{"point": "e_net_netif_receive_skb", "len": 38}] * 5
 
 
@@ -269,6 +271,7 @@ def test_what_came_before_can_be_had(server: Server, tmp_path: Path) -> None:
         ({"points": ["tls.read"]}, "There is no probe point or profile tls.read"),
         ({"events": ["function:udp_sendmsg"]}, "function:udp_sendmsg is no tracepoint"),
         ({"events": ["net:nothing"]}, "net:nothing"),
+        ({"events": ["net:netif_rx:len > 5"]}, "has a filter. Several may subscribe to a tracepoint: use `where`"),
         ({"where": "prot == 1"}, "Events have no field prot. Did you mean"),
         ({"where": 1}, "where is no text"),
         ({"fields": ["size"]}, "Events have no field size"),

@@ -15,6 +15,7 @@ from hopscope.bpf.layout import HopPoint
 from hopscope.live.stream.hops import PACKET_COLUMNS, Hops
 from hopscope.model.event_batch import Numbers, Texts
 from hopscope.model.event_fields import Kind
+from hopscope.store.counts import LOSS_TABLES
 from hopscope.store.schema import EVENT_TABLES
 from hopscope.trace.where import known_of, tables_of_events
 
@@ -266,9 +267,9 @@ class Assembler:
         """Take rows of a table, events from a time on; rows that are neither events nor names are not kept."""
         if self.names.learn(table, columns):
             return
-        if table == "losses":
+        if table in LOSS_TABLES:
             self.lost += int(columns["lost"].sum())
-            if self._hops:
+            if self._hops and table == "losses":
                 self._hops.lost(columns)
         elif table in EVENT_TABLES or table == _DROPS or table in self._own:
             if len(columns["time_ns"]) and columns["time_ns"].min() < from_ns:

@@ -61,7 +61,8 @@ class Subscriber:
         self.is_answered = False
         self.wake = asyncio.Event()
         self._waiting: deque[bytes] = deque()
-        self._waiting_bytes = 0
+        # Each is changed in one thread alone.
+        self._put_bytes = self._written_bytes = 0
         self._condition: Condition | None = None
         self._encoder: Encoder | None = None
         self._lost = self._kernel_lost = 0
@@ -95,7 +96,7 @@ class Subscriber:
         self._kernel_lost += kernel_lost
         chosen = self._chosen(events) if len(events) else np.zeros(0, bool)
         count = int(np.count_nonzero(chosen))
-        if self._waiting_bytes >= self.request.queue_bytes:
+        if self._put_bytes - self._written_bytes >= self.request.queue_bytes:
             self._lost += count
         elif count or self._lost or self._kernel_lost:
             self._put(self._encoder.batch(events, chosen, self._lost, self._kernel_lost))
@@ -108,22 +109,19 @@ class Subscriber:
                 data = self._waiting.popleft()
                 writer.write(data)
                 await writer.drain()
-                self._waiting_bytes -= len(data)
+                self._written_bytes += len(data)
             self.wake.clear()
             await self.wake.wait()
 
     def _put(self, data: bytes) -> None:
         if data:
             self._waiting.append(data)
-            self._waiting_bytes += len(data)
+            self._put_bytes += len(data)
             self._loop.call_soon_threadsafe(self.wake.set)
 
     def _chosen(self, events: Events) -> NDArray[np.bool_]:
         points = events.column("point")
-        wanted = [
-            name in self.request.points or (name.startswith("e_") and bool(self.request.events))
-            for name in points.names  # type: ignore[union-attr] # they are texts
-        ]
+        wanted = [self.request.wants(name) for name in points.names]  # type: ignore[union-attr] # they are texts
         chosen: NDArray[np.bool_] = np.array([*wanted, False])[points.codes]  # type: ignore[union-attr]
         if self._from_ns:
             times = events.column("time_ns").values  # type: ignore[union-attr] # they are numbers

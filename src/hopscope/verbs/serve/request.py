@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any, Final, Literal, TypeAlias
 
 from hopscope.errors import HopscopeError, UsageError
@@ -41,6 +43,8 @@ _PACKETS: Final = frozenset(name for point, name in point_names().items() if tab
 _OF_LIFETIMES: Final = frozenset(
     {*("hop_ns", "flow", "source", "source_port", "destination", "destination_port", "protocol"), *OTHERS}
 )
+# But what patterns have.
+_NOT_IN_NAMES: Final = re.compile(r"[^\w*?\[\]]", re.ASCII)
 _MOST_NAMES: Final = 256
 _MOST_QUEUE: Final = 256
 _MIB: Final = 1 << 20
@@ -81,6 +85,11 @@ class Request:
     def path(self) -> frozenset[str]:
         """Points that are needed besides: packets are followed by all that they pass, whatever others ask for."""
         return _PACKETS if self.needs_lifetimes else frozenset()
+
+    def wants(self, point: str) -> bool:
+        """Tell whether events of a point, or of a tracepoint by its table's name, are wanted."""
+        tables = ("e_" + _NOT_IN_NAMES.sub("_", text) for text in self.events)
+        return point in self.points or any(fnmatchcase(point, table) for table in tables)
 
     @property
     def points(self) -> frozenset[str]:
@@ -169,12 +178,14 @@ def _named(names: list[str]) -> frozenset[str]:
 
 def _event(text: str) -> str:
     try:
-        Spec.parse(text)
+        spec = Spec.parse(text)
     except HopscopeError as error:
         raise UsageError(error.what, error.next_step) from error
-    if text.startswith(("function:", "return:")):
+    if spec.is_function:
         raise UsageError(f"{text:.60} is no tracepoint", "Functions are recorded by `hopscope record -e` alone")
-    return text
+    if spec.filter:
+        raise UsageError(f"{text:.60} has a filter", "Several may subscribe to a tracepoint: use `where`")
+    return str(spec)
 
 
 def _number(value: Any, name: str, least: float, most: float) -> float:  # noqa: ANN401 # as JSON has it

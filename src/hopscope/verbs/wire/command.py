@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import click
 
@@ -70,6 +70,8 @@ def match(*, matchers: tuple[str, ...], interface: str, condition: str) -> int:
 class _Wire(Command):
     """Has one sub-command, in the place of the first word."""
 
+    commands: ClassVar = {match.name: match}
+
     def make_context(
         self,
         info_name: str | None,
@@ -78,8 +80,8 @@ class _Wire(Command):
         **extra: Any,  # noqa: ANN401 # as click's
     ) -> click.Context:
         """Return the context of what is called."""
-        if args[:1] == [match.name]:
-            return match.make_context(f"{info_name} {match.name}", args[1:], parent, **extra)
+        if args and (command := self.commands.get(args[0])):
+            return command.make_context(f"{info_name} {command.name}", args[1:], parent, **extra)
         return super().make_context(info_name, args, parent, **extra)
 
 

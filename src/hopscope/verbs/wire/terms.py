@@ -124,7 +124,10 @@ def _holds(field: str, sign: Sign, value: Any, *, wanted: bool) -> Term:  # noqa
         inside = _in_network(field, value)
         return inside if (sign == "==") == wanted else _not_all(inside)
     if sign == "&":
-        mask = value & most_of(field)
+        most = most_of(field)
+        mask = value & most
+        if mask == most:  # libpcap takes no bit of all for a contradiction
+            return InRange(field, 1, most) if wanted else InRange(field, 0, 0)
         bits = [1 << at for at in range(mask.bit_length()) if mask >> at & 1]
         return Any_(tuple(Bits(field, bit, bit) for bit in bits)) if wanted else Bits(field, mask, 0)
     if field == "hop_ns" and value >= HOP_LIMIT_NS:
