@@ -50,12 +50,11 @@ class Names:
         """Take rows; say whether they are of this kind."""
         match table:
             case "flows":
-                names = ("source", "source_port", "destination", "destination_port", "protocol")
                 _bound(self.flows)
                 self.flows.update(
                     zip(
                         columns["flow"].tolist(),
-                        zip(*(columns[name].tolist() for name in names), strict=True),
+                        zip(*(columns[name].tolist() for name in _FLOW_FIELDS), strict=True),
                         strict=True,
                     )
                 )
@@ -144,7 +143,7 @@ class Events:
                 columns[name].tolist() if name in columns else [None] * len(columns["time_ns"])
                 for columns in self._parts.values()
             ]
-            return _texts(np.array([text for part in listed for text in part], object)[self._order])
+            return _named(self._order, [text for part in listed for text in part])
         values = self._gathered(
             columns[name]
             if name in columns and columns[name].dtype != object
@@ -169,9 +168,9 @@ class Events:
         values, known = [], []
         for table, columns in self._parts.items():
             count = len(columns["time_ns"])
-            is_packets = table == "packets" and self._hops is not None
-            values.append(self._hops.hop_ns if is_packets and self._hops else np.zeros(count, np.int64))
-            known.append(self._hops.known if is_packets and self._hops else np.zeros(count, bool))
+            hops = self._hops if table == "packets" else None
+            values.append(hops.hop_ns if hops else np.zeros(count, np.int64))
+            known.append(hops.known if hops else np.zeros(count, bool))
         return Numbers(self._gathered(values), self._gathered(known).astype(bool))
 
     def _flows(self) -> Numbers:
@@ -213,7 +212,7 @@ class Events:
         distinct, codes = self._distinct(key)
         found = [table.get(each) for each in distinct]
         values = [None if each is None else each[field] for each in found]
-        if any(isinstance(value, str) for value in values) or (key == "flow" and field in {0, 2}):
+        if any(isinstance(value, str) for value in values) or (key == "flow" and field in _ADDRESSES):
             return _named(codes, values)
         known = np.array([value is not None for value in values], bool)
         numbers = np.array([value or 0 for value in values], np.int64)
@@ -321,11 +320,6 @@ def _named(codes: NDArray[Any], values: list[str | None]) -> Texts:
     known = {text: at for at, text in enumerate(dict.fromkeys(text for text in values if text is not None))}
     places = np.array([*(-1 if text is None else known[text] for text in values), -1], np.int64)
     return Texts(places[codes], list(known))
-
-
-def _texts(values: NDArray[Any]) -> Texts:
-    known = {text: at for at, text in enumerate(dict.fromkeys(text for text in values.tolist() if text is not None))}
-    return Texts(np.array([-1 if text is None else known[text] for text in values.tolist()], np.int64), list(known))
 
 
 def _bound(known: dict[int, Any]) -> None:

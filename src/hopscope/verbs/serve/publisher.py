@@ -114,10 +114,9 @@ class Subscriber:
             await self.wake.wait()
 
     def _put(self, data: bytes) -> None:
-        if data:
-            self._waiting.append(data)
-            self._put_bytes += len(data)
-            self._loop.call_soon_threadsafe(self.wake.set)
+        self._waiting.append(data)
+        self._put_bytes += len(data)
+        self._loop.call_soon_threadsafe(self.wake.set)
 
     def _chosen(self, events: Events) -> NDArray[np.bool_]:
         points = events.column("point")
