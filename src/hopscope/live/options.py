@@ -19,6 +19,7 @@ _YEAR_S: Final = 365 * _DAY_S
 _MOST_ROWS: Final = 1 << 20
 # Rows that people are shown where they do not say how many; programs get all.
 SHOWN: Final = 20
+_PROFILES: Final = ("messages", "packets", "rx", "tx", "tcp", "calls", "cpu", "drops", "all")
 
 
 def interval_option() -> Callable[[Decorated], Decorated]:
@@ -32,6 +33,37 @@ def duration_option() -> Callable[[Decorated], Decorated]:
     """Add how long to measure."""
     return option(
         "-d", "--duration", type=Seconds(0.1, _YEAR_S), help="Stop after this time.", default_text="until Ctrl-C"
+    )
+
+
+def profile_option(text: str) -> Callable[[Decorated], Decorated]:
+    """Add which sets of the recorder's probe points to attach."""
+    return option(
+        "-P",
+        "--profile",
+        "profiles",
+        type=click.Choice(_PROFILES),
+        metavar="PROFILE",
+        multiple=True,
+        help=text,
+        default_text="messages",
+    )
+
+
+def point_option() -> Callable[[Decorated], Decorated]:
+    """Add which of the recorder's probe points to attach besides."""
+    return option("--point", "points", metavar="POINT", multiple=True, help="Another probe point, such as call.enter.")
+
+
+def buffer_option() -> Callable[[Decorated], Decorated]:
+    """Add how large the recorder's rings are."""
+    return option(
+        "--buffer",
+        type=click.Choice(("1", "2", "4", "8", "16", "32", "64", "128", "256")),
+        default="16",
+        show_default=True,
+        metavar="MIB",
+        help="Size of each CPU's ring.",
     )
 
 

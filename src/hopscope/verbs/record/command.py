@@ -11,8 +11,11 @@ from hopscope.live.help import FLIGHT, RECORD, TRAFFIC, CommandBeside, option, s
 from hopscope.live.host_options import host_options
 from hopscope.live.options import (
     attach_options,
+    buffer_option,
     duration_option,
     interface_option,
+    point_option,
+    profile_option,
     protocol_option,
     socket_options,
 )
@@ -24,7 +27,6 @@ if TYPE_CHECKING:
 
     from hopscope.agent.tls import Tls
 
-_PROFILES = ("messages", "packets", "rx", "tx", "tcp", "calls", "cpu", "drops", "all")
 _DAY_S = 86_400
 _MIB = 1 << 20
 
@@ -66,17 +68,8 @@ _MIB = 1 << 20
     ),
     duration_option(),
     option("--max-size", type=click.IntRange(1), metavar="MIB", help="Stop when the trace has this size."),
-    option(
-        "-P",
-        "--profile",
-        "profiles",
-        type=click.Choice(_PROFILES),
-        metavar="PROFILE",
-        multiple=True,
-        help="Probe points, as above.",
-        default_text="messages",
-    ),
-    option("--point", "points", metavar="POINT", multiple=True, help="Another probe point, such as call.enter."),
+    profile_option("Probe points, as above."),
+    point_option(),
     option(
         "-e",
         "--event",
@@ -118,14 +111,7 @@ _MIB = 1 << 20
         show_default=True,
         help="Read counters this often, 0: never.",
     ),
-    option(
-        "--buffer",
-        type=click.Choice(("1", "2", "4", "8", "16", "32", "64", "128", "256")),
-        default="16",
-        show_default=True,
-        metavar="MIB",
-        help="Size of each CPU's ring.",
-    ),
+    buffer_option(),
 )
 @section(
     FLIGHT,

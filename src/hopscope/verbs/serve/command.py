@@ -12,6 +12,7 @@ from hopscope.errors import UsageError
 from hopscope.live.help import CLIENTS, MEASURE, OTHER, Command, option, section
 from hopscope.live.host_options import listening_options
 from hopscope.live.options import (
+    buffer_option,
     group_option,
     interface_option,
     max_groups_option,
@@ -80,14 +81,7 @@ class _Rereadable(Command):
     option("--socket", type=PATH, metavar="PATH", help="Serve events to those who connect to this unix socket."),
     option("--socket-group", metavar="GROUP", help="Group that may connect. [default: hopscope, if it exists]"),
     option("--keep", type=Seconds(0, _DAY_S), default=0.0, help="Keep the last seconds for who comes later."),
-    option(
-        "--buffer",
-        type=click.Choice(("1", "2", "4", "8", "16", "32", "64", "128", "256")),
-        default="16",
-        show_default=True,
-        metavar="MIB",
-        help="Size of each CPU's ring.",
-    ),
+    buffer_option(),
 )
 @section(
     OTHER,

@@ -63,6 +63,8 @@ class Request:
         Tracepoints, as `record -e` takes them.
     where
         A condition; empty: all events of these.
+    compared
+        Fields that it compares.
     fields
         Columns, in this order; of tracepoints as well.
     form
@@ -76,6 +78,7 @@ class Request:
     named: frozenset[str]
     events: frozenset[str]
     where: str
+    compared: frozenset[str]
     fields: tuple[str, ...]
     form: Form
     since_s: float
@@ -99,9 +102,7 @@ class Request:
     @property
     def needs_lifetimes(self) -> bool:
         """Whether something is wanted that only a packet's other events say."""
-        named = (
-            {*self.fields, *(each.field for each in comparisons(parse(self.where)))} if self.where else {*self.fields}
-        )
+        named = {*self.fields, *self.compared}
         return not named.isdisjoint(_OF_LIFETIMES) or not named.isdisjoint(self.points)
 
 
@@ -141,6 +142,7 @@ def parse_request(line: bytes) -> Request:
         named=_named(_texts(found["points"], "points")) | selected,
         events=frozenset(_event(text) for text in _texts(found["events"], "events")),
         where=where,
+        compared=frozenset(each.field for each in compared),
         fields=tuple(dict.fromkeys(_texts(found["fields"], "fields"))) or USUAL_FIELDS,
         form=form,
         since_s=_number(found["since"], "since", 0, _DAY_S),

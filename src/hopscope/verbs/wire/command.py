@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import click
 
 from hopscope.live.help import OUTPUT, RECORD, TRAFFIC, Command, option, section
-from hopscope.live.options import duration_option, protocol_option, socket_options
+from hopscope.live.options import duration_option, point_option, profile_option, protocol_option, socket_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hopscope.live.help import Decorated
 
-_PROFILES: Final = ("messages", "packets", "rx", "tx", "tcp", "calls", "cpu", "drops", "all")
 _DEFAULT: Final = ("messages",)
 _INTERFACE: Final = "hop0"
 _MATCHERS: Final = ("tcpdump", "bpf", "u32", "nft")
@@ -101,17 +100,8 @@ class _Wire(Command):
     RECORD,
     option("--where", metavar="CONDITION", help="Only events that it selects (docs/conditions.md)."),
     duration_option(),
-    option(
-        "-P",
-        "--profile",
-        "profiles",
-        type=click.Choice(_PROFILES),
-        metavar="PROFILE",
-        multiple=True,
-        help="Probe points, as for record.",
-        default_text="messages",
-    ),
-    option("--point", "points", metavar="POINT", multiple=True, help="Another probe point, such as call.enter."),
+    profile_option("Probe points, as for record."),
+    point_option(),
 )
 @socket_options("uses")
 @protocol_option()
