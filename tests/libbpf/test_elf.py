@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from hopscope.errors import FormatError, LoadError
-from hopscope.libbpf import BpfObject
+from hopscope.libbpf import BpfObject, _elf, function_offsets
 from hopscope.libbpf._elf import with_function
 
 if TYPE_CHECKING:
@@ -62,3 +62,24 @@ def test_an_object_is_opened_under_its_name_and_a_missing_one_is_said(compiled: 
         assert "pcap.rodata" in opened.maps
     with pytest.raises(LoadError, match=r"absent\.bpf\.o cannot be opened: No such file"):
         BpfObject.open(path.with_name("absent.bpf.o"), {"pcap_filter": bytes})
+
+
+def test_long_names_take_no_longer_than_short_ones(elf: bytes) -> None:
+    class Watched(bytes):
+        """A file of which is known how much was taken out at the most."""
+
+        most = 0
+
+        def __getitem__(self, wanted: Any) -> Any:  # noqa: ANN401 # as bytes has it
+            taken = super().__getitem__(wanted)
+            self.most = max(self.most, len(taken) if isinstance(taken, bytes) else 1)
+            return taken
+
+    table = next(each for each in _elf._sections(elf) if each.kind == _elf._SHT_SYMTAB)
+    strings = [*_elf._sections(elf)][table.link].offset
+    longer = bytearray(elf + b"n" * 100_000 + b"\0")
+    for at in range(table.offset, table.offset + table.size, _elf._SYMBOL.size):
+        longer[at : at + 4] = (len(elf) - strings).to_bytes(4, "little")
+    watched = Watched(longer)
+    assert function_offsets(watched, ["pcap_filter"]) == {}
+    assert watched.most == table.size < 100_000

@@ -82,7 +82,8 @@ def function_offsets(elf: bytes, names: Collection[str]) -> dict[str, int]:
                     continue
                 start = strings + where
                 end = elf.find(b"\0", start, start + _LONGEST_NAME)
-                if (name := wanted.get(elf[start:end])) and name not in found:
+                # -1: a longer name than any that is wanted, and a slice would be the rest of the file.
+                if end >= 0 and (name := wanted.get(elf[start:end])) and name not in found:
                     found[name] = value - sections[section].address + sections[section].offset
     except (struct.error, IndexError, ValueError) as error:
         raise FormatError("the file is damaged") from error
