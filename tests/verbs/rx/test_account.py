@@ -18,6 +18,7 @@ import pytest
 
 from hopscope.model.checked_json import Fields
 from hopscope.term.json_lines import from_json, to_json
+from hopscope.verbs.rx.account import Account
 from hopscope.verbs.rx.collector import RxCollector
 from hopscope.verbs.rx.options import RxOptions
 from tests.lab.measure import (
@@ -36,8 +37,11 @@ from tests.waiting import eventually
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import numpy as np
+
     from hopscope.lab import Lab, Namespace
     from hopscope.model.snapshot import PacketAccount, Snapshot
+    from tests.lab.measure import NetworkPath
 
 pytestmark = pytest.mark.root
 
@@ -279,3 +283,19 @@ def test_without_the_tracepoint_it_is_said_that_reasons_are_not_known(
         found = rx.interval()
     assert found.packets is None
     assert any("rx.drop is not attached" in note for note in found.notes)
+
+
+def test_what_enters_while_the_figures_are_read_is_in_them(
+    lab: Lab, veth: NetworkPath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with udp_pair(veth) as pair, run(lab) as rx:
+        look, entering = Account._open, iter([1])
+
+        def look_and_one_enters(self: Account) -> np.ndarray:
+            found = look(self)
+            assert all(ping(*pair, 1) for _ in entering)
+            return found
+
+        monkeypatch.setattr(Account, "_open", look_and_one_enters)
+        found = account(rx.interval())
+    assert (found.entered, found.read) == (1, 1)

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, np.dtype[Any]]
 
 UNKNOWN: Final = "unknown"
+# Reading takes a fraction of a millisecond, in which a packet may enter; on a busy host, some do each time.
+_LOOKS: Final = 3
 _LAST_REASON: Final = HopLimits.HOP_REASONS - 1
 _PLACES: Final = {
     HopRxPlace.HOP_PLACE_DRIVER: "rx.driver",
@@ -123,16 +125,22 @@ class Account:
         return self._account(self._first, self._last, final=True)
 
     def _read(self) -> _Reading:
-        # In this order: what ends or enters meanwhile is then missing in the sum, and not in it twice.
-        sums = {name: self._counters[name].astype(np.int64).sum(axis=0) for name in ("ended", "gone", "dropped")}
-        open_ = self._open()
+        for _ in range(_LOOKS):
+            before, open_, after = self._counted(), self._open(), self._counted()
+            if all(np.array_equal(before[name], after[name]) for name in before):
+                break
+        # What ended or entered meanwhile, if something did each time, is missing in the sum, and not in it twice.
         return _Reading(
-            entered=int(self._counters["entered"].sum()),
-            ended=sums["ended"],
-            gone=sums["gone"],
-            dropped=sums["dropped"].reshape(HopRxPlace.HOP_PLACES, HopLimits.HOP_REASONS),
+            entered=int(after["entered"]),
+            ended=before["ended"],
+            gone=before["gone"],
+            dropped=before["dropped"].reshape(HopRxPlace.HOP_PLACES, HopLimits.HOP_REASONS),
             open=open_,
         )
+
+    def _counted(self) -> dict[str, Array]:
+        names = ("ended", "gone", "dropped", "entered")
+        return {name: self._counters[name].astype(np.int64).sum(axis=0) for name in names}
 
     def _open(self) -> Array:
         """Return how many stamps are open at each place."""
