@@ -94,6 +94,9 @@ class HopGroupBy(IntEnum):
     HOP_GROUP_PROTOCOL = 5
     HOP_GROUP_COMM = 6
     HOP_GROUP_THREAD = 7
+    HOP_GROUP_PORT = 8
+    HOP_GROUP_PEER = 9
+    HOP_GROUP_FLOW = 10
 
 
 class HopHist(IntEnum):
@@ -825,6 +828,12 @@ HOP_GROUP_DTYPE: Final = np.dtype(
         "names": [
             "key",
             "name",
+            "local",
+            "peer",
+            "local_port",
+            "peer_port",
+            "protocol",
+            "pad",
         ],
         "formats": [
             {
@@ -846,12 +855,24 @@ HOP_GROUP_DTYPE: Final = np.dtype(
                 "itemsize": 16,
             },
             "|S16",
+            ("<u4", (4,)),
+            ("<u4", (4,)),
+            "<u2",
+            "<u2",
+            "<u2",
+            "<u2",
         ],
         "offsets": [
             0,
             16,
+            32,
+            48,
+            64,
+            66,
+            68,
+            70,
         ],
-        "itemsize": 32,
+        "itemsize": 72,
     }
 )
 

@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import re
+import socket
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from hopscope.errors import KernelError
 from hopscope.kernel import netns
+from hopscope.model.message import endpoint
 from hopscope.probes.attach import cgroup_root
 
 if TYPE_CHECKING:
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
 OTHER: Final = "other"
 # For hops at which nobody knows the group yet.
 NOT_KNOWN: Final = "-"
+_PROTOCOLS: Final = {socket.IPPROTO_TCP: "tcp", socket.IPPROTO_UDP: "udp"}
 _CONTAINER: Final = re.compile(r"([0-9a-f]{64})")
 
 
@@ -71,8 +75,6 @@ class Labels:
         """
         key = group["key"]
         label = bytes(group["name"]).split(b"\0")[0].decode(errors="replace")
-        if self._group_by == "comm":
-            return label
         if self._group_by == "interface":
             if not key["netns"]:
                 return label  # the backlog, which all namespaces share
@@ -82,7 +84,32 @@ class Labels:
             return self._namespaces.name(int(key["netns"]))
         if self._group_by == "cgroup":
             return self._cgroups.name(int(key["id"]))
-        return f"{label} ({int(key['id'])})"
+        if self._group_by in {"port", "peer", "flow"}:
+            return self._of_flow(group)
+        return label if self._group_by == "comm" else f"{label} ({int(key['id'])})"
+
+    def _of_flow(self, group: np.void) -> str:
+        protocol = protocol_name(int(group["protocol"]))
+        if self._group_by == "port":
+            return f"{protocol} {int(group['local_port'])}"
+        peer = address_of(group["peer"])
+        if self._group_by == "peer":
+            return peer
+        local = endpoint(address_of(group["local"]), int(group["local_port"]))
+        flow = f"{protocol} {local} {endpoint(peer, socket.ntohs(int(group['peer_port'])))}"
+        namespace = self._namespaces.name(int(group["key"]["netns"]))
+        return flow if namespace == "host" else f"{flow} @{namespace}"
+
+
+def protocol_name(number: int) -> str:
+    """Return the name of a protocol of IP."""
+    return _PROTOCOLS.get(number, f"protocol {number}")
+
+
+def address_of(words: np.ndarray[Any, np.dtype[Any]]) -> str:
+    """Return an address as text; uint32 in network order, shape (4,), IPv4 as mapped to IPv6."""
+    address = ipaddress.IPv6Address(words.tobytes())
+    return str(address.ipv4_mapped or address)
 
 
 def _cgroup_names() -> dict[int, str]:

@@ -33,11 +33,11 @@ class Flow:
 
     def __str__(self) -> str:
         """As ``ss`` shows it."""
-        return f"{_endpoint(self.local, self.local_port)} > {_endpoint(self.peer, self.peer_port)}"
+        return f"{endpoint(self.local, self.local_port)} > {endpoint(self.peer, self.peer_port)}"
 
     def received(self) -> str:
         """As what comes to the socket goes."""
-        return f"{_endpoint(self.peer, self.peer_port)} > {_endpoint(self.local, self.local_port)}"
+        return f"{endpoint(self.peer, self.peer_port)} > {endpoint(self.local, self.local_port)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,7 +322,8 @@ def _less(whole_ns: int | None, part_ns: int) -> int | None:
     return None if whole_ns is None or whole_ns < part_ns else whole_ns - part_ns
 
 
-def _endpoint(address: str, port: int) -> str:
+def endpoint(address: str, port: int) -> str:
+    """Return address and port as ``ss`` shows them; port 0: there is none."""
     if not port:
         return "*"  # not connected
     return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -102,6 +103,29 @@ def test_cgroup_of_the_socket(lab: Lab, veth: NetworkPath) -> None:
         snapshot = rx.interval()
     for hop in ("rx.core", "rx.ip", *UDP_DATA_HOPS):
         assert group_counts(snapshot, hop) == {f"/{one.name}": 23, "container c0ffee012345": 7}
+
+
+@pytest.mark.parametrize("key", ["port", "peer", "flow"])
+def test_flows(lab: Lab, key: str) -> None:
+    with udp_pair(way(lab, "veth-4")) as udp, tcp_pair(way(lab, "lo-6")) as tcp, run(lab, group_by=key) as rx:
+        assert ping(*udp, 23) + ping(*tcp, 7) == 30
+        snapshot = rx.interval()
+        of_udp, of_tcp = (
+            flow_label(key, protocol, receiver, sender.getsockname(), lab.server.inode)
+            for protocol, (sender, receiver) in (("udp", udp), ("tcp", tcp))
+        )
+    assert group_counts(snapshot, "rx.core") == {of_udp: 23, of_tcp: 7}
+    assert group_counts(snapshot, "rx.udp_total") == {of_udp: 23}
+    assert group_counts(snapshot, "rx.tcp_total") == {of_tcp: 7}
+
+
+def flow_label(key: str, protocol: str, own: socket.socket, peer: tuple[Any, ...], namespace: int) -> str:
+    """Return what the group of a flow is called, by what its sockets say."""
+    (host, port), (peer_host, peer_port) = own.getsockname()[:2], peer[:2]
+    form = "{}:{}" if own.family == socket.AF_INET else "[{}]:{}"
+    local, remote = form.format(host, port), form.format(peer_host, peer_port)
+    flow = f"{protocol} {local} {remote} @{namespace_name(namespace)}"
+    return {"port": f"{protocol} {port}", "peer": peer_host, "flow": flow}[key]
 
 
 def test_cpu(lab: Lab, veth: NetworkPath) -> None:

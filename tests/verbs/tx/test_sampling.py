@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from hopscope.lab.veth import CLIENT_IPV4
 from tests.lab.measure import all_discarded, counts, group_counts, ping, tcp_pair, udp_pair, wait_acknowledged, way
 from tests.verbs.rx.test_filters import cgroups
+from tests.verbs.rx.test_groups import flow_label
 from tests.verbs.tx.measure import UDP_HOPS, messages, run_tx, run_udp, total_when
 from tests.verbs.tx.test_filters import traffic
 
@@ -120,6 +122,27 @@ def test_group_by_cgroup(lab: Lab, veth: NetworkPath) -> None:
         traffic(veth, "udp", 69, "--cgroup", other)
         found = group_counts(tx.interval(), "tx.udp_total")
     assert {name.rpartition("/")[2]: count for name, count in found.items()} == {"wanted": 23, "other": 69}
+
+
+@pytest.mark.parametrize("key", ["port", "peer", "flow"])
+def test_group_by_what_makes_a_flow(lab: Lab, veth: NetworkPath, key: str) -> None:
+    new = veth.sender.call(socket.socket, socket.AF_INET, socket.SOCK_DGRAM)
+    with udp_pair(veth) as (_, one), udp_pair(veth) as (_, other), tcp_pair(veth) as tcp, new as unconnected:
+        unconnected.bind((CLIENT_IPV4, 0))
+        with run_tx(lab, group_by=key) as tx:
+            for receiver, sent in ((one, 23), (other, 7)):
+                for _ in range(sent):
+                    unconnected.sendto(b"x", receiver.getsockname())
+            assert ping(*tcp, 5) == 5
+            wait_acknowledged(tcp[0])
+            snapshot = total_when(tx, "tx.total", 5)
+        labels = [
+            flow_label(key, protocol, own, peer.getsockname(), lab.client.inode)
+            for protocol, own, peer in (("udp", unconnected, one), ("udp", unconnected, other), ("tcp", *tcp))
+        ]
+    expected = dict.fromkeys(labels[:2], 30) if key != "flow" else dict(zip(labels, (23, 7), strict=False))
+    assert group_counts(snapshot, "tx.udp_total") == expected
+    assert group_counts(snapshot, "tx.total") == {labels[2]: 5}
 
 
 def test_group_by_cpu_adds_up(lab: Lab, veth: NetworkPath) -> None:

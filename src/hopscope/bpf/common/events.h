@@ -121,6 +121,9 @@ enum hop_group_by {
 	HOP_GROUP_PROTOCOL = 5, /* rows are fixed */
 	HOP_GROUP_COMM = 6,
 	HOP_GROUP_THREAD = 7,
+	HOP_GROUP_PORT = 8, /* the socket's own, with its protocol */
+	HOP_GROUP_PEER = 9,
+	HOP_GROUP_FLOW = 10,
 };
 
 enum hop_protocol_group {
@@ -148,7 +151,7 @@ enum hop_limits {
 /* Group 0 is "other": packets whose group found no row, or is not known at that hop. */
 /* By the name of a thread, all of it is that name. */
 struct hop_group_key {
-	u64 id;    /* ifindex, cgroup id, pid or tid; 0 where only the namespace counts */
+	u64 id;    /* ifindex, cgroup id, pid, tid, or a hash of what a flow's group has; 0 where only the namespace counts */
 	u32 netns; /* inode, 0 where it does not count */
 	u32 pad;
 };
@@ -156,6 +159,13 @@ struct hop_group_key {
 struct hop_group {
 	struct hop_group_key key;
 	char name[16]; /* of the interface or the process, at its first packet */
+	/* Of a flow, as far as it makes the group. Addresses as in struct hop_prefix. */
+	u32 local[4];
+	u32 peer[4];
+	u16 local_port;
+	__be16 peer_port;
+	u16 protocol;
+	u16 pad;
 };
 
 struct hop_interface {

@@ -56,6 +56,34 @@ static __noinline u64 flow_number(struct sock *sk, const struct endpoints *ends)
 	return number;
 }
 
+/* What a flow's group is made of shows in addresses and ports. */
+#define GROUPS_OF_FLOWS                                                                                                \
+	(cfg_group_by == HOP_GROUP_PORT || cfg_group_by == HOP_GROUP_PEER || cfg_group_by == HOP_GROUP_FLOW)
+
+/* The group of a flow; its own end comes first. */
+static __noinline u32 flow_group(struct sock *sk, const struct endpoints *ends)
+{
+	const u32 *peer = ends->address[1];
+	struct hop_group group = {};
+
+	if (cfg_group_by != HOP_GROUP_PEER) {
+		group.protocol = BPF_CORE_READ(sk, sk_protocol);
+		group.local_port = bpf_ntohs(ends->port[0]);
+		group.key.id = (u64)group.protocol << 16 | group.local_port;
+	}
+	if (cfg_group_by != HOP_GROUP_PORT) {
+		__builtin_memcpy(group.peer, peer, sizeof(group.peer));
+		group.key.id = ((u64)peer[0] << 32 | peer[1]) * 0x9e3779b97f4a7c15ULL ^ ((u64)peer[2] << 32 | peer[3]);
+	}
+	if (cfg_group_by == HOP_GROUP_FLOW) {
+		__builtin_memcpy(group.local, ends->address[0], sizeof(group.local));
+		group.peer_port = ends->port[1];
+		group.key.netns = socket_netns(sk);
+		group.key.id = flow_number(sk, ends);
+	}
+	return group_row(&group, NULL);
+}
+
 /* Remember whose flow it is: its own end comes first. NULL: it is not known which process has the socket. */
 static __noinline void flow_note(u64 cookie, struct sock *sk, const struct endpoints *ends, struct task_struct *task)
 {

@@ -28,14 +28,10 @@ static __noinline void datagram_waits(struct sock *sk, const struct stamp *stamp
 {
 	struct waiting_key key = {.place = head};
 	struct hop_rx_event event = {.queued_ns = now_ns, .flags = HOP_RX_DATAGRAM};
-	struct endpoints ends = {}, own = {};
 	u16 network = headers >> 16, transport = headers, bytes = 0;
+	struct endpoints own = {};
 
-	packet_endpoints(head, network, transport, &ends);
-	__builtin_memcpy(own.address[0], ends.address[1], sizeof(own.address[0]));
-	__builtin_memcpy(own.address[1], ends.address[0], sizeof(own.address[1]));
-	own.port[0] = ends.port[1];
-	own.port[1] = ends.port[0];
+	received_endpoints(head, network, transport, &own);
 	bpf_probe_read_kernel(&bytes, sizeof(bytes), (void *)(head + transport + offsetof(struct udp_header, bytes)));
 	event.len_bytes = bpf_ntohs(bytes) - UDP_HEADER_BYTES;
 	message_passed(&event, stamp, sk, &own);

@@ -92,6 +92,26 @@ static __noinline bool unseen_wanted(struct sock *sk)
 	return port_wanted(&ends) && address_wanted(&ends);
 }
 
+/* As a packet carries them, its receiver's end first. */
+static __always_inline void received_endpoints(u64 head, u16 network, u16 transport, struct endpoints *own)
+{
+	struct endpoints ends = {};
+
+	packet_endpoints(head, network, transport, &ends);
+	__builtin_memcpy(own->address[0], ends.address[1], sizeof(own->address[0]));
+	__builtin_memcpy(own->address[1], ends.address[0], sizeof(own->address[1]));
+	own->port[0] = ends.port[1];
+	own->port[1] = ends.port[0];
+}
+
+static __noinline u32 packet_group(struct sock *sk, u64 head, u16 network, u16 transport)
+{
+	struct endpoints own = {};
+
+	received_endpoints(head, network, transport, &own);
+	return flow_group(sk, &own);
+}
+
 /* ---- what the reader knows ---- */
 
 static __always_inline u32 reader_group(u32 group)

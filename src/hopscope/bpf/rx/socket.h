@@ -17,6 +17,8 @@ static __always_inline bool settle(struct stamp *stamp, struct sock *sk, u64 hea
 	}
 	if (cfg_group_by == HOP_GROUP_CGROUP)
 		stamp->group = group_of(this_cpu(), cgroup_id(socket_cgroup(sk)), 0, NULL);
+	if (GROUPS_OF_FLOWS)
+		stamp->group = packet_group(sk, head, network, transport);
 	if (cfg_group_by == HOP_GROUP_PROTOCOL)
 		stamp->group = l4_hop == HOP_RX_TCP ? HOP_GROUP_TCP : HOP_GROUP_UDP;
 	stamp_settle(stamp, l4_hop);

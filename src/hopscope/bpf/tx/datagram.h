@@ -135,7 +135,7 @@ static __always_inline void datagram_leaves(struct sk_buff *skb, struct sock *sk
 	if (!counter || BPF_CORE_READ_BITFIELD_PROBED(sk, sk_kern_sock) ||
 	    (fragments && later_fragment(head, skb->network_header)))
 		return;
-	if (cfg_ports || cfg_addresses || cfg_gap_ns || cfg_events || cfg_own)
+	if (cfg_ports || cfg_addresses || cfg_gap_ns || cfg_events || cfg_own || GROUPS_OF_FLOWS)
 		datagram_endpoints(skb, sk, head, &ends);
 	if (!datagram_wanted(sk, &ends))
 		return;
@@ -148,7 +148,7 @@ static __always_inline void datagram_leaves(struct sk_buff *skb, struct sock *sk
 	atomic_add(&counter->sampled, 1);
 	pass = pass_new(head, skb->dev->ifindex, now_ns);
 	pass->skb = (u64)skb;
-	pass->group = group_of(sk, skb->dev);
+	pass->group = GROUPS_OF_FLOWS ? flow_group(sk, &ends) : group_of(sk, skb->dev);
 	pass->pid = current_pid();
 	pass->len_bytes = payload_bytes(skb, sk, head);
 	pass->cookie = flow;

@@ -237,6 +237,8 @@ static __noinline bool message_wanted(struct sock *sk)
 /* The group of a message of this socket that the running process sends to this device. */
 static __noinline u32 group_of(struct sock *sk, struct net_device *dev)
 {
+	struct endpoints ends = {};
+
 	if (cfg_group_by == HOP_GROUP_PROCESS)
 		return group_find(current_pid(), 0, &current_task()->comm);
 	if (cfg_group_by == HOP_GROUP_CGROUP)
@@ -245,6 +247,10 @@ static __noinline u32 group_of(struct sock *sk, struct net_device *dev)
 		return group_find(0, socket_netns(sk), NULL);
 	if (cfg_group_by == HOP_GROUP_INTERFACE)
 		return dev ? group_find(BPF_CORE_READ(dev, ifindex), socket_netns(sk), &dev->name) : 0;
+	if (GROUPS_OF_FLOWS) {
+		socket_endpoints(sk, &ends);
+		return flow_group(sk, &ends);
+	}
 	return 0;
 }
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import socket
 import struct
 from abc import ABC, abstractmethod
@@ -14,6 +13,7 @@ import numpy as np
 from hopscope.bpf.layout import HOP_MESSAGE_FLOW_DTYPE
 from hopscope.kernel import netns
 from hopscope.libbpf import RingReader, possible_cpus
+from hopscope.live.labels import address_of, protocol_name
 from hopscope.model.message import Flow
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 RING_BYTES: Final = 1 << 24
 _FLOWS: Final = 16384
-_PROTOCOLS: Final = {socket.IPPROTO_TCP: "tcp", socket.IPPROTO_UDP: "udp"}
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -118,12 +117,11 @@ class MessageRecords(ABC):
         return self._decoded(record), int(record["netns"])
 
     def _decoded(self, flow: np.void) -> Flow:
-        protocol = int(flow["protocol"])
         return Flow(
-            protocol=_PROTOCOLS.get(protocol, f"protocol {protocol}"),
-            local=_address(flow["local"]),
+            protocol=protocol_name(int(flow["protocol"])),
+            local=address_of(flow["local"]),
             local_port=int(flow["local_port"]),
-            peer=_address(flow["peer"]),
+            peer=address_of(flow["peer"]),
             peer_port=socket.ntohs(int(flow["peer_port"])),
             netns=self._namespace(int(flow["netns"])),
             pid=int(flow["pid"]),
@@ -148,8 +146,3 @@ class MessageRecords(ABC):
             return netns.inside(self._namespaces[inode], socket.if_nameindex)
         except OSError:
             return []  # it is gone, or closed to us
-
-
-def _address(words: Array) -> str:
-    address = ipaddress.IPv6Address(words.tobytes())
-    return str(address.ipv4_mapped or address)

@@ -25,7 +25,7 @@ from hopscope.live.options import (
 if TYPE_CHECKING:
     from hopscope.verbs.rx.collector import RxCollector
 
-_GROUPS = ("interface", "netns", "cgroup", "process", "protocol", "cpu")
+_GROUPS = ("interface", "netns", "cgroup", "process", "protocol", "port", "peer", "flow", "cpu")
 
 
 # What follows the first word that is no option is not parsed: it is the command, which has options of its own.

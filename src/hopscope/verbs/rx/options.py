@@ -22,6 +22,9 @@ GROUP_BY: Final = {
     "cgroup": HopGroupBy.HOP_GROUP_CGROUP,
     "process": HopGroupBy.HOP_GROUP_PROCESS,
     "protocol": HopGroupBy.HOP_GROUP_PROTOCOL,
+    "port": HopGroupBy.HOP_GROUP_PORT,
+    "peer": HopGroupBy.HOP_GROUP_PEER,
+    "flow": HopGroupBy.HOP_GROUP_FLOW,
     # Every CPU has its own rows anyway.
     "cpu": HopGroupBy.HOP_GROUP_NONE,
 }
@@ -85,7 +88,7 @@ class RxOptions(Selection):
     @property
     def defer(self) -> bool:
         """Whether a packet's hops can be recorded only when its socket is known."""
-        return self.socket_facts or self.group_by in {"cgroup", "protocol"}
+        return self.socket_facts or self.group_by in {"cgroup", "protocol", "port", "peer", "flow"}
 
     @property
     def socket_facts(self) -> bool:

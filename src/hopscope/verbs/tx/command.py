@@ -26,7 +26,7 @@ from hopscope.live.paths import OUTPUT_FILE
 if TYPE_CHECKING:
     from hopscope.verbs.tx.collector import TxCollector
 
-_GROUPS = ("interface", "netns", "cgroup", "process", "cpu")
+_GROUPS = ("interface", "netns", "cgroup", "process", "port", "peer", "flow", "cpu")
 
 
 # What follows the first word that is no option is not parsed: it is the command, which has options of its own.

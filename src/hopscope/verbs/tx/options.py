@@ -18,6 +18,9 @@ GROUP_BY: Final = {
     "netns": HopGroupBy.HOP_GROUP_NETNS,
     "cgroup": HopGroupBy.HOP_GROUP_CGROUP,
     "process": HopGroupBy.HOP_GROUP_PROCESS,
+    "port": HopGroupBy.HOP_GROUP_PORT,
+    "peer": HopGroupBy.HOP_GROUP_PEER,
+    "flow": HopGroupBy.HOP_GROUP_FLOW,
     # Every CPU has its own rows anyway.
     "cpu": HopGroupBy.HOP_GROUP_NONE,
 }
