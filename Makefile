@@ -5,7 +5,7 @@ VENV := .venv/bin
 # Some containers set it, and each of the tests' thousands of processes would compile its modules again.
 unexport PYTHONDONTWRITEBYTECODE
 # Most tests wait for the kernel most of the time.
-PYTEST = $(VENV)/python -m pytest -n $(shell echo $$((2 * $$(nproc)))) --dist loadfile --no-loadscope-reorder
+PYTEST = $(VENV)/python -m pytest --processes $(shell echo $$((2 * $$(nproc))))
 C_FILES = $(shell find src/hopscope/bpf bench tests -name '*.[ch]')
 .DEFAULT_GOAL := help
 .PHONY: help build run test test-quick test-all lint layout layout-check format bench chaos fuzz vmtest matrix wheel lock clean

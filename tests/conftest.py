@@ -27,17 +27,18 @@ settings.register_profile("untimed", deadline=None, suppress_health_check=[Healt
 settings.load_profile("untimed")
 
 
-def pytest_configure() -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Have an option for what :mod:`tests.shared` does."""
+    parser.addoption("--processes", type=int, default=0, metavar="COUNT", help="run most tests in so many processes")
+
+
+def pytest_configure(config: pytest.Config) -> None:
     """Handle signals as a program in a terminal does: nohup and background jobs have some of them ignored."""
+    if config.option.processes:
+        config.pluginmanager.register(shared.InTurn(config.option.processes))
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
-
-
-def pytest_sessionstart(session: pytest.Session) -> None:
-    """Have the tests that may share the machine run by workers, if there are any."""
-    if workers := session.config.pluginmanager.getplugin("dsession"):
-        session.config.pluginmanager.register(shared.InTurn(session, workers))
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -49,13 +50,11 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skip tests marked `root` where they cannot run, saying why; workers have those that may share the machine."""
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip tests marked `root` where they cannot run, saying why."""
     # What waits for the kernel comes first, and what only computes fills the processes at the end.
     of_kernel = {item.path for item in items if item.get_closest_marker("root")}
     items.sort(key=lambda item: item.path not in of_kernel)
-    if hasattr(config, "workerinput"):
-        items[:] = filter(shared.may_share, items)
     marked = [item for item in items if item.get_closest_marker("root")]
     reason = leftovers.why_no_bpf() if marked else ""
     if reason:

@@ -1,24 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Most tests run in several processes (``-n``): they only compute, or look at namespaces of their own, and wait a lot.
-The others need the machine alone and run after them.
+"""Most tests run in several processes (``--processes``): they only compute, or look at namespaces of their own, and wait
+a lot. The others need the machine alone and run after them.
 
-The processes are pytest-xdist's, which knows nothing of tests that it is not to run: this collects in the main process
-as well, which leaves to the workers what they take, and runs the rest when they are done. So there is one summary, one
-exit code, one file of results.
+The main process collects once and forks the others, so that nobody else has to collect, or to import. They run file by
+file what they are given, and hand their reports to the main process, which runs the rest when they are done: there is
+one summary, one exit code, one file of results.
 """
 
 from __future__ import annotations
 
+import itertools
+import os
+import traceback
+from collections import deque
+from multiprocessing import Pipe
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
-
-    from xdist.dsession import DSession
-    from xdist.workermanage import WorkerController
+    from collections.abc import Collection, Iterable, Iterator
+    from multiprocessing.connection import Connection
 
 HERE = Path(__file__).parent
 # Folders and modules whose tests of the kernel count or change what the whole machine does, or tell something by time.
@@ -51,58 +55,178 @@ def first(values: Iterable[object], count: int = 1) -> list[object]:
 
 
 class InTurn:
-    """Has the workers run theirs first and the main process the others then.
+    """Has forked processes run the tests that may share the machine, and the main process the others then.
+
+    Parameters
+    ----------
+    processes
+        How many, at most.
+    """
+
+    def __init__(self, processes: int) -> None:
+        self._processes = processes
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> Iterator[None]:
+        """Run those that may share; pytest goes on with the rest."""
+        if session.testsfailed or session.config.option.collectonly:
+            return (yield)
+        shared, session.items = _divided(session.items)
+        Workers(session, shared, self._processes).run()
+        if session.shouldfail:
+            raise session.Failed(session.shouldfail)
+        if session.shouldstop:
+            raise session.Interrupted(session.shouldstop)
+        # pytest takes those that have failed by now for modules that could not be collected, and would run nothing.
+        failed, session.testsfailed = session.testsfailed, 0
+        try:
+            return (yield)
+        finally:
+            session.testsfailed += failed
+
+
+class Workers:
+    """The forked processes.
 
     Parameters
     ----------
     session
-        Of the main process.
-    workers
-        xdist's part of it.
+        Of the main process; it has collected.
+    items
+        What they are to run.
+    count
+        How many there are, at most.
     """
 
-    def __init__(self, session: pytest.Session, workers: DSession) -> None:
+    def __init__(self, session: pytest.Session, items: list[pytest.Item], count: int) -> None:
         self._session = session
-        self._plugins = session.config.pluginmanager
-        self._workers = workers
-        self._shared: list[str] = []
-        self._count = 0
+        self._files = [[*group] for _, group in itertools.groupby(items, key=lambda item: item.path)]
+        self._waiting = deque(range(len(self._files)))
+        self._count = min(count, len(self._files))
+        # Process ID, and the test that it is at.
+        self._of: dict[Connection, tuple[int, str]] = {}
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_collection(self, session: pytest.Session) -> bool:
-        """Collect here, too, while the workers do: xdist would not."""
-        session.perform_collect()
-        return True
-
-    @pytest.hookimpl(trylast=True)
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Take away what the workers are to run."""
-        self._count = len(items)
-        self._shared = [item.nodeid for item in items if may_share(item)]
-        items[:] = [item for item in items if not may_share(item)]
-
-    def pytest_xdist_node_collection_finished(self, node: WorkerController, ids: Sequence[str]) -> None:
-        """See that no test is lost between the processes."""
-        if list(ids) != self._shared:
-            differ = sorted({*ids} ^ {*self._shared})[:3]
-            pytest.exit(f"{node.gateway.id} has other tests than it was left, or in another order: {differ}", 3)
-
-    def pytest_runtest_logstart(self) -> None:
-        """Have the progress in all tests shown: xdist counts those of a worker."""
-        self._session.testscollected = self._count
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtestloop(self, session: pytest.Session) -> object:
-        """Wait for the workers and end them; the rest runs as if they had never been."""
-        uncollected = session.testsfailed
-        if not uncollected:
-            self._workers.pytest_runtestloop()
-        self._workers.pytest_sessionfinish()
-        self._plugins.unregister(self._workers)
-        session.testscollected = self._count
-        # pytest runs nothing where something could not be collected, and takes those that failed by now for that.
-        failed, session.testsfailed = session.testsfailed - uncollected, uncollected
+    def run(self) -> None:
+        """Fork, give each of them a file whenever it asks, and pass their reports on until all are done."""
+        plugins = self._session.config.pluginmanager
+        terminal = plugins.getplugin("terminalreporter")
+        terminal.showfspath = False  # they are at several files at a time
+        self._session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined] # theirs are in it
         try:
-            return self._plugins.getplugin("main").pytest_runtestloop(session)
+            for number in range(self._count):
+                self._fork(number)
+            while self._of:
+                for connection in wait([*self._of]):
+                    self._serve(connection)  # type: ignore[arg-type] # all are connections
         finally:
-            session.testsfailed += failed
+            for connection, (pid, _) in self._of.items():
+                connection.close()  # it ends when it asks, or reports
+                os.waitpid(pid, 0)
+            terminal.showfspath = None
+
+    def _fork(self, number: int) -> None:
+        ours, theirs = Pipe()
+        if pid := os.fork():
+            theirs.close()
+            self._of[ours] = pid, ""
+            return
+        code = 1
+        try:
+            for each in (ours, *self._of):
+                each.close()
+            Worker(self._session, self._files, theirs, number).run()
+            code = 0
+        except BaseException:  # noqa: BLE001 # whatever it is, this process must not go on as the main one
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+
+    def _serve(self, connection: Connection) -> None:
+        try:
+            kind, said = connection.recv()
+        except EOFError:
+            self._ended(connection)
+            return
+        if kind == "next":
+            stops = self._session.shouldfail or self._session.shouldstop
+            connection.send(self._waiting.popleft() if self._waiting and not stops else None)
+        elif kind == "start":
+            self._of[connection] = self._of[connection][0], said
+        else:
+            hook, config = self._session.config.hook, self._session.config
+            hook.pytest_runtest_logreport(report=hook.pytest_report_from_serializable(config=config, data=said))
+
+    def _ended(self, connection: Connection) -> None:
+        pid, nodeid = self._of.pop(connection)
+        connection.close()
+        _, status = os.waitpid(pid, 0)
+        if status:
+            text = f"its process ended with {os.waitstatus_to_exitcode(status)}; the rest of its file was not run"
+            crash = pytest.TestReport(nodeid, (nodeid, None, nodeid), {}, "failed", text, "call")
+            self._session.config.hook.pytest_runtest_logreport(report=crash)
+
+
+class Worker:
+    """One of the forked processes; see :class:`Workers`.
+
+    Parameters
+    ----------
+    session
+        As it was when this was forked.
+    files
+        The tests of each file.
+    connection
+        To the main process.
+    number
+        Which one it is.
+    """
+
+    def __init__(
+        self, session: pytest.Session, files: list[list[pytest.Item]], connection: Connection, number: int
+    ) -> None:
+        self._session = session
+        self._files = files
+        self._connection = connection
+        plugins = session.config.pluginmanager
+        capture = plugins.getplugin("capturemanager")
+        # The files that output is caught in have been the main process's own so far.
+        capture.stop_global_capturing()
+        capture.start_global_capturing()
+        capture.suspend_global_capture()
+        plugins.unregister(name="terminalreporter")
+        plugins.register(self)
+        temporary = session.config._tmp_path_factory  # type: ignore[attr-defined]
+        temporary._basetemp = temporary.getbasetemp() / f"worker{number}"
+        temporary._basetemp.mkdir(0o700)
+
+    def run(self) -> None:
+        """Run what is given until there is no more, or until the main process stops."""
+        try:
+            for item, following in itertools.pairwise(itertools.chain(self._given(), [None])):
+                item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+        except (BrokenPipeError, EOFError, KeyboardInterrupt, pytest.exit.Exception):
+            self._session._setupstate.teardown_exact(None)
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        """Say which test begins."""
+        self._connection.send(("start", nodeid))
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Hand a report over."""
+        config = self._session.config
+        self._connection.send(("report", config.hook.pytest_report_to_serializable(config=config, report=report)))
+
+    def _given(self) -> Iterator[pytest.Item]:
+        while True:
+            self._connection.send(("next", None))
+            if (at := self._connection.recv()) is None:
+                return
+            yield from self._files[at]
+
+
+def _divided(items: list[pytest.Item]) -> tuple[list[pytest.Item], list[pytest.Item]]:
+    """Return the tests that may share the machine, and the others."""
+    parts: dict[bool, list[pytest.Item]] = {True: [], False: []}
+    for item in items:
+        parts[may_share(item)].append(item)
+    return parts[True], parts[False]

@@ -67,7 +67,7 @@ def tree(tmp_path: Path) -> Path:
 
 
 def run(tree: Path, *options: str) -> tuple[int, str]:
-    command = [sys.executable, "-m", "pytest", "-n", "2", "-p", "no:cacheprovider", *options]
+    command = [sys.executable, "-m", "pytest", "--processes", "2", "-p", "no:cacheprovider", *options]
     done = subprocess.run(command, cwd=tree, capture_output=True, text=True, check=False)
     assert not done.stderr
     return done.returncode, done.stdout
