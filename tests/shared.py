@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Most tests run in several processes (``--processes``): they only compute, or look at namespaces of their own, and wait
-a lot. The others need the machine alone and run after them.
+"""Most tests run in several processes (``--processes``): they only compute, or look at namespaces of their own, and
+wait a lot. The others need the machine alone and run after them.
 
 The main process collects once and forks the others, so that nobody else has to collect, or to import. They run file by
 file what they are given, and hand their reports to the main process, which runs the rest when they are done: there is

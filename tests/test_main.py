@@ -14,6 +14,7 @@ import click
 import pytest
 
 import hopscope as package
+from hopscope.agent.local import AGENT
 from hopscope.live.help import SECTIONS, Command, CommandBeside, Option
 from hopscope.live.paths import PathType
 from hopscope.main import VERBS
@@ -322,3 +323,12 @@ def test_an_empty_path_is_refused_wherever_a_path_is_taken() -> None:
         assert "an empty path names no file or folder" in complaint(hopscope(*words), 2)
     for words in (["cdf", "--svg", "", "x"], ["record", "--netns", ""], ["recordings", "--delete", ""]):
         complaint(hopscope(*words), 2)
+
+
+def test_processes_of_its_own_import_nothing_from_the_folder_that_it_runs_in(tmp_path: Path) -> None:
+    (tmp_path / "hopscope").mkdir()
+    (tmp_path / "hopscope" / "__init__.py").write_text("raise SystemExit('a stranger was here')")
+    done = subprocess.run([*AGENT, "--help"], cwd=tmp_path, env=environ(), capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    sources = Path(package.__file__).parent.rglob("*.py")
+    assert [path.name for path in sources if re.search(r'sys\.executable, "-m"', path.read_text())] == []

@@ -6,7 +6,7 @@ from __future__ import annotations
 import sys
 from typing import Final
 
-AGENT: Final = (sys.executable, "-m", "hopscope", "agent")
+AGENT: Final = (sys.executable, "-P", "-m", "hopscope", "agent")
 
 
 def explain(code: int) -> str:

@@ -48,7 +48,7 @@ class Workload:
     """
 
     def __init__(self, namespace: Namespace | None, *arguments: str | float | os.PathLike[str]) -> None:
-        argv = [sys.executable, "-m", "hopscope.lab.traffic", *map(str, arguments)]
+        argv = [sys.executable, "-P", "-m", "hopscope.lab.traffic", *map(str, arguments)]
         start = subprocess.Popen if namespace is None else namespace.popen
         # The package may be a source tree that only this process has on its path.
         paths = [str(_PACKAGE_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]

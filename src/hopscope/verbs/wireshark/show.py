@@ -88,7 +88,7 @@ def _export(common: Common, file: Path, most: int | None) -> int:
     words = [str(which_recording(common.folder)), "-o", str(file), *_selected(common)]
     if most is not None:
         words += ["--limit", str(most)]
-    return subprocess.run([sys.executable, "-m", "hopscope", "export", "pcapng", *words], check=False).returncode
+    return subprocess.run([sys.executable, "-P", "-m", "hopscope", "export", "pcapng", *words], check=False).returncode
 
 
 def _selected(common: Common) -> Iterator[str]:
