@@ -52,6 +52,13 @@ class Labels:
         numbers = np.ma.getdata(found["number"]).astype(np.int64)
         return Labels([UNKNOWN, *texts.tolist()], numbers, np.append(places + 1, 0).astype(np.uint32))
 
+    def numbers_with(self, text: str) -> list[int]:
+        """Return the numbers of which a text is in the name, whatever its case."""
+        wanted = text.casefold()
+        matching = np.array([wanted in each.casefold() for each in self.texts])
+        found: list[int] = self._numbers[matching[self._places[:-1]]].tolist()
+        return found
+
     def places(self, numbers: NDArray[Any]) -> NDArray[np.uint32]:
         """Return the place in `texts` of the name of each of these numbers."""
         if not len(self._numbers):

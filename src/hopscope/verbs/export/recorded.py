@@ -13,9 +13,9 @@ from hopscope.trace import events
 from hopscope.trace.activity import interrupt_runs, softirq, thread_runs
 from hopscope.trace.gaps import loss_notes
 from hopscope.trace.host_numbers import CPUS, THREADS
-from hopscope.trace.names import CLEAN, points
+from hopscope.trace.names import CLEAN
 from hopscope.trace.relation import build
-from hopscope.verbs.export.labels import Labels
+from hopscope.verbs.export.events import add_events
 from hopscope.verbs.export.messages import add_messages
 from hopscope.verbs.export.timeline import Timeline, Values, lanes, nested, together
 from hopscope.verbs.export.tracks import Place, tracks_of, with_tracks
@@ -27,15 +27,12 @@ if TYPE_CHECKING:
     from hopscope.trace.selection import Selection
     from hopscope.verbs.export.timeline import I64
 
-# What a timeline consists of. "messages" have arrows, "activity" is what CPUs and threads did, and "events" have drops
-# and losses. "tasks" are the threads that a CPU ran, which its interrupts are not nested in, as viewers demand.
-Part: TypeAlias = Literal["messages", "activity", "tasks", "events", "counters"]
-EXPORTED: Final[tuple[Part, ...]] = ("messages", "activity", "events", "counters")
+# What a timeline consists of. "messages" have arrows, "activity" is what CPUs and threads did, "events" are those of
+# packets, sockets and CPUs, and "marks" have other events, drops and losses. "tasks" are the threads that a CPU ran,
+# which its interrupts are not nested in, as viewers demand.
+Part: TypeAlias = Literal["messages", "activity", "tasks", "events", "marks", "counters"]
+EXPORTED: Final[tuple[Part, ...]] = ("messages", "activity", "events", "marks", "counters")
 
-# Points in the thread that called; others may be in any that a softirq interrupted.
-_BY_CALLER: Final = ("call.enter", "tx.send", "tx.sent", "rx.read", "rx.received")
-# What intervals show.
-_AS_SLICES: Final = ("softirq.enter", "softirq.exit", "irq.enter", "irq.exit", "sched.switch", "sched.wake")
 _STATES: Final = ("running", "reading", "runnable", "throttled", "asleep", "stopped")
 _MOST_COUNTERS: Final = 500
 
@@ -48,12 +45,17 @@ def timeline(trace: Trace, selection: Selection, *, limit: int | None, parts: Se
     parts
         What of it, in any order. Hosts, CPUs, processes and threads have the same track numbers whatever is chosen.
     """
+    return placed(trace, selection, limit=limit, parts=parts).timeline
+
+
+def placed(trace: Trace, selection: Selection, *, limit: int | None, parts: Sequence[Part]) -> Place:
+    """Return a timeline, as :func:`timeline` does, with where everything is on it."""
     place = _begun(trace, selection, limit)
     for part, adders in _ADDERS.items():
         if part in parts:
             for add in adders:
                 add(place)
-    return place.timeline
+    return place
 
 
 def _begun(trace: Trace, selection: Selection, limit: int | None) -> Place:
@@ -137,55 +139,19 @@ def _wanted(place: Place, prefix: str = "") -> str:
     return f"{whose} AND {chosen.window(place.trace, f'{prefix}begin_ns')}"
 
 
-def _add_events(place: Place) -> None:
-    """Add the events that are no ends of intervals, on the track of their CPU, or of the thread that called."""
+def _add_own_events(place: Place) -> None:
+    """Add marks, and the events of tracepoints and functions that were asked for."""
     trace, found = place.trace, place.timeline
-    names = {number: found.names.place(name) for number, name in trace.metadata.points.items()}
-    calls, sliced = _numbers(place, _BY_CALLER), _numbers(place, _AS_SLICES)
-    flows = Labels.of(trace, "flow_name")
-    flow_texts = found.names.places(["", *flows.texts[1:]])
-    columns = {
-        **dict.fromkeys(("packets", "sockets"), "flow, len_bytes AS number"),
-        "cpu": "value AS number",
-        "tcp": "flow, snd_cwnd AS number",
-    }
-    for first_ns, until_ns in events.each_slice(trace, place.selection):
-        window = f"time_ns >= {first_ns} AND time_ns < {until_ns} AND {place.selection.window(trace)}"
-        for table, more in columns.items():
-            unsliced = f" WHERE point NOT IN ({sliced})" if table == "cpu" else ""
-            rows = trace.columns(
-                f"SELECT time_ns, cpu, point, tid, {more}"
-                f" FROM ({events.rows(trace, place.selection, table, window)}) e{unsliced}"
-            )
-            track = place.of_cpus(rows["cpu"])
-            point = np.asarray(rows["point"])
-            if table == "sockets":
-                by_caller = np.isin(point, [int(each) for each in calls.split(", ")])
-                track = np.where(by_caller, tracks_of(place.threads, np.asarray(rows["tid"]), track), track)
-            detail = flow_texts[flows.places(np.asarray(rows["flow"]))] if "flow" in rows else 0
-            found.add_marks(
-                table.removesuffix("s"),
-                track,
-                np.asarray(rows["time_ns"]),
-                name=tracks_of(names, point, found.names.place("?")),
-                detail=detail,
-                number=np.asarray(rows["number"]).astype(np.int64),
-            )
-        for own in events.own_tables(trace):
-            query = events.rows(trace, place.selection, own.name, window)
-            is_mark = own.name == MARKS.name
-            text = f", {CLEAN.format('text')} AS text" if is_mark else ""
-            rows = trace.columns(f"SELECT time_ns, cpu{text} FROM ({query}) e")
-            track = tracks_of(place.cpus, np.asarray(rows["cpu"]), place.root)
-            name: I64 | int = found.names.place(own.name)
-            if is_mark:
-                name = found.names.places(f"mark: {each}" for each in np.ma.filled(rows["text"], "").tolist())
-            found.add_marks("mark" if is_mark else "event", track, np.asarray(rows["time_ns"]), name=name)
-
-
-def _numbers(place: Place, names: tuple[str, ...]) -> str:
-    numbers = points(place.trace)
-    return ", ".join(str(numbers.get(name, -1)) for name in names)
+    for own in events.own_tables(trace):
+        query = events.rows(trace, place.selection, own.name, place.selection.window(trace))
+        is_mark = own.name == MARKS.name
+        text = f", {CLEAN.format('text')} AS text" if is_mark else ""
+        rows = trace.columns(f"SELECT time_ns, cpu{text} FROM ({query}) e")
+        track = tracks_of(place.cpus, np.asarray(rows["cpu"]), place.root)
+        name: I64 | int = found.names.place(own.name)
+        if is_mark:
+            name = found.names.places(f"mark: {each}" for each in np.ma.filled(rows["text"], "").tolist())
+        found.add_marks("mark" if is_mark else "event", track, np.asarray(rows["time_ns"]), name=name)
 
 
 def _add_drops(place: Place) -> None:
@@ -258,6 +224,7 @@ _ADDERS: Final[dict[Part, tuple[Callable[[Place], None], ...]]] = {
     "messages": (add_messages,),
     "activity": (_add_activity,),
     "tasks": (_add_tasks,),
-    "events": (_add_events, _add_drops, _add_losses),
+    "events": (add_events,),
+    "marks": (_add_own_events, _add_drops, _add_losses),
     "counters": (_add_counters,),
 }

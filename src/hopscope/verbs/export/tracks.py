@@ -61,11 +61,12 @@ def tracks_of(tracks: dict[int, int], numbers: NDArray[Any], otherwise: I64 | in
     if not tracks:
         return np.broadcast_to(np.asarray(otherwise, np.int64), len(numbers))
     if min(tracks) >= 0 and (last := max(tracks)) < _FEW:
-        # A table is several times faster than a search.
-        table = np.full(last + 2, -1, np.int64)
+        # A table is several times faster than a search. As unsigned, numbers below 0 are above the last one, too.
+        table = np.full(last + 2, otherwise if isinstance(otherwise, int) else -1, np.int64)
         table[list(tracks)] = list(tracks.values())
-        found = table[np.where((numbers >= 0) & (numbers <= last), numbers, last + 1)]
-        return np.where(found >= 0, found, otherwise)
+        wide = numbers.astype(np.int64 if numbers.itemsize == np.int64().itemsize else np.int32, copy=False)
+        found = table[np.minimum(wide.view(f"u{wide.itemsize}"), np.uint32(last + 1))]
+        return found if isinstance(otherwise, int) else np.where(found >= 0, found, otherwise)
     known = np.array(sorted(tracks), np.int64)
     track = np.array([tracks[each] for each in known.tolist()], np.int64)
     at = np.minimum(np.searchsorted(known, numbers), len(known) - 1)

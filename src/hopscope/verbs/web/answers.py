@@ -25,7 +25,7 @@ from hopscope.verbs.explain.json import explanation_line
 from hopscope.verbs.explain.text import told_of
 from hopscope.verbs.export.command import FORMATS
 from hopscope.verbs.export.formats import file_name, write_to
-from hopscope.verbs.export.recorded import timeline
+from hopscope.verbs.export.recorded import placed
 from hopscope.verbs.report.command import command as reports
 from hopscope.verbs.report.cpu import BY, cpu_over_time
 from hopscope.verbs.report.hops import hops_over_time
@@ -51,9 +51,10 @@ _SHOWN: Final = 50
 _MOST_ROWS: Final = 10_000
 _COLUMNS: Final = 120
 _MOST_COLUMNS: Final = 1_000
-# Parts of a timeline that are shown, and how many of them are kept: two selections.
+# Parts of a timeline that are shown, besides the events that are read as they are looked at, and how many of them are
+# kept: two selections.
 PARTS: Final[dict[str, tuple[Part, ...]]] = {
-    "events": ("events",),
+    "events": ("marks",),
     "activity": ("activity", "tasks"),
     "messages": ("messages",),
 }
@@ -224,7 +225,7 @@ class Answers:
             "until_ns": until_ns - started_ns,
             "started_ns": str(started_ns),
             "extent_ns": [each - started_ns for each in extent],
-            **drawn.seen(from_ns, until_ns, columns),
+            **drawn.seen(from_ns, until_ns, columns, with_flows=question.get("flows") is True),
             "notes": drawn.notes,
             "command": self._command("export perfetto", options, "-o", "timeline.pftrace"),
         })  # fmt: skip
@@ -234,7 +235,8 @@ class Answers:
         if (part, selection) not in self._timelines:
             while len(self._timelines) >= _MOST_TIMELINES:
                 del self._timelines[next(iter(self._timelines))]
-            self._timelines[part, selection] = Drawn(timeline(self._trace, selection, limit=None, parts=PARTS[part]))
+            place = placed(self._trace, selection, limit=None, parts=PARTS[part])
+            self._timelines[part, selection] = Drawn(place, with_events=part == "events")
         return self._timelines[part, selection]
 
     def _findings(self, _question: Options, out: Answerer) -> None:

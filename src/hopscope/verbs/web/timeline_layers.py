@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The layers of a view of the timeline: marks, intervals and arrows, each sorted once and found by binary search."""
+"""Intervals and arrows of a view of the timeline, each sorted once and found by binary search."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from hopscope.verbs.web.timeline_marks import MOST
 from hopscope.verbs.web.timeline_rows import LANES, LINES, places, present
 
 if TYPE_CHECKING:
@@ -15,89 +16,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hopscope.verbs.export.timeline import I64, Marks, Slices, Timeline
+    from hopscope.verbs.web.timeline_marks import Strips
     from hopscope.verbs.web.timeline_rows import Rows, Texts, View
 
-# Marks, intervals and arrows of a picture; where there are more, several columns are counted together.
-MOST: Final = 20_000
 _MOST_ARROWS: Final = 4_000
 # What is drawn only where nothing else is.
 _WEAK: Final = ("asleep", "stopped")
 # The marks by which an arrow comes, in order.
 _STOPS: Final = ("send", "transmit", "receive", "read")
 _CATEGORIES: Final = 16
-Strips: TypeAlias = list[tuple[int, int, str]]
-
-
-class MarkLayer:
-    """Moments, by strip and time."""
-
-    def __init__(self, found: Timeline, rows: Rows) -> None:
-        parts = [each for each in found.marks if len(each) and found.names.texts[int(each.category[0])] != "arrow"]
-        time_ns, self._number = (_joined(parts, name) for name in ("time_ns", "number"))
-        self._name, self._detail = (_joined(parts, name, np.int32) for name in ("name", "detail"))
-        kinds = sorted({int(each.category[0]) for each in parts})
-        keys = [rows.of(each.track) * _CATEGORIES + kinds.index(int(each.category[0])) for each in parts]
-        most = max((int(each.max()) for each in keys), default=0)
-        key = _together(keys, np.uint16 if most < 1 << 16 else np.int64)
-        order = np.argsort(time_ns, kind="stable")
-        # The second sort keeps the order of times, and takes one pass for numbers of 16 bits.
-        order = order[np.argsort(key[order], kind="stable")]
-        self._order = order
-        self._time_ns = time_ns[order]
-        ends = np.cumsum(np.bincount(key))
-        used = present(key)
-        self._end = ends[used]
-        self._first = np.concatenate(([0], self._end[:-1])) if used else self._end
-        self.strips: Strips = [(each // _CATEGORIES, 0, found.names.texts[kinds[each % _CATEGORIES]]) for each in used]
-
-    def extent(self) -> tuple[int, int] | None:
-        """Return the first and the last time; None: there is none."""
-        return (int(self._time_ns.min()), int(self._time_ns.max())) if len(self._time_ns) else None
-
-    def seen(self, view: View, used: Texts) -> dict[str, Any]:
-        """Return a count for each cell, which is a strip and a column, and the first mark in it."""
-        strip, column, first, count = self._cells(view)
-        while len(strip) > MOST and view.columns > 1:
-            view = view.coarser(len(strip), MOST)
-            strip, column, first, count = self._cells(view)
-        whose = self._order[first]
-        return {
-            "columns": view.columns,
-            "strip": strip.tolist(),
-            "column": column.tolist(),
-            "count": count.tolist(),
-            "at": (self._time_ns[first] - view.from_ns).tolist(),
-            "name": used.places(self._name[whose]),
-            "detail": used.places(self._detail[whose]),
-            "number": self._number[whose].tolist(),
-        }
-
-    def _cells(self, view: View) -> tuple[I64, I64, I64, I64]:
-        """Return strip, column, first mark and number of marks of each cell that has any."""
-        edges = view.edges()
-        found = []
-        for strip, (first, end) in enumerate(zip(self._first.tolist(), self._end.tolist(), strict=True)):
-            at = first + np.searchsorted(self._time_ns[first:end], edges)
-            count = np.diff(at)
-            column = np.flatnonzero(count)
-            found.append((np.full(len(column), strip), column, at[column], count[column]))
-        if not found:
-            none = np.zeros(0, np.int64)
-            return none, none, none, none
-        strips, columns, firsts, counts = (np.concatenate(each) for each in zip(*found, strict=True))
-        return strips, columns, firsts, counts
-
-    def after(self, matching: NDArray[np.bool_], after_ns: int) -> tuple[int, int, int] | None:
-        """Return time, row and name of the next one of these names."""
-        best = None
-        for (row, _, _), first, end in zip(self.strips, self._first.tolist(), self._end.tolist(), strict=True):
-            from_ = first + int(np.searchsorted(self._time_ns[first:end], after_ns, side="right"))
-            whose = self._order[from_:end]
-            hit = np.flatnonzero(matching[self._name[whose]] | matching[self._detail[whose]])
-            if len(hit):
-                found = int(self._time_ns[from_ + hit[0]]), row, int(self._name[whose[hit[0]]])
-                best = min(best, found) if best else found
-        return best
 
 
 class SpanLayer:

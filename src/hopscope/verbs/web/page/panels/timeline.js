@@ -108,13 +108,13 @@ class Panel {
     this.load();
   }
 
-  /** Ask for the view, after it has rested, and draw each part when it comes. */
+  /** Ask for the view, draw each part when it comes, and then list events and name their flows, when the view rests. */
   async load() {
     this.aborted = fresh(this.aborted);
     const { signal } = this.aborted;
     const [from_ns, until_ns] = this.picture.view;
     this.tellMarkers();
-    this.picture.element.dataset.state = "asking";
+    this.#state("asking");
     const left = new Set(Object.keys(PARTS));
     const waited = () => put(this.status, left.size ? `Preparing ${[...left].join(", ")} …` : "");
     const one = async (part) => {
@@ -127,11 +127,17 @@ class Panel {
       const list = this.events(signal);
       this.loaded = true;
       if (Object.keys(PARTS).some((part) => !this.picture.parts[part])) waited();
-      await Promise.all([...Object.keys(PARTS).map(one), list]);
-      this.picture.element.dataset.state = "shown";
+      await Promise.all([Promise.all(Object.keys(PARTS).map(one)).then(() => this.#state("drawn")), list]);
+      if (this.picture.parts.events.marks.has_flows) this.picture.show("events", await this.asked("events", { from_ns, until_ns, flows: true }, signal));
+      this.#state("shown");
     } catch (error) {
       if (error.name !== "AbortError") put(this.status, error.message);
     }
+  }
+
+  /** How far the picture is: asking, drawn, or shown with its list and the names of flows. */
+  #state(name) {
+    this.picture.element.dataset.state = name;
   }
 
   /** The events from marker A on, or from where the picture begins. */
