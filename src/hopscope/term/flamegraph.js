@@ -121,4 +121,11 @@
       zoom(root);
     }
   });
+
+  // In a frame, its height depends on the frame's width; a bar to scroll by has room, too.
+  const sized = () => window.parent.postMessage(svg.getBoundingClientRect().height + 16, "*");
+  if (window.parent !== window) {
+    sized();
+    window.addEventListener("resize", sized);
+  }
 })();

@@ -105,10 +105,9 @@ export class HeatMap {
     pen.lineWidth = 1;
     pen.textAlign = "right";
     pen.textBaseline = "middle";
-    for (let ns = 1e2; ns < 2e11; ns *= 10) {
+    for (const ns of this.#ticks()) {
       const y = this.#y(ns);
-      if (y < 6 || y > this.plot.height - 4) continue;
-      pen.fillText(time(ns).replace(".00", ""), this.plot.left - 6, y);
+      pen.fillText(time(ns).replace(/\.0+ /, " "), this.plot.left - 6, y);
       pen.beginPath();
       pen.moveTo(this.plot.left, Math.round(y) + 0.5);
       pen.lineTo(this.plot.left + this.plot.width, Math.round(y) + 0.5);
@@ -121,6 +120,15 @@ export class HeatMap {
       pen.textAlign = align;
       pen.fillText(tick(seconds, span), this.#x(column), height - 4);
     }
+  }
+
+  /** Durations of the axis: powers of ten, or more of them where fewer than two can be seen. */
+  #ticks() {
+    const decades = Array.from({ length: 10 }, (_, power) => 10 ** (power + 2));
+    const seen = (factors) => decades.flatMap((ns) => factors.map((factor) => factor * ns))
+      .filter((ns) => this.#y(ns) >= 6 && this.#y(ns) <= this.plot.height - 4);
+    const choices = [[1], [1, 2, 5], [1, 1.5, 2, 3, 4, 5, 7]].map(seen);
+    return choices.find((each) => each.length > 1) ?? choices.at(-1);
   }
 
   #rates(pen, height) {

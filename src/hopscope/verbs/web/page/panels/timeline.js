@@ -71,7 +71,7 @@ class Panel {
       this.started = Number(found.started_ns);
       this.picture.extent = found.extent_ns;
       this.picture.show("events", found);
-      put(this.foot, found.notes.map((note) => el("p", {}, note)), copyButton(found.command));
+      put(this.foot, found.notes.map((note) => el("p", {}, note)), copyButton(found.command, "Copy as command: export of the timeline"));
       this.restore(period);
     } else if (JSON.stringify(period) !== JSON.stringify(this.period)) {
       this.follow(period);
@@ -147,7 +147,7 @@ class Panel {
     const from = a === null ? begin : a;
     const until = Math.max(end, from + 1_000_000);
     const found = await report(this.state, "events", { from: from / 1e9, until: until / 1e9, limit: EVENTS }, signal);
-    found.columns.push({ name: "at", unit: "text", title: "time", meaning: "since the recording began", rank: 0 });
+    found.columns.push({ name: "at", unit: "exact", title: "time", meaning: "since the recording began", rank: 0 });
     found.columns.push({ name: "since_a", unit: "ns", title: "since A", meaning: "time since marker A", rank: 0 });
     found.notes = [];
     for (const row of found.rows) {
