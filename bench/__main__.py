@@ -28,6 +28,8 @@ BENCHMARKS: Final = {
     "record": "what a TCP stream loses to a recording, ours and trace-cmd's; what the writer takes",
     "report": "how long reports of a recording take, ours, trace-cmd's and perf's; those of two hosts', and of one",
     "export": "how many events a second each format of export takes",
+    "page": "how long the timeline of a recording of ten million events takes in a browser, opened and zoomed",
+    "top": "which part of a CPU `top` takes at one refresh a second",
     "counters": "what a reading of all counters takes, and nstat, ip, tc and ss",
     "reader": "CPU and memory of the process, time to start and to attach",
     "ring": "cost of a record that is read in bulk, and by a callback",

@@ -40,6 +40,13 @@ def find() -> str | None:
 class Chromium:
     """A browser with one page; it ends with the ``with``.
 
+    Parameters
+    ----------
+    program
+        Its path.
+    patience_s
+        How long :meth:`until` waits.
+
     Attributes
     ----------
     requested
@@ -48,8 +55,9 @@ class Chromium:
         What the page wrote to the console, and its errors.
     """
 
-    def __init__(self, program: str) -> None:
+    def __init__(self, program: str, *, patience_s: float = _PATIENCE_S) -> None:
         self._program = program
+        self._patience_s = patience_s
         self.requested: list[str] = []
         self.said: list[str] = []
         self._number = 0
@@ -154,7 +162,7 @@ class Chromium:
 
     def until(self, expression: str) -> Any:  # noqa: ANN401 # as above
         """Return the value of an expression as soon as it is true."""
-        end_s = time.monotonic() + _PATIENCE_S
+        end_s = time.monotonic() + self._patience_s
         while time.monotonic() < end_s:
             with contextlib.suppress(RuntimeError):  # the page may be about to change
                 if found := self.evaluate(expression):

@@ -157,6 +157,29 @@ def test_each_column_of_the_timeline_counts_what_the_export_has_there(part: str,
         assert {started_ns + from_ns + at for at, _ in lengths} <= set(inside)
 
 
+def test_events_of_the_timeline_have_the_flows_that_the_export_has(ask: Ask, trace: Trace) -> None:
+    found = timeline(trace, Selection(), limit=None, parts=("events", "marks"))
+    texts = found.names.texts
+    known = [
+        (at - found.started_ns, texts[name], texts[detail])
+        for each in found.marks
+        for at, name, detail in zip(each.time_ns.tolist(), each.name, each.detail, strict=True)
+    ]
+    question = {"ask": "timeline", "part": "events", "columns": 4_000}
+    plain, named = ask(question), ask({**question, "flows": True})
+    assert (plain["marks"]["has_flows"], named["marks"]["has_flows"]) == (True, False)
+    marks = named["marks"]
+    shown = [
+        (named["from_ns"] + at, named["texts"][name], named["texts"][detail])
+        for at, name, detail in zip(marks["at"], marks["name"], marks["detail"], strict=True)
+    ]
+    assert set(shown) <= set(known)
+    flows = {flow for _, _, flow in shown if flow}
+    assert flows
+    first = min((at, flow) for at, _, flow in known if flow)
+    assert ask({**question, "find": first[1], "after_ns": -1})["found"]["at_ns"] == first[0]
+
+
 def test_the_timeline_has_an_arrow_for_each_message(ask: Ask, trace: Trace) -> None:
     known = [json.loads(line) for line in json_lines(messages(trace, Selection(), limit=None))]
     view = ask({"ask": "details", "part": "messages", "columns": 1})

@@ -11,7 +11,10 @@ const PARTS = { events: "timeline", activity: "details", messages: "details" };
 const EVENTS = 40;
 const REST_MS = 150;
 const NAMES = ["from", "until", "a", "b", "used"].map((name) => `timeline-${name}`);
-const COLUMNS = ["at", "since_a", "cpu", "point", "comm", "tid", "interface", "flow_name", "len_bytes"];
+// Numbers of a CPU and of a thread beyond these are of a further host (host_numbers.py).
+const CPUS = 1024;
+const THREADS = 1 << 22;
+const COLUMNS = ["at", "since_a", "host", "cpu", "point", "comm", "tid", "interface", "flow_name", "len_bytes"];
 const KEYS = "Drag to zoom in, click for marker A, Shift-click for B. Keys: arrows pan, + and - zoom, Home shows all, a and b set markers at the pointer, Escape removes them; the wheel zooms while the picture has the focus.";
 const LEGEND = [["running", "running"], ["runnable", "woken, waits for a CPU"], ["asleep", "asleep"], ["message", "message"], ["packet", "packet event"], ["socket", "socket event"], ["softirq", "interrupt or softirq"], ["loss", "drop or loss"], ["mark", "mark"]];
 
@@ -26,8 +29,9 @@ const fresh = (controller) => {
 };
 
 class Panel {
-  constructor(container, { view }) {
+  constructor(container, { view, about }) {
     this.state = view;
+    this.hosts = about.recording.hosts;
     this.picture = new Timeline({
       changed: () => this.moved(), marked: () => this.moved(), told: (hit, ns, keep) => this.tell(hit, ns, keep),
     });
@@ -149,14 +153,19 @@ class Panel {
     const found = await report(this.state, "events", { from: from / 1e9, until: until / 1e9, limit: EVENTS }, signal);
     found.columns.push({ name: "at", unit: "exact", title: "time", meaning: "since the recording began", rank: 0 });
     found.columns.push({ name: "since_a", unit: "ns", title: "since A", meaning: "time since marker A", rank: 0 });
+    found.columns.push({ name: "host", unit: "text", title: "host", meaning: "on which it was", rank: 0 });
     found.notes = [];
     for (const row of found.rows) {
+      row.host = this.hosts[Math.floor(row.cpu / CPUS)];
+      row.cpu %= CPUS;
+      row.tid %= THREADS;
       row.ns = row.time_ns - this.started;
       row.at = exact(row.ns);
       row.since_a = a === null ? null : row.ns - a;
     }
     const choose = (row) => { this.picture.reveal(row.ns); this.picture.mark("a", row.ns); };
-    const columns = a === null ? COLUMNS.filter((name) => name !== "since_a") : COLUMNS;
+    const left = [a === null && "since_a", this.hosts.length < 2 && "host"];
+    const columns = COLUMNS.filter((name) => !left.includes(name));
     put(this.list, table(found, { caption: `Events from ${a === null ? "the begin of the picture" : "marker A"} on; choose one to set marker A`, choose, columns }));
   }
 
