@@ -162,11 +162,11 @@ class _Site:
 
     @contextlib.asynccontextmanager
     async def _lifespan(self, _app: Starlette) -> AsyncIterator[None]:
-        tasks = [asyncio.create_task(self._stream.run())] if self._stream else []
+        tasks: list[asyncio.Task[Any]] = [asyncio.create_task(self._stream.run())] if self._stream else []
         if self._readers:
             # While a browser starts: it is what the page shows first.
             first = {"ask": "timeline", "part": "events", "columns": 1}
-            tasks.append(asyncio.create_task(_prepared(self._reader_for(first), first)))
+            tasks.append(asyncio.create_task(whole(self._reader_for(first), first)))
         yield
         for task in tasks:
             task.cancel()
@@ -260,11 +260,6 @@ class _Site:
 async def _whole(request: Request, reader: Reader, question: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     """Ask for who sent a request, and return head and parts of the answer; nothing where nobody waits for them."""
     return await _unless_gone(request, whole(reader, question)) or ({"status": _GONE}, b"null")
-
-
-async def _prepared(reader: Reader, question: dict[str, Any]) -> None:
-    """Have an answer prepared, which whoever asks is told if it fails."""
-    await whole(reader, question)
 
 
 async def _unless_gone(request: Request, answering: Coroutine[Any, Any, T]) -> T | None:
