@@ -4,23 +4,26 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import shutil
 import socket
+import subprocess
 import threading
+import urllib.request
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
+import hopscope as hopscope_api
 from tests.lab.another_user import AnotherUser, another_user
-from tests.lab.command import complaint, hopscope
+from tests.lab.command import HOPSCOPE, complaint, environ, hopscope
 from tests.lab.measure import ping, tcp_pair, udp_pair, way
 
 if TYPE_CHECKING:
-    import subprocess
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from hopscope.lab import Lab
 
@@ -66,6 +69,16 @@ CASES: Final = {
     "record -e": Case(
         ("record", "-o", "t", "-e", "net:net_dev_queue", *_SECONDS),
         r"[1-9][\d,]* events in",
+    ),
+    "serve": Case(
+        ("serve", "--listen", "127.0.0.1:0", "--socket", "t", "-i", "0.2"),
+        r'(?s)udp_total".* [1-9].*"point": "rx.l4"',
+        {name: f"without .*{name}.*, some names" for name in ("CAP_SYSLOG", "CAP_SYS_ADMIN", "CAP_SYS_PTRACE")},
+    ),
+    "wire": Case(
+        ("wire", *_SECONDS),
+        r"[1-9][\d,]* events? sent to hop0",
+        {"CAP_SYSLOG": "CAP_SYSLOG", "CAP_SYS_PTRACE": _PROCESSES},
     ),
     "count": Case(("count", "net:net_dev_queue", *_SECONDS), r"[1-9][\d,]* events\n"),
     "count --by pid": Case(
@@ -130,10 +143,41 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     folder = user.folder / "t"
     given = [folder if word == "t" else word for word in words]
+    before = user.words(capabilities, lab.server)
+    variables = {"HOME": str(user.folder), "COLUMNS": "400"}
+    if words[0] == "serve":
+        return served([*before, *HOPSCOPE, *map(str, given)], variables, folder, lab)
     try:
-        return hopscope(*given, before=user.words(capabilities, lab.server), HOME=str(user.folder), COLUMNS="400")
+        return hopscope(*given, before=before, **variables)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def served(argv: list[str], variables: dict[str, str], path: Path, lab: Lab) -> subprocess.CompletedProcess[str]:
+    """Run a service until there are hops among its metrics, and an event has come; return both as its output."""
+    with subprocess.Popen(
+        argv, env=environ(**variables), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdout
+        found = ""
+        if url := child.stdout.readline().strip():
+            assert child.stdout.readline() == f"unix:{path}\n"
+            found = lab.server.call(_metrics, url, lambda: child.poll() is None)
+            with hopscope_api.subscribe(points=["rx.l4"], path=path) as subscription:
+                found += json.dumps(next(iter(subscription)))
+            child.terminate()
+        _, said = child.communicate()
+    return subprocess.CompletedProcess(argv, child.returncode, found, said)
+
+
+def _metrics(url: str, runs: Callable[[], bool]) -> str:
+    """Return metrics in which packets have been received."""
+    while runs():
+        with contextlib.suppress(OSError), urllib.request.urlopen(url) as answer:  # noqa: S310 # our own
+            text: str = answer.read().decode()
+            if re.search('rx.udp_total".* [1-9]', text):
+                return text
+    return ""
 
 
 @pytest.mark.parametrize(("name", "needed", "more"), list(rows()), ids=[row[0] for row in rows()])

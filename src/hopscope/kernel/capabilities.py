@@ -56,11 +56,16 @@ def require_held(names: Sequence[str], what: str) -> None:
     PrivilegeError
         It lacks some; says for `what` they are needed, and names them.
     """
-    missing = [name for name in names if name not in held_capabilities()]
-    if missing:
+    if missing := not_held(names):
         raise PrivilegeError(
             f"{what} requires {_listed(names)} (missing: {', '.join(missing)})", how_to_get(missing, os.geteuid())
         )
+
+
+def not_held(names: Sequence[str]) -> list[str]:
+    """Return those of these capabilities that this process lacks, whatever may stand for them."""
+    held = held_capabilities()
+    return [name for name in names if name not in held]
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -78,7 +83,7 @@ def _other_clock(offsets: Path = Path("/proc/self/timens_offsets")) -> bool:
 
 def unseen_namespaces() -> str:
     """Return a sentence on the network namespaces that this process may not look into; empty: there are none."""
-    missing = [name for name in ("CAP_SYS_ADMIN", "CAP_SYS_PTRACE") if name not in held_capabilities()]
+    missing = not_held(("CAP_SYS_ADMIN", "CAP_SYS_PTRACE"))
     if not missing:
         return ""
     seen = "its own" if "CAP_SYS_ADMIN" in missing else "those that have a name or a process of its user"

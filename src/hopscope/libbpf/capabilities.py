@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 _BITS: Final = {
     "CAP_DAC_READ_SEARCH": 2,
     "CAP_NET_ADMIN": 12,
+    "CAP_NET_RAW": 13,
     "CAP_SYS_PTRACE": 19,
     "CAP_SYS_ADMIN": 21,
     "CAP_SYSLOG": 34,

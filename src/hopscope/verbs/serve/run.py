@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from hopscope.errors import HopscopeError
 from hopscope.gate import tell
+from hopscope.kernel.capabilities import not_held
 from hopscope.live.processes import check_processes, child_processes
 from hopscope.live.stop import stop_on_signal
 from hopscope.verbs.serve.beats import heed
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from hopscope.live.stop import Stop
 
 _CHECK_S: Final = 0.5
+# docs/privileges.md says what for.
+_SHOW_MORE: Final = ("CAP_SYSLOG", "CAP_SYS_ADMIN", "CAP_SYS_PTRACE")
 
 
 class Service(Protocol):
@@ -92,6 +95,8 @@ def _run(services: Sequence[Service]) -> int | None:
         for service in services:
             print(service.start(children, theirs))  # noqa: T201 # what it is for
         sys.stdout.flush()
+        if missing := not_held(_SHOW_MORE):
+            tell(f"hopscope: without {', '.join(missing)}, some names and namespaces are missing (docs/privileges.md)")
         _watch(stop, children, ours)
     return stop.signal
 

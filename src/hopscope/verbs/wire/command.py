@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 _DEFAULT: Final = ("messages",)
 _INTERFACE: Final = "hop0"
+# To make the interface, the namespace of its other end, and the socket that sends.
+_TO_SEND: Final = ("CAP_NET_ADMIN", "CAP_NET_RAW", "CAP_SYS_ADMIN")
 _MATCHERS: Final = ("tcpdump", "bpf", "u32", "nft")
 
 
@@ -126,12 +128,13 @@ def command(
 
     `hopscope wire match CONDITION` prints commands for tc and nft that select events by a condition.
     """
-    from hopscope.kernel.capabilities import require_rights  # noqa: PLC0415
+    from hopscope.kernel.capabilities import require_held, require_rights  # noqa: PLC0415
     from hopscope.live.lookup import record_options  # noqa: PLC0415
     from hopscope.live.recorder.collector import rights  # noqa: PLC0415 # numpy and libbpf only when they are needed
     from hopscope.verbs.wire.layout import ETHERTYPE  # noqa: PLC0415
     from hopscope.verbs.wire.run import run  # noqa: PLC0415
 
+    require_held(_TO_SEND, "Sending events to an interface")
     require_rights(rights(()))
     options = record_options(
         **filters,
