@@ -32,6 +32,7 @@ KEPT: Final[tuple[AnyCase, ...]] = (
     Case("apart", (Named("hosts", "host", "least"),), "report summary T"),
     Case("killed", (Named("readings", "time_ns", "zero"),), "report counters T"),
     Case("killed", (Named("readings", "time_ns", "first"),), "report moments T"),
+    Case("two-hosts", (Named("probes", "bound_ns", "least"),), "report summary T"),
     Dump(reader="hooks", bodies=(b"",)),
     Dump(reader="rules", bodies=(bytes(4),)),
     Line(words=("cdf", "total", "/dev/zero")),

@@ -85,7 +85,23 @@ def test_a_time_is_not_believed_to_be_what_statistics_say(folder: Path) -> None:
     content, end = ends_of(file)
     file.write_bytes(content + end.replace(struct.pack("<q", _NO_TIME_NS), struct.pack("<q", 7)))
     assert duckdb.execute(f"SELECT max(time_ns) FROM read_parquet('{file}')").fetchall() == [(7,)]
-    assert complaint(folder).startswith(f"{file} is damaged: its column time_ns has {_NO_TIME_NS}, which is no time")
+    assert complaint(folder).startswith(f"{file} is damaged: its column time_ns has {_NO_TIME_NS}, which it cannot be")
+
+
+def test_times_and_counts_are_of_what_can_have_been(folder: Path) -> None:
+    limited = [(table.name, column.name) for table in TABLES for column in table.columns if _is_limited(column.name)]
+    for table, name in limited:
+        file = folder / table / "000001.parquet"
+        kept = file.read_bytes()
+        for value in (-(1 << 63), -1 if name == "lost" else (1 << 63) - 1):
+            rewrite(file, f"SELECT * REPLACE ('{value}'::BIGINT AS {name}) FROM given")
+            assert complaint(folder).startswith(f"{file} is damaged: its column {name} has {value}, which it cannot be")
+        file.write_bytes(kept)
+    assert {name for _, name in limited} >= {"until_ns", "lost", "offset_ns"}
+
+
+def _is_limited(name: str) -> bool:
+    return name.endswith("_ns") or name == "lost"
 
 
 def test_a_value_is_not_believed_to_be_there(folder: Path) -> None:

@@ -2,7 +2,8 @@
 """What a recording's Parquet files must have, whoever wrote them: the columns that the schema declares.
 
 Whatever reads a table can rely on it: each column is there, is of its kind, and has a value in each row unless it is
-nullable; times are such that differences do not overflow. What a recorder writes is mostly proved by the ends of the
+nullable; times and durations are such that sums and differences of them do not overflow, and what is counted is not
+negative. What a recorder writes is mostly proved by the ends of the
 files, which say that a column has a value in each row.
 """
 
@@ -12,7 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 from hopscope.errors import FormatError
 from hopscope.store.engine import unbelieving
-from hopscope.store.schema import HOST_UNITS, TEXT
+from hopscope.store.hosts import CHANGES, PROBES
+from hopscope.store.schema import BY_NAME, HOST_UNITS, TEXT
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -24,9 +26,13 @@ if TYPE_CHECKING:
 _WHOLE: Final = frozenset({"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"})
 _TEXTS: Final = frozenset({"VARCHAR"})
 _SHOWN_CHARACTERS: Final = 40
-# What each event has. No clock has run for longer, nor do two differ by more.
-_TIMES: Final = frozenset({"time_ns", "from_ns"})
+_DECLARED: Final = {*BY_NAME, PROBES.name, CHANGES.name}
+# No clock has run for longer, nor do two differ by more.
 _LONGEST_NS: Final = 1 << 60
+_TIME: Final = (1 - _LONGEST_NS, _LONGEST_NS - 1)
+_COUNT: Final = (0, _LONGEST_NS - 1)
+# Column → least and greatest value. The wall clock may have been set from 1970 on.
+_RANGES: Final = {"bound_ns": _COUNT, "lost": _COUNT, "step_ns": (-1 << 62, 1 << 62)}
 
 
 def check(engine: DuckDB, table: Table, files: Sequence[Path], with_statistics: Collection[str]) -> None:
@@ -104,28 +110,38 @@ def _problem(engine: DuckDB, table: Table, files: Sequence[Path], with_statistic
     for column in there:
         if kinds[column.name] not in (_TEXTS if column.dtype == TEXT else _WHOLE):
             return f"its column {column.name} has values of the type {kinds[column.name][:_SHOWN_CHARACTERS]}"
-    return _wrong_value(engine, there, files, with_statistics)
+    return _wrong_value(engine, table, there, files, with_statistics)
 
 
 def _wrong_value(
-    engine: DuckDB, columns: Sequence[Column], files: Sequence[Path], with_statistics: Collection[str]
+    engine: DuckDB, table: Table, columns: Sequence[Column], files: Sequence[Path], with_statistics: Collection[str]
 ) -> str:
     # A table with texts has few rows, and the engine wrote it, to which each column may be NULL.
     numbers = all(column.dtype != TEXT for column in columns)
     required = engine.required(files) if numbers else set()
     filled = [column.name for column in columns if not column.nullable and column.name not in required]
-    times = [column.name for column in columns if column.name in _TIMES and column.dtype != TEXT]
-    if not filled and not times:
+    ranges = {column.name: _range_of(table, column) for column in columns if column.dtype != TEXT}
+    limited = {name: both for name, both in ranges.items() if both}
+    if not filled and not limited:
         return ""
     asked = [f"count(*) - count({unbelieving(name)})" for name in filled]
-    for name in times:
+    for name in limited:
         values = f'"{name}"' if name in required and name not in with_statistics else unbelieving(name)
         asked += [f"coalesce(min({values}), 0)", f"coalesce(max({values}), 0)"]
     found = iter(engine.values(files, asked))
     for name, rows in zip(filled, found, strict=False):
         if rows:
             return f"its column {name} has no value in {rows:,} rows"
-    for name, least, most in zip(times, found, found, strict=True):
-        if not -_LONGEST_NS < least <= most < _LONGEST_NS:
-            return f"its column {name} has {max(least, most, key=abs)}, which is no time"
+    for (name, (from_, to)), least, most in zip(limited.items(), found, found, strict=True):
+        if least < from_ or most > to:
+            return f"its column {name} has {least if least < from_ else most}, which it cannot be"
     return ""
+
+
+def _range_of(table: Table, column: Column) -> tuple[int, int] | None:
+    """Return the least and greatest value that a column can have; None: what its type can be."""
+    if column.name == "time_ns":
+        return _TIME
+    if table.name not in _DECLARED:  # a tracepoint's own fields are called as the kernel likes
+        return None
+    return _RANGES.get(column.name, _TIME if column.name.endswith("_ns") else None)

@@ -52,7 +52,7 @@ PROBES: Final = Table(
         Column("sent_ns", np.int64, "when, CLOCK_MONOTONIC of the one that sent it"),
         Column("received_ns", np.int64, "when, CLOCK_MONOTONIC of the other one"),
         Column("bound_ns", np.int64, "the difference of both may be off by so much because of how they were taken"),
-        Column("by_nics", np.int8, "who took both: 1: the hosts' NICs; 0: their kernels; -1: an older recording"),
+        Column("by_nics", np.int8, "who took both: 1: the hosts' NICs; 0: their kernels; -1: unknown", nullable=True),
     ),
 )
 CHANGES: Final = Table(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from hopscope.errors import FormatError
+from hopscope.store import contents
 from hopscope.store.engine import DuckDB
 from hopscope.store.hosts import BACK, CHANGES, PROBES, THERE, UNKNOWN_RATE
 from hopscope.store.parts import parts_of
@@ -84,6 +85,8 @@ def _read(folder: Path, table: Table) -> Columns:
         return {column.name: np.empty(0, column.dtype) for column in table.columns}
     with closing(DuckDB(folder)) as engine:
         try:
+            _, statistics = engine.described(files)
+            contents.check(engine, table, files, {name for _, name in statistics})
             found = engine.columns(engine.source(table, files))
         except Exception as error:
             if engine.cause(error) is None:
