@@ -11,6 +11,8 @@ import signal
 import socket
 import struct
 import subprocess
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -144,6 +146,22 @@ def test_tcpdump_counts_what_a_recording_at_the_same_time_has(kept_lab: Lab, qui
     assert captured == recorded
     assert captured[: len(POINTS)] == [DATAGRAMS] * len(POINTS)
     assert min(captured[:-2]) > 0
+
+
+def test_who_takes_frames_makes_none(kept_lab: Lab, quiet: Namespace) -> None:
+    reader = threading.get_native_id()
+    with (
+        ThreadPoolExecutor(1) as pool,
+        sending(quiet, "-P", "calls", "--pid", os.getpid()) as wire,
+        udp_pair(way(kept_lab, "veth-4")) as pair,
+    ):
+        sender = pool.submit(threading.get_native_id).result()
+        assert pool.submit(ping, *pair, DATAGRAMS).result() == DATAGRAMS
+        entered = wire.points()["call.enter"]
+        while np.count_nonzero((wire.events()["tid"] == sender) & (wire.events()["point"] == entered)) < 2 * DATAGRAMS:
+            wire.take(1)
+        wire.take(2)
+        assert reader not in wire.events()["tid"]
 
 
 @pytest.fixture

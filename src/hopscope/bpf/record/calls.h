@@ -39,6 +39,24 @@ static __always_inline bool uses_socket(u32 kind, struct pt_regs *regs, u32 tid,
 	return *sk;
 }
 
+static __always_inline bool is_packet_socket(u64 sk)
+{
+	return sk && field_of((void *)sk, struct sock, __sk_common.skc_family) == AF_PACKET;
+}
+
+/* It handles frames from here on if it has a packet socket. */
+static __always_inline bool call_handles_frames(u32 kind, struct pt_regs *regs, u32 tid)
+{
+	u32 first = (u32)PT_REGS_PARM1(regs);
+
+	if (!cfg_own_ethertype || handles_frames(tid))
+		return cfg_own_ethertype;
+	if (kind == CALL_SOCKET ? first != AF_PACKET : kind >= CALL_SOCKET || !is_packet_socket(network_socket(first)))
+		return false;
+	thread_add(&frame_threads, tid);
+	return true;
+}
+
 static __always_inline int call_event(u32 point, u32 number, u64 sk, u32 fd, s32 len_bytes)
 {
 	u32 tid = this_thread();
@@ -67,6 +85,8 @@ static __always_inline int call_begins(struct pt_regs *regs, u64 number)
 	if (!kind)
 		return 0;
 	tid = current_tid();
+	if (call_handles_frames(kind, regs, tid))
+		return 0;
 	if (cfg_by_process && !process_wanted())
 		return 0;
 	if ((cfg_all_calls ? cfg_calls_by_flow : cfg_by_headers) && !thread_in(&socket_threads, tid))

@@ -20,6 +20,8 @@ struct thread_set {
 struct thread_set known_threads SEC(".bss.threads");
 /* Threads that use sockets, or poll a device: the scheduler's events are recorded of these alone. */
 struct thread_set socket_threads SEC(".bss.users");
+/* Threads that use packet sockets, where events are sent as frames. */
+struct thread_set frame_threads SEC(".bss.frames");
 /* Threads whose call was recorded, and has not ended. */
 struct thread_set calling_threads SEC(".bss.calling");
 

@@ -9,8 +9,6 @@
 const volatile bool cfg_by_headers = 0;
 /* Whether a packet is wanted shows in its headers alone. */
 #define LOOKED_AT (cfg_by_headers || cfg_own || cfg_own_ethertype)
-/* Frames of hopscope's own, which are no packets of IP: events that it sends; 0: there are none. In network order. */
-const volatile u16 cfg_own_ethertype = 0;
 /* Packets are wanted whose flow is that of a wanted process's socket. */
 const volatile bool cfg_by_process = 0;
 const volatile u32 cfg_bytes = 0; /* of each packet's payload that are captured */

@@ -83,6 +83,15 @@ static __always_inline void thread_remove(struct thread_set *set, u32 tid)
 	*thread_word(set, tid) &= ~(1ULL << (tid & 63));
 }
 
+/* Frames of hopscope's own, which are no packets of IP: events that it sends; 0: there are none. In network order. */
+const volatile u16 cfg_own_ethertype = 0;
+
+/* Does it send them, or may it take them? What that makes the host do would be events, and frames, without end. */
+static __always_inline bool handles_frames(u32 tid)
+{
+	return cfg_own_ethertype && thread_in(&frame_threads, tid);
+}
+
 static __noinline int tell_thread(u32 tid, u64 time_ns)
 {
 	struct task_struct *task = current_task();

@@ -58,6 +58,8 @@ static __always_inline int uring_submits(struct io_kiocb *kiocb)
 		request.sock = network_socket(fd);
 	if (of & URING_OF_FILES && !request.sock)
 		return 0;
+	if (cfg_own_ethertype && is_packet_socket(request.sock))
+		return 0;
 	user_data = BPF_CORE_READ(kiocb, cqe.user_data);
 	request.number = bpf_ktime_get_ns();
 	bpf_map_update_elem(&uring_requests, &key, &request, 0);

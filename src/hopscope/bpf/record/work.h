@@ -200,7 +200,7 @@ static __noinline int tell_turns(struct turns *all, u64 since_ns, u32 waited_tid
 		struct turn *turn = &all->turn[(all->count + i) & (TURNS - 1)];
 		struct hop_work *record;
 
-		if (turn->end_ns <= since_ns || !turn->begin_ns)
+		if (turn->end_ns <= since_ns || !turn->begin_ns || handles_frames(turn->tid))
 			continue;
 		if (turn->tid && !thread_in(&known_threads, turn->tid))
 			tell_turn(turn);
@@ -241,6 +241,8 @@ static __always_inline int thread_switches(bool preempted, struct task_struct *f
 
 	if (!thread_in(&socket_threads, from_tid) && !thread_in(&socket_threads, to_tid))
 		return 0;
+	if (handles_frames(from_tid) || handles_frames(to_tid))
+		return 0;
 	event.subject = to_tid;
 	event.value = preempted ? 0 : task_state(from);
 	if (event.value)
@@ -270,6 +272,8 @@ static __always_inline int thread_wakes(struct task_struct *task)
 			return 0;
 		thread_add(&socket_threads, tid);
 	}
+	if (handles_frames(tid))
+		return 0;
 	wishes_cpu(tid);
 	return work(HOP_POINT_SCHED_WAKE, tid, 0);
 }
@@ -283,6 +287,7 @@ static __always_inline int thread_begins(struct task_struct *task)
 
 	thread_remove(&known_threads, tid);
 	thread_remove(&socket_threads, tid);
+	thread_remove(&frame_threads, tid);
 	return 0;
 }
 
