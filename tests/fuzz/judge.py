@@ -31,8 +31,10 @@ from hopscope.verbs.explain import watch
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# Nothing takes so long by itself, also on a busy machine. Who measures until Ctrl-C has it before.
-HANG_S: Final = 60.0
+# Nothing computes for so long, all threads together. A machine that is busy makes it wait for longer.
+_COMPUTES_S: Final = 20
+# Nothing waits for so long. Who measures until Ctrl-C has it before.
+HANG_S: Final = 240.0
 _CTRL_C_S: Final = 15.0
 # They end by themselves, so that a Ctrl-C would hide where they hang, and find fault with a machine that is busy.
 _READERS: Final = frozenset({"report", "export", "sql", "join", "verify", "recordings", "cdf", "script"})
@@ -73,7 +75,7 @@ def judge(words: Sequence[str], target: Path, *, ends: bool = False) -> list[str
 
 def _wrong_end(words: Sequence[str], status: int, err: str) -> list[str]:
     code = os.waitstatus_to_exitcode(status)
-    if "Timeout (" in err or code == -signal.SIGKILL:
+    if "Timeout (" in err or code in {-signal.SIGKILL, -signal.SIGXCPU}:
         return [f"it hangs {_place(err)}"]
     if code == _BUG or "Traceback (most recent" in err:
         return [f"it raises {_place(err)}"]
@@ -145,6 +147,7 @@ def _be_child(words: Sequence[str], target: Path, out: int, err: int) -> None:
         sys.stderr = os.fdopen(2, "w", closefd=False, errors="backslashreplace")
         sys.argv = ["hopscope", *words]
         faulthandler.dump_traceback_later(HANG_S, exit=True, file=2)
+        faulthandler.register(signal.SIGXCPU, file=2, chain=True)
         code = _called()
         faulthandler.cancel_dump_traceback_later()
     finally:
@@ -174,6 +177,7 @@ def _confine(target: Path) -> None:
         each.require_rights = lambda *_: None
     libc.capset(ctypes.byref((ctypes.c_uint32 * 2)(_LAST_CAPABILITY_VERSION, 0)), ctypes.byref((ctypes.c_uint32 * 6)()))
     resource.setrlimit(resource.RLIMIT_AS, (_SPACE_BYTES, _SPACE_BYTES))
+    resource.setrlimit(resource.RLIMIT_CPU, (_COMPUTES_S, _COMPUTES_S + 5))
     resource.setrlimit(resource.RLIMIT_FSIZE, (_FILE_BYTES, _FILE_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
