@@ -102,7 +102,8 @@ class RecordOptions(Selection):
     tls_bytes
         Keep so many bytes of the plaintext of each of these calls; 0: none.
     own_ethertype
-        Frames of this EtherType are hopscope's own, and nothing of them is recorded; 0: there are none.
+        Frames of this EtherType are hopscope's own: nothing of them is recorded, nor calls of threads that use packet
+        sockets, nor when these run; 0: there are none.
     """
 
     profiles: Sequence[str] = ("messages",)
