@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import random
 import resource
 import signal
@@ -47,6 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):  # nohup and background jobs have them ignored
         signal.signal(number, signal.default_int_handler)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # what was mounted goes away
+    os.environ["PYTHONFAULTHANDLER"] = "1"  # a crash says where
     be_alone()
     leftovers.adopt_orphans()
     _say(f"seed {given.seed}")
