@@ -5,21 +5,18 @@ The hops of a packet are in the comment of its row, and which fields there are, 
 file: a dissector can be made of that. A recording has no bytes of packets, so that headers are made of what it has:
 addresses, ports, sequence number, flags, and all lengths are the packet's; acknowledgement number, window, options,
 checksums of the transport, time to live and link addresses are not known. No payload is made.
-
-The format: https://www.ietf.org/archive/id/draft-ietf-opsawg-pcapng-03.html.
 """
 
 from __future__ import annotations
 
-import ipaddress
 import itertools
 import struct
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 
 import numpy as np
 
 from hopscope.progress import doing
+from hopscope.term import pcapng
 from hopscope.term.format import plural
 from hopscope.trace.causes.blame import most_blamed
 from hopscope.trace.gaps import loss_notes
@@ -33,21 +30,6 @@ if TYPE_CHECKING:
     from hopscope.store.trace import Trace
     from hopscope.trace.selection import Selection
 
-_SECTION, _INTERFACE, _STATISTICS, _PACKET, _JOURNAL = 0x0A0D0D0A, 1, 5, 6, 9
-_BYTE_ORDER: Final = 0x1A2B3C4D
-_ETHERNET: Final = 1
-_COMMENT, _APPLICATION = 1, 4
-_IF_NAME, _IF_DESCRIPTION, _IF_TSRESOL = 2, 3, 9
-_FLAGS, _PACKET_ID = 2, 5
-_RECEIVED: Final = 4
-_INBOUND, _OUTBOUND = 1, 2
-_NANOSECONDS: Final = bytes([9])
-
-_LINK_BYTES: Final = 14
-_TCP, _UDP = 6, 17
-_TCP_BYTES, _MOST_TCP_BYTES, _UDP_BYTES = 20, 60, 8
-_MOST: Final = 0xFFFF
-_NO_OPERATION: Final = b"\1"
 # Devices whose packets have a header of Ethernet's length before the network's: ARPHRD_ETHER and ARPHRD_LOOPBACK.
 _WITH_LINK: Final = frozenset({1, 772})
 _SLICE: Final = 1 << 16
@@ -153,21 +135,6 @@ def _carried(trace: Trace, selection: Selection) -> tuple[dict[int, _Carried], l
     return found, []
 
 
-@dataclass(frozen=True, slots=True)
-class _Flow:
-    """What the headers of a flow's packets have in common; `sum` is the addresses' part of IPv4's checksum."""
-
-    addresses: bytes
-    ports: bytes
-    protocol: int
-    version: int
-    sum: int
-
-    @property
-    def network_bytes(self) -> int:
-        return 20 if self.version == 4 else 40  # of IP
-
-
 class _File:
     """The file as it is written, block by block in order of time."""
 
@@ -207,18 +174,11 @@ class _File:
         fields += ["dropped:text", "at:text", "pid:number", "comm:text", "message:number"]
         fields += ["messages:number", "cause:text", "retransmission:flag", "synthetic:flag"]
         host = self._trace.metadata.host
-        options = (
-            (_COMMENT, f"hopscope/1 {' '.join(fields)}".encode()),
-            (_APPLICATION, f"hopscope, recorded on {host.get('name', '')} {host.get('release', '')}".encode()),
-        )
-        self._block(_SECTION, struct.pack("<IHHq", _BYTE_ORDER, 1, 0, -1), options)
-        head = struct.pack("<HHI", _ETHERNET, 0, 0)
-        unknown = ((_IF_NAME, b"-"), (_IF_DESCRIPTION, b"no device is known"), (_IF_TSRESOL, _NANOSECONDS))
-        self._block(_INTERFACE, head, unknown)
+        recorded = f"hopscope, recorded on {host.get('name', '')} {host.get('release', '')}"
+        self._out.write(pcapng.section(fields, recorded))
+        self._out.write(pcapng.interface("-", "no device is known"))
         for (netns, ifindex), (_, name, _) in self._devices.items():
-            description = f"device {ifindex} in network namespace {netns}".encode()
-            named = ((_IF_NAME, name.encode()), (_IF_DESCRIPTION, description), (_IF_TSRESOL, _NANOSECONDS))
-            self._block(_INTERFACE, head, named)
+            self._out.write(pcapng.interface(name, f"device {ifindex} in network namespace {netns}"))
 
     def packets(self, columns: Mapping[str, Any], bounds: Sequence[int]) -> None:
         """Write packets, whose events lie between these places of the columns."""
@@ -231,7 +191,8 @@ class _File:
         """Write what comes after packets: losses after the last of them, and of each device how many there were."""
         self._lose(None)
         for number, count in enumerate(self._counts):
-            self._block(_STATISTICS, struct.pack("<III", number, 0, 0), ((_RECEIVED, struct.pack("<Q", count)),))
+            received = ((pcapng.RECEIVED, struct.pack("<Q", count)),)
+            self._out.write(pcapng.block(pcapng.STATISTICS, struct.pack("<III", number, 0, 0), received))
 
     def _packet(self, event: Mapping[str, list[Any]]) -> None:
         times = event["time_ns"]
@@ -253,19 +214,18 @@ class _File:
         words += self._ends(event)
         pid, comm = self._owners.get((event["flow"][known], sends), (None, ""))
         if pid is not None:
-            words += [f"pid={pid}", f"comm={_quoted(comm)}"]
+            words += [f"pid={pid}", f"comm={pcapng.quoted(comm)}"]
         if carried := self._carried.get(event["packet"][0]):
             words += [f"message={carried.message}", f"messages={carried.messages}"]
-            words += [f"cause={_quoted(carried.cause)}"] * bool(carried.cause)
+            words += [f"cause={pcapng.quoted(carried.cause)}"] * bool(carried.cause)
             words += ["retransmission"] * carried.again
         at_ns = times[0] + self._to_realtime_ns
-        body = struct.pack("<IIIII", number, at_ns >> 32, at_ns & 0xFFFFFFFF, len(data), length)
         options = (
-            (_COMMENT, f"hopscope {' '.join(words)} synthetic".encode()),
-            (_FLAGS, struct.pack("<I", _OUTBOUND if sends else _INBOUND)),
-            (_PACKET_ID, struct.pack("<Q", event["packet"][0] & 0xFFFFFFFFFFFFFFFF)),
+            (pcapng.COMMENT, f"hopscope {' '.join(words)} synthetic".encode()),
+            (pcapng.FLAGS, struct.pack("<I", pcapng.OUTBOUND if sends else pcapng.INBOUND)),
+            (pcapng.PACKET_ID, struct.pack("<Q", event["packet"][0] & 0xFFFFFFFFFFFFFFFF)),
         )
-        self._block(_PACKET, body + _padded(data), options)
+        self._out.write(pcapng.packet(number, at_ns, data, length, options))
         self._counts[number] += 1
 
     def _ends(self, event: Mapping[str, list[Any]]) -> list[str]:
@@ -273,80 +233,27 @@ class _File:
         for key in zip(event["time_ns"], event["cpu"], event["skb"], strict=True):
             if key in self._drops:
                 reason, place = self._drops[key]
-                return [f"dropped={_quoted(reason)}", *([f"at={_quoted(place)}"] if place else [])]
+                return [f"dropped={pcapng.quoted(reason)}", *([f"at={pcapng.quoted(place)}"] if place else [])]
         return []
 
     def _headers(self, event: Mapping[str, list[Any]], known: int, point: str) -> tuple[bytes, int]:
         """Return the headers of a packet as they were at this event, and the packet's length with Ethernet's."""
         flow = self._flows[event["flow"][known]]
-        seq, flags = event["seq"][known], event["tcp_flags"][known]
-        header_bytes, len_bytes = event["header_bytes"][known], event["len_bytes"][known]
         place = (event["netns"][known], event["ifindex"][known])
-        link = _LINK_BYTES if point.startswith("tx.") and self._devices.get(place, (0, "", False))[2] else 0
-        payload = max(len_bytes - header_bytes, 0)
-        network = flow.network_bytes
-        if flow.protocol == _TCP:
-            size = header_bytes - link - (network if header_bytes - link >= network + _TCP_BYTES else 0)
-            size = size if _TCP_BYTES <= size <= _MOST_TCP_BYTES and size % 4 == 0 else _TCP_BYTES
-            words = struct.pack(">IIBBHHH", seq & 0xFFFFFFFF, 0, size << 2, flags & 0xFF, _MOST, 0, 0)
-            transport = flow.ports + words + _NO_OPERATION * (size - _TCP_BYTES)
-        elif flow.protocol == _UDP:
-            transport = flow.ports + struct.pack(">HH", min(payload + _UDP_BYTES, _MOST), 0)
-        else:
-            transport, payload = b"", max(len_bytes - link - network, 0)
-        rest = len(transport) + payload
-        if flow.version == 4:  # of IP
-            # What is too long for the field is segmented later: Wireshark takes 0 for that.
-            total = network + rest if network + rest <= _MOST else 0
-            number = 0 if flow.protocol == _TCP else seq & _MOST
-            summed = 0x4500 + total + number + 0x4000 + flow.protocol + flow.sum
-            summed = (summed & _MOST) + (summed >> 16)
-            checksum = ~((summed & _MOST) + (summed >> 16)) & _MOST
-            head = struct.pack(">BBHHHBBH", 0x45, 0, total, number, 0, 64, flow.protocol, checksum) + flow.addresses
-        else:
-            head = struct.pack(">IHBB", 6 << 28, min(rest, _MOST), flow.protocol, 64) + flow.addresses
-        kind = b"\x08\x00" if flow.version == 4 else b"\x86\xdd"  # of IP
-        data = bytes(12) + kind + head + transport
-        return data, _LINK_BYTES + network + rest
+        link = pcapng.LINK_BYTES if point.startswith("tx.") and self._devices.get(place, (0, "", False))[2] else 0
+        told = {name: event[name][known] for name in ("seq", "tcp_flags", "header_bytes", "len_bytes")}
+        return flow.headers(**told, link=link)
 
     def _lose(self, until_ns: int | None) -> None:
         """Write the losses that began before a time; None: the rest."""
         while self._next_loss and (until_ns is None or self._next_loss[0] <= until_ns):
             from_ns, lost_ns, cpu, lost = self._next_loss
-            lines = (
-                f"__REALTIME_TIMESTAMP={(from_ns + self._to_realtime_ns) // 1000}",
-                "PRIORITY=4",
-                "SYSLOG_IDENTIFIER=hopscope",
-                f"MESSAGE=lost: {plural(lost, 'event')} on CPU {cpu} within {(lost_ns - from_ns) / 1e6:.3f} ms",
-            )
-            self._block(_JOURNAL, _padded("".join(f"{line}\n" for line in lines).encode()))
+            message = f"lost: {plural(lost, 'event')} on CPU {cpu} within {(lost_ns - from_ns) / 1e6:.3f} ms"
+            self._out.write(pcapng.journal(message, from_ns + self._to_realtime_ns))
             self._next_loss = next(self._losses, None)
 
-    def _read_flows(self) -> Iterator[tuple[int, _Flow]]:
+    def _read_flows(self) -> Iterator[tuple[int, pcapng.Flow]]:
         rows = self._trace.rows("SELECT flow, source, source_port, destination, destination_port, protocol FROM flows")
-        for number, source, source_port, destination, destination_port, protocol in rows:
-            try:
-                ends = [ipaddress.ip_address(each) for each in (source, destination)]
-            except ValueError:
-                continue  # of a stranger's recording
-            ports = struct.pack(">HH", source_port & _MOST, destination_port & _MOST)
-            if ends[0].version == ends[1].version:
-                packed = b"".join(each.packed for each in ends)
-                summed = sum(struct.unpack(f">{len(packed) // 2}H", packed))
-                yield number, _Flow(packed, ports, protocol & 0xFF, ends[0].version, summed)
-
-    def _block(self, kind: int, body: bytes, options: Iterable[tuple[int, bytes]] = ()) -> None:
-        listed = b"".join(struct.pack("<HH", code, len(value)) + _padded(value) for code, value in options)
-        if listed:
-            listed += bytes(4)
-        length = 12 + len(body) + len(listed)
-        self._out.write(struct.pack("<II", kind, length) + body + listed + struct.pack("<I", length))
-
-
-def _padded(data: bytes) -> bytes:
-    return data + bytes(-len(data) % 4)
-
-
-def _quoted(text: str) -> str:
-    """Return a text as a value in a comment."""
-    return '"' + text.replace('"', "'") + '"'
+        for number, *ends in rows:
+            if flow := pcapng.Flow.of(*ends):
+                yield number, flow
