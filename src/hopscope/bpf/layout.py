@@ -224,6 +224,15 @@ class HopRecordLimits(IntEnum):
     HOP_WAIT_NS = 100000
 
 
+class HopRule(IntEnum):
+    """``enum hop_rule``."""
+
+    HOP_RULE_KEEP = 1
+    HOP_RULE_DROP = 2
+    HOP_RULES = 2
+    HOP_RULE_POINTS = 160
+
+
 class HopRxDiscard(IntEnum):
     """``enum hop_rx_discard``."""
 
@@ -416,6 +425,31 @@ class HopTxLimits(IntEnum):
     HOP_PASSES = 32768
     HOP_DEVICES = 4
 
+
+# struct hop_beside
+HOP_BESIDE_DTYPE: Final = np.dtype(
+    {
+        "names": [
+            "comm",
+            "interface",
+            "pid",
+            "reason",
+        ],
+        "formats": [
+            "|S16",
+            "|S16",
+            "<u4",
+            "<u4",
+        ],
+        "offsets": [
+            0,
+            16,
+            32,
+            36,
+        ],
+        "itemsize": 40,
+    }
+)
 
 # struct hop_capture
 HOP_CAPTURE_DTYPE: Final = np.dtype(

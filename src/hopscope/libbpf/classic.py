@@ -12,15 +12,14 @@ before Linux 5.12 they cannot read their stack at a computed place.
 
 from __future__ import annotations
 
-import struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from hopscope.errors import UsageError
+from hopscope.libbpf.assembler import fitted, instruction
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-INSTRUCTION_BYTES: Final = 8
 # What is copied at once is on the stack, of which a program and all that it calls have 512 bytes.
 _MOST_COPIED: Final = 96
 
@@ -89,14 +88,7 @@ def translate(program: Sequence[Classic], room: int) -> bytes:
     UsageError
         It is too long, has a loop, or an instruction that libpcap does not make for a file.
     """
-    code = _Translation(program).code()
-    spare = room // INSTRUCTION_BYTES - len(code) - 3
-    if spare < 0:
-        raise UsageError("The filter is too long", "Write a shorter one, for instance with networks instead of hosts")
-    # What is too much must be reachable, but the verifier sees that it is never reached, and the kernel drops it.
-    skip = [_raw(_ALU64 | _MOV, _R0), _raw(_JMP_64 | _JNE, _R0, 0, len(code), 0)]
-    rest = [_raw(_ALU64 | _MOV, _R0)] * spare + [_raw(_JMP_64 | _EXIT)]
-    return b"".join([*skip, *code, *rest])
+    return fitted(_Translation(program).code(), room)
 
 
 class _Translation:
@@ -111,10 +103,10 @@ class _Translation:
     def code(self) -> list[bytes]:
         self._begin()
         reached = _reached(self._program)
-        for here, instruction in enumerate(self._program):
+        for here, each in enumerate(self._program):
             self._starts[here] = len(self._code)
             if here in reached:  # the verifier refuses what is not
-                self._translate(instruction, here + 1)
+                self._translate(each, here + 1)
         if any(isinstance(each, _Jump) and each.target == _REJECT for each in self._code):
             self._starts[_REJECT] = len(self._code)
             self._return(0)
@@ -152,8 +144,8 @@ class _Translation:
             self._emit(_ALU64 | _MOV | _X, _R3, _NETWORK)
             self._read_kernel(self._copy_at, self._copied)
 
-    def _translate(self, instruction: Classic, following: int) -> None:
-        code, _, _, k = instruction
+    def _translate(self, given: Classic, following: int) -> None:
+        code, _, _, k = given
         kind = code & 7
         if kind in {_LD, _LDX}:
             self._load(code, k, _A if kind == _LD else _INDEX)
@@ -162,7 +154,7 @@ class _Translation:
         elif kind == _ALU:
             self._calculate(code & 0xF0, k, by_index=bool(code & _X))
         elif kind == _JMP:
-            self._jump(instruction, following)
+            self._jump(given, following)
         elif kind == _RET:
             self._return(k, accumulator=bool(code & _RET_A))
         elif code & 0xF8 == _TXA:
@@ -232,7 +224,7 @@ class _Translation:
         return len(self._code) - 1
 
     def _skip_to_here(self, place: int, code: int, register: int = 0, immediate: int = 0) -> None:
-        self._code[place] = _raw(code, register, 0, len(self._code) - place - 1, immediate)
+        self._code[place] = instruction(code, register, 0, len(self._code) - place - 1, immediate)
 
     def _read_kernel(self, where: int, size: int) -> None:
         """Copy from the address in R3 to the stack."""
@@ -264,7 +256,7 @@ class _Translation:
                 self._reject_if(_JMP32 | _JEQ, _INDEX)
             shifts = operation in {_LSH, _RSH}
             if shifts:  # what is shifted by more than it has bits is 0
-                self._code.append(_raw(_JMP32 | _JLT, _INDEX, 0, 1, 32))
+                self._code.append(instruction(_JMP32 | _JLT, _INDEX, 0, 1, 32))
                 self._emit(_ALU | _MOV, _A)
             self._emit(_ALU | operation | _X, _A, _INDEX)
         elif operation in {_LSH, _RSH} and k >= 32:
@@ -274,12 +266,12 @@ class _Translation:
         else:
             self._emit(_ALU | operation, _A, immediate=k)
 
-    def _jump(self, instruction: Classic, following: int) -> None:
-        condition, source = instruction.code & 0xF0, instruction.code & _X
-        immediate, other = (0, _INDEX) if source else (instruction.k, 0)
-        yes, no = following + instruction.jt, following + instruction.jf
+    def _jump(self, given: Classic, following: int) -> None:
+        condition, source = given.code & 0xF0, given.code & _X
+        immediate, other = (0, _INDEX) if source else (given.k, 0)
+        yes, no = following + given.jt, following + given.jf
         if condition == _JA:
-            self._code.append(_Jump(_JMP_64 | _JA, 0, 0, 0, following + instruction.k))
+            self._code.append(_Jump(_JMP_64 | _JA, 0, 0, 0, following + given.k))
         elif yes == following and condition in _OPPOSITE:
             self._code.append(_Jump(_JMP32 | _OPPOSITE[condition] | source, _A, other, immediate, no))
         else:
@@ -299,14 +291,14 @@ class _Translation:
         self._emit(_JMP_64 | _EXIT)
 
     def _emit(self, code: int, register: int = 0, other: int = 0, offset: int = 0, immediate: int = 0) -> None:
-        self._code.append(_raw(code, register, other, offset, immediate))
+        self._code.append(instruction(code, register, other, offset, immediate))
 
     def _reject_if(self, code: int, register: int, immediate: int = 0, other: int = 0) -> None:
         self._code.append(_Jump(code, register, other, immediate, _REJECT))
 
     def _resolved(self, jump: _Jump, index: int) -> bytes:
         offset = self._starts[jump.target] - index - 1
-        return _raw(jump.code, jump.register, jump.other, offset, jump.immediate)
+        return instruction(jump.code, jump.register, jump.other, offset, jump.immediate)
 
 
 def _is_load(code: int, mode: int) -> bool:
@@ -334,8 +326,3 @@ def _reached(program: Sequence[Classic]) -> set[int]:
         else:
             reached |= {here + 1 + jt, here + 1 + jf}
     return reached
-
-
-def _raw(code: int, register: int = 0, other: int = 0, offset: int = 0, immediate: int = 0) -> bytes:
-    """Return an instruction of today (``struct bpf_insn``)."""
-    return struct.pack("<BBhI", code, register | other << 4, offset, immediate & 0xFFFFFFFF)

@@ -59,6 +59,7 @@ FIELDS: Final = (
     Field("destination_port", Kind.NUMBER, "destination port of the flow"),
     Field("protocol", Kind.PROTOCOL, "protocol of the flow"),
     Field("len_bytes", Kind.NUMBER, "length, as the event's table has it"),
+    Field("header_bytes", Kind.NUMBER, "length of the headers before the TCP or UDP payload; 0: not looked at"),
     Field("seq", Kind.NUMBER, "sequence number, as the event's table has it"),
     Field("tcp_flags", Kind.NUMBER, "FIN 1, SYN 2, RST 4, PSH 8, ACK 16"),
     Field("skb", Kind.NUMBER, "address of the packet's struct sk_buff"),

@@ -13,6 +13,7 @@ from hopscope.store.limits import limits
 from hopscope.store.meta import Metadata
 from hopscope.store.parts import tables_of
 from hopscope.store.schema import TABLES
+from hopscope.store.unrecorded import RULES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -76,6 +77,10 @@ class Trace:
         self.warnings += self.metadata.joined.get("notes", [])
         if self.metadata.missed:
             self.warnings.append(f"missed events: {self.metadata.missed:,} (BPF runs suppressed by the kernel)")
+        if rules := [f"--{name} '{self.metadata.options[name]}'" for name in RULES if name in self.metadata.options]:
+            self.warnings.append(
+                f"recorded with {' '.join(rules)}: results that need other events are missing or wrong"
+            )
         tables = (*TABLES, *self.metadata.tables)
         self._parts = tables_of(folder, [table.name for table in tables])
         self._check_missing()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from hopscope.store.unrecorded import RULES, UNRECORDED
 from hopscope.term.format import plural
 
 if TYPE_CHECKING:
@@ -33,6 +34,23 @@ def loss_notes(trace: Trace) -> list[str]:
             " results that depend on them are missing"
         )
     ]
+
+
+def unrecorded_notes(trace: Trace) -> list[str]:
+    """Return a sentence about events that each condition left out when they were to be recorded; of the whole trace."""
+    if all(table.name != UNRECORDED.name for table in trace.metadata.tables):
+        return []
+    found = trace.rows(
+        f"SELECT u.condition, coalesce(p.name, CAST(u.point AS STRING)), sum(u.events) FROM {UNRECORDED.name} u"
+        " LEFT JOIN points p ON p.point = u.point GROUP BY 1, 2 ORDER BY 3 DESC, 2"
+    )
+    notes = []
+    for rule in RULES:
+        counts = {point: int(events) for condition, point, events in found if condition == rule}
+        points = ", ".join(f"{point} {events:,}" for point, events in counts.items())
+        if counts:
+            notes.append(f"left out by --{rule}: {plural(sum(counts.values()), 'event')} ({points})")
+    return notes
 
 
 def unfollowed_notes(trace: Trace) -> list[str]:

@@ -62,12 +62,13 @@ class Seen:
         self.recorder = recorder
         self.metadata = recorder.metadata()
         self._points = {name: number for number, name in self.metadata.points.items()}
-        self._parts: dict[str, list[dict[str, Array]]] = {name: [] for name in BY_NAME}
+        self._tables = BY_NAME | {table.name: table for table in self.metadata.tables}
+        self._parts: dict[str, list[dict[str, Array]]] = {name: [] for name in self._tables}
 
     def take(self) -> Seen:
         """Read what came since."""
         for table, columns in self.recorder.read():
-            assert set(columns) == {column.name for column in BY_NAME[table].columns}
+            assert set(columns) == {column.name for column in self._tables[table].columns}
             assert len({len(values) for values in columns.values()}) == 1
             self._parts[table].append(columns)
         return self
@@ -86,9 +87,12 @@ class Seen:
                 column.name: np.concatenate([part[column.name] for part in parts])
                 if parts
                 else np.zeros(0, column.dtype)
-                for column in BY_NAME[table].columns
+                for column in self._tables[table].columns
             }
         )
+
+    def columns(self, table: str) -> list[str]:
+        return [column.name for column in self._tables[table].columns]
 
     def number(self, point: str) -> int:
         return self._points[point]

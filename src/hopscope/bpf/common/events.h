@@ -659,6 +659,22 @@ struct hop_capture {
 	u32 pad;
 };
 
+/* What a condition may compare besides a record and its flow. Names end with zeros; empty: there is none. */
+struct hop_beside {
+	char comm[16]; /* of the running thread */
+	char interface[16];
+	u32 pid;
+	u32 reason; /* of a drop */
+};
+
+/* Which condition leaves an event out. */
+enum hop_rule {
+	HOP_RULE_KEEP = 1, /* it does not hold */
+	HOP_RULE_DROP = 2, /* it holds */
+	HOP_RULES = 2,
+	HOP_RULE_POINTS = 160, /* more than there are */
+};
+
 enum hop_record_limits {
 	HOP_DROP_FRAMES = 32,
 	HOP_FLOW_WORDS = 10,

@@ -59,21 +59,21 @@ static __always_inline bool call_handles_frames(u32 kind, struct pt_regs *regs, 
 
 static __always_inline int call_event(u32 point, u32 number, u64 sk, u32 fd, s32 len_bytes)
 {
-	u32 tid = this_thread();
-	struct hop_socket *record = reserve();
+	u32 tid = thread_here();
+	u64 now_ns = bpf_ktime_get_ns();
+	bool kept = PUT(hop_socket, &no_key,
+			{
+				.time_ns = now_ns,
+				.point = point,
+				.tid = tid,
+				.sock = sk,
+				.value = number,
+				.seq = fd,
+				.len_bytes = len_bytes,
+			});
 
-	if (!record)
-		return 0;
-	*record = (struct hop_socket){
-		.time_ns = bpf_ktime_get_ns(),
-		.point = point,
-		.tid = tid,
-		.sock = sk,
-		.value = number,
-		.seq = fd,
-		.len_bytes = len_bytes,
-	};
-	submit(record);
+	if (kept)
+		thread_is_kept(tid, now_ns);
 	return 0;
 }
 

@@ -113,7 +113,7 @@ bool filter_runs;
 /* The same at a cgroup's filter, for connections that one end has closed: their segments do not pass the tracepoint. This kind
  * of program has no helper for the running thread, and cannot ask whose socket it is: that is known from before.
  */
-static __always_inline void limit_filtered(struct sk_buff *skb)
+static __noinline int limit_filtered(struct sk_buff *skb)
 {
 	u64 number = (u64)BPF_CORE_READ(skb, sk), now_ns, flow;
 	struct sock *sk = skb->sk;
@@ -124,10 +124,10 @@ static __always_inline void limit_filtered(struct sk_buff *skb)
 
 	filter_runs = true;
 	if (!sk)
-		return;
+		return 0;
 	known = limited_of(number);
 	if (known->sock != number || !known->kind || sock_field(sk, __sk_common.skc_state) == TCP_ESTABLISHED)
-		return;
+		return 0;
 	ask(&limit, sk);
 	now_ns = bpf_ktime_get_ns();
 	if (known->told && limit.kind != known->kind) {
@@ -137,6 +137,7 @@ static __always_inline void limit_filtered(struct sk_buff *skb)
 	}
 	known->kind = limit.kind;
 	known->event_ns = now_ns;
+	return 0;
 }
 
 /* Shorter pauses between packets are none. */

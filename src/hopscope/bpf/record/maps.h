@@ -3,6 +3,7 @@
 #pragma once
 
 #include "common/events.h"
+#include "common/headers.h"
 #include "common/ring.h"
 
 /* A section of its own, so that user space has the array and nothing else. */
@@ -167,6 +168,23 @@ struct {
 	__type(key, struct uring_key);
 	__type(value, struct uring_request);
 } uring_requests SEC(".maps");
+
+/* ---- packets at a driver ---- */
+
+#define MOST_IN_HAND 8
+
+/* What conditions compare of packets that drivers' functions of this CPU have in hand, which may free them. */
+struct started_flow {
+	u64 flow;
+	struct flow_key key;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, MOST_IN_HAND);
+	__type(key, u32);
+	__type(value, struct started_flow);
+} started_flows SEC(".maps");
 
 /* ---- drops and captures ---- */
 

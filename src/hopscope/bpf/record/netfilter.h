@@ -53,13 +53,18 @@ static __always_inline void event_at_hook(struct hop_work *event, const struct n
 		work_at_device(event, state->in);
 }
 
+static __always_inline const struct net_device *device_at_hook(const struct nf_hook_state *state)
+{
+	return state->out ? state->out : state->in;
+}
+
 /* The record is made at the end: most rules take less time than it would. What a rule keeps, drops, or hands to a program
  * (NFQUEUE) does not come to the end. This kind of program has no helper for the running thread.
  */
 static __always_inline void rules_end(struct sk_buff *skb, const struct nf_hook_state *state)
 {
 	struct evaluation *evaluation = evaluation_at(state);
-	struct hop_work event = {.point = HOP_POINT_NF_RULES}, *record;
+	struct hop_work event = {.point = HOP_POINT_NF_RULES};
 	struct headers found = {};
 
 	if (evaluation->skb != (u64)skb)
@@ -72,14 +77,12 @@ static __always_inline void rules_end(struct sk_buff *skb, const struct nf_hook_
 	event_at_hook(&event, state);
 	if (!at_hook_wanted(skb, &event, &found, state->out != NULL) || !found.flow)
 		return;
-	know_flow(found.flow, &found.key);
+	if (!cfg_rules)
+		know_flow(found.flow, &found.key);
 	event.subject = found.flow;
 	event.tid = BPF_CORE_READ(current_task(), pid);
-	record = reserve();
-	if (!record)
-		return;
-	*record = event;
-	submit(record);
+	if (write_work(&event, device_at_hook(state)) && cfg_rules)
+		know_flow(found.flow, &found.key);
 }
 
 static __always_inline bool is_ip(const struct nf_hook_state *state)
@@ -96,5 +99,5 @@ static __always_inline int verdict(struct sk_buff *skb, const struct nf_hook_sta
 	event_at_hook(&event, state);
 	if (LOOKED_AT && !at_hook_wanted(skb, &event, &found, state->out != NULL))
 		return 0;
-	return record_work(&event);
+	return record_work_at(&event, device_at_hook(state));
 }

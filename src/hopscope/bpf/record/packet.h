@@ -3,7 +3,7 @@
 #pragma once
 
 #include "common/pcap.h"
-#include "record/state.h"
+#include "record/rules.h"
 
 /* Packets are filtered: what they are wanted for is in their headers, or it is their flow that is wanted. */
 const volatile bool cfg_by_headers = 0;
@@ -29,12 +29,14 @@ struct passing {
 	u64 flow;
 	u64 payload; /* where TCP's or UDP's begins; 0: not looked at, or it has none */
 	u32 seq;     /* of that */
+	u32 reason;  /* why it was dropped */
 	u64 skb;
 	u64 head;
-	u64 data;         /* where skb->len begins */
-	u64 network;      /* where IP's header begins; 0: not looked at, unless a filter needs it */
-	u64 readable_end; /* of what is not in pages */
-	u64 end;          /* of the packet, if nothing of it was in pages */
+	u64 data;                     /* where skb->len begins */
+	u64 network;                  /* where IP's header begins; 0: not looked at, unless a filter needs it */
+	u64 readable_end;             /* of what is not in pages */
+	u64 end;                      /* of the packet, if nothing of it was in pages */
+	const struct net_device *dev; /* with conditions alone */
 	u32 len_bytes;
 	u32 ifindex;
 	u32 netns;
@@ -44,6 +46,7 @@ struct passing {
 	bool named;  /* its flow is asked for at this point */
 	bool sent;   /* a wanted process sends this datagram right now */
 	bool judged; /* it is wanted, as was seen before: there are no headers to look at */
+	bool kept;   /* there is a record of it */
 };
 
 static __always_inline void passing_of(struct passing *passing, struct sk_buff *skb, u32 point)
@@ -64,6 +67,8 @@ static __always_inline void passing_at_device(struct passing *passing, struct ne
 {
 	passing->ifindex = dev->ifindex;
 	passing->netns = dev->nd_net.net->ns.inum;
+	if (cfg_rules)
+		passing->dev = dev;
 	know_device(dev, passing->ifindex, passing->netns);
 }
 
@@ -219,23 +224,13 @@ static __always_inline bool has_payload(const struct headers *found)
 	return (protocol == IPPROTO_TCP || protocol == IPPROTO_UDP) && found->fragment != LATER_FRAGMENT;
 }
 
-static __always_inline void write_packet(struct passing *passing, const struct headers *found)
+static __always_inline void fill_packet(struct hop_packet *record, const struct passing *passing,
+					const struct headers *found)
 {
-	struct hop_packet *record;
-
-	passing->time_ns = bpf_ktime_get_ns();
-	passing->flow = found->flow;
-	if (cfg_bytes && has_payload(found)) {
-		passing->payload = found->payload;
-		passing->seq = found->seq + (found->tcp_flags >> 1 & 1); /* behind the number of a SYN */
-	}
-	record = reserve();
-	if (!record)
-		return;
 	record->time_ns = passing->time_ns;
 	record->point = passing->point;
 	record->tcp_flags = found->tcp_flags;
-	record->header_bytes = found->flow ? found->payload - passing->data : 0;
+	record->header_bytes = found->payload ? found->payload - passing->data : 0;
 	record->tid = passing->tid;
 	record->skb = passing->skb;
 	record->head = passing->head;
@@ -244,7 +239,50 @@ static __always_inline void write_packet(struct passing *passing, const struct h
 	record->seq = found->seq;
 	record->ifindex = passing->ifindex;
 	record->netns = passing->netns;
+}
+
+static __always_inline bool is_packet_kept(const struct passing *passing, const struct headers *found,
+					   const struct flow_key *key)
+{
+	struct hop_packet draft;
+
+	if (!cfg_rules)
+		return true;
+	fill_packet(&draft, passing, found);
+	return is_kept(&draft, key, passing->dev, passing->reason);
+}
+
+static __always_inline void begin_packet(struct passing *passing, const struct headers *found)
+{
+	passing->time_ns = bpf_ktime_get_ns();
+	passing->flow = found->flow;
+	if (cfg_bytes && has_payload(found)) {
+		passing->payload = found->payload;
+		passing->seq = found->seq + (found->tcp_flags >> 1 & 1); /* behind the number of a SYN */
+	}
+}
+
+static __always_inline void write_packet(const struct passing *passing, const struct headers *found)
+{
+	struct hop_packet *record = reserve();
+
+	if (!record)
+		return;
+	fill_packet(record, passing, found);
 	submit(record);
+}
+
+/* Makes a record of a packet whose headers are known, if it is kept. */
+static __always_inline void record_known(struct passing *passing, const struct headers *found)
+{
+	begin_packet(passing, found);
+	passing->kept = is_packet_kept(passing, found, &found->key);
+	if (!passing->kept)
+		return;
+	/* What is compared is known to user space, too. */
+	if (found->flow && (passing->named || cfg_rules_headers))
+		know_flow(found->flow, &found->key);
+	write_packet(passing, found);
 }
 
 /* Looks at its headers; returns whether it was wanted. */
@@ -255,20 +293,20 @@ static __noinline bool record_headed(struct passing *passing)
 	parse(&found, passing->network);
 	if (LOOKED_AT && !passing->judged && !headers_wanted(passing, &found))
 		return false;
-	if (passing->named && found.flow)
-		know_flow(found.flow, &found.key);
-	write_packet(passing, &found);
+	record_known(passing, &found);
 	return true;
 }
 
 /* Returns whether it was wanted. Where no header is looked at nothing is called, and what is known of the packet stays in
- * registers: that is why the other way has a copy.
+ * registers: that is why the other ways have a copy.
  */
 static __always_inline bool record_packet(struct passing *passing)
 {
+	struct headers none = {};
+
 	if (cfg_own_ethertype && !passing->judged && passing->ethertype == cfg_own_ethertype)
 		return false;
-	if (passing->named || (cfg_by_headers && !passing->judged)) {
+	if (passing->named || ((cfg_by_headers || cfg_rules_headers) && !passing->judged)) {
 		struct passing headed = *passing;
 		bool wanted = record_headed(&headed);
 
@@ -276,11 +314,15 @@ static __always_inline bool record_packet(struct passing *passing)
 		passing->flow = headed.flow;
 		passing->payload = headed.payload;
 		passing->seq = headed.seq;
+		passing->kept = headed.kept;
 		return wanted;
 	}
 	if (cfg_own && !passing->judged && own_packet(passing->network))
 		return false;
-	write_packet(passing, &(struct headers){});
+	begin_packet(passing, &none);
+	passing->kept = is_packet_kept(passing, &none, &no_key);
+	if (passing->kept)
+		write_packet(passing, &none);
 	return true;
 }
 
@@ -290,6 +332,7 @@ static __always_inline bool record_here(struct passing *passing)
 	passing->tid = current_tid();
 	if (!record_packet(passing))
 		return false;
-	know_thread(passing->tid, passing->time_ns);
+	if (passing->kept)
+		know_thread(passing->tid, passing->time_ns);
 	return true;
 }

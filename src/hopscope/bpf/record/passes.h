@@ -32,6 +32,8 @@ static __always_inline u64 arrived(struct sk_buff *skb, u32 point, bool named)
 	passing.named = named;
 	if (!record_here(&passing))
 		return 0;
+	if (!passing.kept)
+		return passing.time_ns;
 	if (cfg_snap && point == HOP_POINT_RX_DRIVER)
 		capture(skb, &passing, frame_start(skb, &passing));
 	if (cfg_bytes && point == HOP_POINT_RX_DRIVER)
@@ -60,7 +62,7 @@ static __always_inline int elsewhere(struct sk_buff *skb, u32 point, bool named,
 }
 
 /* At a cgroup's filter. This kind of program has no helper for the running thread. */
-static __always_inline void at_filter(struct sk_buff *skb)
+static __noinline int at_filter(struct sk_buff *skb)
 {
 	struct passing passing = {};
 
@@ -69,6 +71,7 @@ static __always_inline void at_filter(struct sk_buff *skb)
 		passing_at_device(&passing, skb->dev);
 	passing.tid = BPF_CORE_READ(current_task(), pid);
 	record_packet(&passing);
+	return 0;
 }
 
 /* ---- drops ---- */
@@ -84,7 +87,8 @@ static __always_inline int dropped(void *ctx, struct sk_buff *skb, u64 location,
 	passing_of(&passing, skb, HOP_POINT_SKB_DROP);
 	passing_somewhere(&passing, skb->dev);
 	passing.named = true;
-	if (!record_here(&passing))
+	passing.reason = reason;
+	if (!record_here(&passing) || !passing.kept)
 		return 0;
 	if (cfg_drop_stacks)
 		stack = bpf_get_stackid(ctx, &stacks, 0);

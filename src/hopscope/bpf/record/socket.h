@@ -104,14 +104,17 @@ static __noinline bool socket_wanted(struct sock *sk, u64 flow, const struct flo
 }
 
 /* The flow that a socket sends, which is known from here on; 0: it is not wanted. */
-static __noinline u64 wanted_flow(struct sock *sk)
+static __noinline u64 wanted_flow(struct sock *sk, struct flow_key *key)
 {
-	struct flow_key key = {};
-	u64 flow = socket_flow(sk, false, &key);
+	u64 flow;
 
-	if (!socket_wanted(sk, flow, &key, false, false))
+	if (!key)
 		return 0;
-	know_flow(flow, &key);
+	flow = socket_flow(sk, false, key);
+	if (!socket_wanted(sk, flow, key, false, false))
+		return 0;
+	if (!cfg_rules)
+		know_flow(flow, key);
 	return flow;
 }
 
@@ -124,32 +127,32 @@ struct socket_event {
 	u64 since_ns; /* how long it has been so: the record is of that time */
 };
 
-static __noinline int write_socket(struct sock *sk, const struct socket_event *event, const struct flow_key *key,
-				   u64 flow, u32 tid)
+/* Returns whether it is kept. */
+static __noinline bool write_socket(struct sock *sk, const struct socket_event *event, const struct flow_key *key,
+				    u64 flow, u32 tid)
 {
 	u32 protocol = key->protocol, netns = sk->__sk_common.skc_net.net->ns.inum, seq = 0;
-	struct hop_socket *record;
+	bool kept;
 
 	if (protocol == IPPROTO_TCP)
 		seq = event->receives ? BPF_CORE_READ((struct tcp_sock *)sk, copied_seq)
 				      : BPF_CORE_READ((struct tcp_sock *)sk, write_seq);
-	record = reserve();
-	if (!record)
-		return 0;
-	record->time_ns = bpf_ktime_get_ns() - event->since_ns;
-	record->point = event->point;
-	record->protocol = protocol;
-	record->pad = 0;
-	record->tid = tid;
-	record->sock = (u64)sk;
-	record->flow = flow;
-	record->value = event->value;
-	record->seq = seq;
-	record->len_bytes = event->len_bytes;
-	record->netns = netns;
-	record->pad_2 = 0;
-	submit(record);
-	return 0;
+	kept = PUT(hop_socket, key,
+		   {
+			   .time_ns = bpf_ktime_get_ns() - event->since_ns,
+			   .point = event->point,
+			   .protocol = protocol,
+			   .tid = tid,
+			   .sock = (u64)sk,
+			   .flow = flow,
+			   .value = event->value,
+			   .seq = seq,
+			   .len_bytes = event->len_bytes,
+			   .netns = netns,
+		   });
+	if (cfg_rules && kept)
+		know_flow(flow, key);
+	return kept;
 }
 
 /* Returns whether it was wanted. */
@@ -157,7 +160,7 @@ static __noinline bool record_socket(struct sock *sk, const struct socket_event 
 {
 	struct flow_key key = {};
 	u16 family = sk->__sk_common.skc_family;
-	u64 flow;
+	u64 flow, begin_ns = 0;
 	u32 tid;
 
 	if (family != AF_INET && family != AF_INET6)
@@ -165,11 +168,15 @@ static __noinline bool record_socket(struct sock *sk, const struct socket_event 
 	flow = socket_flow(sk, event->receives, &key);
 	if (!socket_wanted(sk, flow, &key, event->receives, event->in_call))
 		return false;
-	know_flow(flow, &key);
-	tid = this_thread();
+	if (!cfg_rules)
+		know_flow(flow, &key);
+	tid = thread_here();
 	if (event->in_call && !thread_in(&socket_threads, tid))
 		thread_add(&socket_threads, tid);
-	write_socket(sk, event, &key, flow, tid);
+	if (cfg_rules)
+		begin_ns = bpf_ktime_get_ns() - event->since_ns;
+	if (write_socket(sk, event, &key, flow, tid))
+		thread_is_kept(tid, begin_ns);
 	return true;
 }
 

@@ -11,32 +11,35 @@ static __noinline int tcp_probed(struct sock *sk)
 {
 	struct inet_connection_sock *icsk = (void *)sk;
 	u32 netns = socket_netns(sk), in_flight = packets_in_flight(sk), tid;
-	u64 flow = wanted_flow(sk);
-	struct hop_tcp *record;
+	struct flow_key key = {};
+	u64 flow = wanted_flow(sk, &key), now_ns;
+	bool kept;
 
 	if (!flow)
 		return 0;
-	tid = this_thread();
-	record = reserve();
-	if (!record)
-		return 0;
-	*record = (struct hop_tcp){
-		.time_ns = bpf_ktime_get_ns(),
-		.point = HOP_POINT_TCP_PROBE,
-		.state = BPF_CORE_READ_BITFIELD_PROBED(icsk, icsk_ca_state),
-		.in_flight = in_flight < MOST_IN_FLIGHT ? in_flight : MOST_IN_FLIGHT,
-		.tid = tid,
-		.flow = flow,
-		.snd_una = tcp_field(sk, snd_una),
-		.snd_nxt = tcp_field(sk, snd_nxt),
-		.snd_wnd = tcp_field(sk, snd_wnd),
-		.rcv_wnd = tcp_field(sk, rcv_wnd),
-		.snd_cwnd = tcp_field(sk, snd_cwnd),
-		.ssthresh = tcp_field(sk, snd_ssthresh),
-		.srtt_us = tcp_field(sk, srtt_us) >> 3,
-		.netns = netns,
-	};
-	submit(record);
+	tid = thread_here();
+	now_ns = bpf_ktime_get_ns();
+	kept = PUT(hop_tcp, &key,
+		   {
+			   .time_ns = now_ns,
+			   .point = HOP_POINT_TCP_PROBE,
+			   .state = BPF_CORE_READ_BITFIELD_PROBED(icsk, icsk_ca_state),
+			   .in_flight = in_flight < MOST_IN_FLIGHT ? in_flight : MOST_IN_FLIGHT,
+			   .tid = tid,
+			   .flow = flow,
+			   .snd_una = tcp_field(sk, snd_una),
+			   .snd_nxt = tcp_field(sk, snd_nxt),
+			   .snd_wnd = tcp_field(sk, snd_wnd),
+			   .rcv_wnd = tcp_field(sk, rcv_wnd),
+			   .snd_cwnd = tcp_field(sk, snd_cwnd),
+			   .ssthresh = tcp_field(sk, snd_ssthresh),
+			   .srtt_us = tcp_field(sk, srtt_us) >> 3,
+			   .netns = netns,
+		   });
+	if (cfg_rules && kept) {
+		know_flow(flow, &key);
+		know_thread(tid, now_ns);
+	}
 	return 0;
 }
 

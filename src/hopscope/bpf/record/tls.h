@@ -100,9 +100,9 @@ static __always_inline void take_plaintext(u64 data, u32 len_bytes, u64 time_ns,
 static __always_inline int tls_event(u32 point, const struct tls_frame *frame, s32 result, u64 end)
 {
 	struct tls_call *found = bpf_map_lookup_elem(&tls_calls, frame), call;
-	struct hop_socket *record;
 	s32 len_bytes;
 	u64 now_ns;
+	bool kept;
 	u32 tid;
 
 	if (!found)
@@ -111,23 +111,23 @@ static __always_inline int tls_event(u32 point, const struct tls_frame *frame, s
 	call = *found;
 	len_bytes = tls_bytes(result, call.bytes_at);
 	bpf_map_delete_elem(&tls_calls, frame);
-	tid = this_thread();
+	tid = thread_here();
 	if (cfg_calls_by_flow && !thread_in(&socket_threads, tid))
 		return 0;
-	record = reserve();
-	if (!record)
+	kept = PUT(hop_socket, &no_key,
+		   {
+			   .time_ns = now_ns,
+			   .point = point,
+			   .tid = tid,
+			   .sock = call.ssl,
+			   .value = now_ns - call.begin_ns,
+			   .seq = frame->pid ? tls_number(call.begin_ns) : 0,
+			   .len_bytes = len_bytes,
+			   .netns = task_netns(),
+		   });
+	if (!kept)
 		return 0;
-	*record = (struct hop_socket){
-		.time_ns = now_ns,
-		.point = point,
-		.tid = tid,
-		.sock = call.ssl,
-		.value = now_ns - call.begin_ns,
-		.seq = frame->pid ? tls_number(call.begin_ns) : 0,
-		.len_bytes = len_bytes,
-		.netns = task_netns(),
-	};
-	submit(record);
+	thread_is_kept(tid, now_ns);
 	if (cfg_tls_bytes && len_bytes > 0)
 		take_plaintext(call.from_end ? end - call.from_end : call.data, len_bytes, now_ns, tid);
 	return 0;
@@ -223,29 +223,27 @@ static __noinline int goroutine_uses(struct sock *sk, const struct socket_event 
 {
 	struct goroutine goroutine = {.address = user_goroutine(), .pid = current_pid()};
 	struct tls_call *call = bpf_map_lookup_elem(&tls_goroutines, &goroutine);
-	struct hop_socket *record;
 	struct flow_key key = {};
 	u64 flow;
 
 	if (!call)
 		return 0;
 	flow = socket_flow(sk, event->receives, &key);
-	record = reserve();
-	if (!record)
-		return 0;
-	*record = (struct hop_socket){
-		.time_ns = bpf_ktime_get_ns(),
-		.point = HOP_POINT_TLS_SOCKET,
-		.protocol = key.protocol,
-		.tid = current_tid(),
-		.sock = call->ssl,
-		.flow = flow,
-		.value = event->point,
-		.seq = tls_number(call->begin_ns),
-		.len_bytes = event->len_bytes,
-		.netns = sk->__sk_common.skc_net.net->ns.inum,
-	};
-	submit(record);
+	if (PUT(hop_socket, &key,
+		{
+			.time_ns = bpf_ktime_get_ns(),
+			.point = HOP_POINT_TLS_SOCKET,
+			.protocol = key.protocol,
+			.tid = current_tid(),
+			.sock = call->ssl,
+			.flow = flow,
+			.value = event->point,
+			.seq = tls_number(call->begin_ns),
+			.len_bytes = event->len_bytes,
+			.netns = sk->__sk_common.skc_net.net->ns.inum,
+		}) &&
+	    cfg_rules)
+		know_flow(flow, &key);
 	return 0;
 }
 

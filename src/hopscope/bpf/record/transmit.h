@@ -23,7 +23,7 @@ static __always_inline int device_takes(struct sk_buff *skb)
 		passing_at_device(&passing, skb->dev);
 	passing.named = true;
 	passing.sent = cfg_by_process && sends_datagram(skb);
-	if (record_here(&passing) && cfg_bytes)
+	if (record_here(&passing) && passing.kept && cfg_bytes)
 		capture_payload(skb, &passing);
 	return 0;
 }
@@ -101,6 +101,8 @@ __noinline int record_at(u64 number, u32 point, bool named)
 	passing.network = passing.head + BPF_CORE_READ(skb, network_header);
 	passing.readable_end = passing.head + BPF_CORE_READ(skb, tail);
 	passing.end = passing.data + passing.len_bytes;
+	if (cfg_rules)
+		passing.dev = dev;
 	know_device(dev, passing.ifindex, passing.netns);
 	record_here(&passing);
 	return 0;
@@ -124,7 +126,6 @@ static __always_inline int queue_gives(struct Qdisc *qdisc, s32 packets, u64 skb
 }
 
 /* The wanted packets that drivers' functions of this CPU have in hand: of stacked devices, the same packet at each. */
-#define MOST_IN_HAND 8
 
 struct started {
 	u64 skb[MOST_IN_HAND];
@@ -141,7 +142,20 @@ static __always_inline struct started *starts_here(void)
 	return &starts[cpu & (HOP_CPUS - 1)];
 }
 
-static __always_inline void start_add(u64 skb, u64 dev)
+static __noinline int start_flow(u32 place, u64 network, u64 readable_end)
+{
+	struct started_flow *started = bpf_map_lookup_elem(&started_flows, &place);
+	struct headers found = {.readable_end = readable_end};
+
+	if (!started)
+		return 0;
+	parse(&found, network);
+	started->flow = found.flow;
+	started->key = found.key;
+	return 0;
+}
+
+static __always_inline u32 start_add(u64 skb, u64 dev)
 {
 	struct started *started = starts_here();
 	u32 place = 0;
@@ -151,15 +165,17 @@ static __always_inline void start_add(u64 skb, u64 dev)
 			place = i;
 	started->skb[place] = skb;
 	started->dev[place] = dev;
+	return place;
 }
 
-static __always_inline bool start_take(u64 skb, u64 dev)
+static __always_inline bool start_take(u64 skb, u64 dev, u32 *place)
 {
 	struct started *started = starts_here();
 
 	for (u32 i = 0; i < MOST_IN_HAND; i++)
 		if (started->skb[i] == skb && started->dev[i] == dev) {
 			started->skb[i] = 0;
+			*place = i;
 			return true;
 		}
 	return false;
@@ -173,15 +189,35 @@ static __always_inline int driver_begins(struct sk_buff *skb, struct net_device 
 	passing_at_device(&passing, dev);
 	if (!record_here(&passing))
 		return 0;
-	if (LOOKED_AT)
-		start_add(passing.skb, (u64)dev);
-	if (cfg_snap)
+	if (LOOKED_AT || cfg_rules_headers) {
+		u32 place = start_add(passing.skb, (u64)dev);
+
+		if (cfg_rules_headers)
+			start_flow(place, passing.network, passing.readable_end);
+	}
+	if (cfg_snap && passing.kept)
 		capture(skb, &passing, passing.data);
 	return 0;
 }
 
 /* Above it the driver did not take the packet (include/linux/netdevice.h). */
 #define NET_XMIT_MASK 0x0f
+
+static __noinline int record_returned(struct passing *passing, u32 place)
+{
+	struct started_flow *started = bpf_map_lookup_elem(&started_flows, &place);
+	struct headers found = {};
+
+	if (started) {
+		found.flow = started->flow;
+		found.key = started->key;
+	}
+	passing->tid = current_tid();
+	record_known(passing, &found);
+	if (passing->kept)
+		know_thread(passing->tid, passing->time_ns);
+	return 0;
+}
 
 /* The packet may be gone: nothing of it can be looked at but its address. */
 static __always_inline int driver_returns(u64 skb, s32 result, struct net_device *dev, u32 len_bytes)
@@ -193,12 +229,20 @@ static __always_inline int driver_returns(u64 skb, s32 result, struct net_device
 		.netns = dev->nd_net.net->ns.inum,
 		.point = HOP_POINT_TX_DRIVER,
 	};
+	u32 place = 0;
 
-	if (LOOKED_AT && !start_take(passing.skb, (u64)dev))
+	if ((LOOKED_AT || cfg_rules_headers) && !start_take(passing.skb, (u64)dev, &place))
 		return 0;
 	if (result > NET_XMIT_MASK)
 		return 0;
 	passing.judged = true;
+	if (cfg_rules)
+		passing.dev = dev;
+	if (cfg_rules_headers) {
+		struct passing returned = passing;
+
+		return record_returned(&returned, place);
+	}
 	record_here(&passing);
 	return 0;
 }

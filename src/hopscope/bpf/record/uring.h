@@ -20,23 +20,23 @@ const volatile u32 cfg_uring_arguments = 3; /* that this kernel's tracepoint of 
 
 static __always_inline int uring_event(u32 point, const struct uring_request *request, u64 user_data, s32 len_bytes)
 {
-	u32 tid = this_thread();
-	struct hop_socket *record = reserve();
+	u32 tid = thread_here();
+	u64 now_ns = bpf_ktime_get_ns();
+	bool kept = PUT(hop_socket, &no_key,
+			{
+				.time_ns = now_ns,
+				.point = point,
+				.protocol = request->opcode,
+				.tid = tid,
+				.sock = request->sock,
+				.value = user_data,
+				.seq = request->number,
+				.len_bytes = len_bytes,
+				.netns = task_netns(),
+			});
 
-	if (!record)
-		return 0;
-	*record = (struct hop_socket){
-		.time_ns = bpf_ktime_get_ns(),
-		.point = point,
-		.protocol = request->opcode,
-		.tid = tid,
-		.sock = request->sock,
-		.value = user_data,
-		.seq = request->number,
-		.len_bytes = len_bytes,
-		.netns = task_netns(),
-	};
-	submit(record);
+	if (kept)
+		thread_is_kept(tid, now_ns);
 	return 0;
 }
 

@@ -46,45 +46,67 @@ const volatile u32 cfg_retransmit_arguments =
 static __always_inline int retransmitted(struct sock *sk, struct sk_buff *skb, s32 error)
 {
 	struct tcp_skb_cb *cb = (void *)skb->cb;
-	struct hop_packet *record;
+	struct flow_key key = {};
 	u32 netns = socket_netns(sk), tid;
-	u64 flow = error ? 0 : wanted_flow(sk);
+	u64 flow = error ? 0 : wanted_flow(sk, &key), now_ns;
+	bool kept;
 
 	if (!flow)
 		return 0;
-	tid = this_thread();
-	record = reserve();
-	if (!record)
-		return 0;
-	*record = (struct hop_packet){
-		.time_ns = bpf_ktime_get_ns(),
-		.point = HOP_POINT_TCP_RETRANSMIT,
-		.tid = tid,
-		.skb = (u64)skb,
-		.head = address(skb->head),
-		.flow = flow,
-		.len_bytes = skb->len,
-		.seq = BPF_CORE_READ(cb, seq),
-		.netns = netns,
-	};
-	submit(record);
+	tid = thread_here();
+	now_ns = bpf_ktime_get_ns();
+	kept = PUT(hop_packet, &key,
+		   {
+			   .time_ns = now_ns,
+			   .point = HOP_POINT_TCP_RETRANSMIT,
+			   .tid = tid,
+			   .skb = (u64)skb,
+			   .head = address(skb->head),
+			   .flow = flow,
+			   .len_bytes = skb->len,
+			   .seq = BPF_CORE_READ(cb, seq),
+			   .netns = netns,
+		   });
+	if (cfg_rules && kept) {
+		know_flow(flow, &key);
+		know_thread(tid, now_ns);
+	}
 	return 0;
 }
 
 /* ---- what CPUs do ---- */
 
-static __always_inline int record_work(struct hop_work *event)
+/* Returns whether it is kept. */
+static __always_inline bool write_work(const struct hop_work *event, const struct net_device *dev)
 {
 	struct hop_work *record;
 
-	event->tid = this_thread();
+	if (cfg_rules) {
+		struct hop_work draft = *event;
+
+		if (!is_kept(&draft, &no_key, dev, 0))
+			return false;
+	}
 	record = reserve();
-	if (!record)
-		return 0;
+	if (record) {
+		*record = *event;
+		submit(record);
+	}
+	return true;
+}
+
+static __always_inline int record_work_at(struct hop_work *event, const struct net_device *dev)
+{
+	event->tid = thread_here();
 	event->time_ns = bpf_ktime_get_ns();
-	*record = *event;
-	submit(record);
+	if (write_work(event, dev))
+		thread_is_kept(event->tid, event->time_ns);
 	return 0;
+}
+
+static __always_inline int record_work(struct hop_work *event)
+{
+	return record_work_at(event, NULL);
 }
 
 static __always_inline int work(u32 point, u64 subject, s64 value)
@@ -116,7 +138,7 @@ static __always_inline int polled(struct napi_struct *napi, s32 packets, s32 bud
 		if (!interface_wanted(event.ifindex, event.netns) || !namespace_wanted(event.netns))
 			return 0;
 	}
-	return record_work(&event);
+	return record_work_at(&event, napi->dev);
 }
 
 #define PF_KTHREAD 0x00200000
@@ -191,6 +213,34 @@ static __always_inline struct turns *note_turn(struct task_struct *from)
 	return all;
 }
 
+static __always_inline void turn_event(struct hop_work *record, const struct turn *turn, u32 waited_tid)
+{
+	*record = (struct hop_work){
+		.time_ns = turn->end_ns,
+		.point = HOP_POINT_SCHED_TURN,
+		.tid = turn->tid,
+		.subject = waited_tid,
+		.value = turn->end_ns - turn->begin_ns,
+	};
+}
+
+/* No static function: so the verifier looks at it once, rather than at each turn of the loop. */
+__noinline int turn_kept(u32 place, u32 waited_tid)
+{
+	struct turns *all = bpf_map_lookup_elem(&turns, &(u32){0});
+	struct hop_beside beside = {};
+	const struct turn *turn;
+	struct hop_work draft;
+
+	if (!cfg_rules || !all)
+		return 1;
+	turn = &all->turn[place & (TURNS - 1)];
+	beside.pid = turn->pid;
+	bpf_probe_read_kernel_str(beside.comm, sizeof(beside.comm), turn->comm);
+	turn_event(&draft, turn, waited_tid);
+	return pass_rules(&draft, &no_key, &beside);
+}
+
 /* From the oldest on. */
 static __noinline int tell_turns(struct turns *all, u64 since_ns, u32 waited_tid)
 {
@@ -202,18 +252,16 @@ static __noinline int tell_turns(struct turns *all, u64 since_ns, u32 waited_tid
 
 		if (turn->end_ns <= since_ns || !turn->begin_ns || handles_frames(turn->tid))
 			continue;
+		if (cfg_rules && !turn_kept(all->count + i, waited_tid)) {
+			turn->end_ns = 0;
+			continue;
+		}
 		if (turn->tid && !thread_in(&known_threads, turn->tid))
 			tell_turn(turn);
 		record = reserve();
 		if (!record)
 			return 0;
-		*record = (struct hop_work){
-			.time_ns = turn->end_ns,
-			.point = HOP_POINT_SCHED_TURN,
-			.tid = turn->tid,
-			.subject = waited_tid,
-			.value = turn->end_ns - turn->begin_ns,
-		};
+		turn_event(record, turn, waited_tid);
 		submit(record);
 		turn->end_ns = 0;
 	}
@@ -306,7 +354,7 @@ static __always_inline int xdp(struct net_device *dev, u32 point, u64 program, u
 	work_at_device(&event, dev);
 	if (!interface_wanted(event.ifindex, event.netns) || !namespace_wanted(event.netns))
 		return 0;
-	return record_work(&event);
+	return record_work_at(&event, dev);
 }
 
 #define XDP_REDIRECT 4

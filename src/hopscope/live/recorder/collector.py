@@ -21,7 +21,7 @@ from hopscope import __version__
 from hopscope.bpf.layout import HOP_INTERFACE_DTYPE, HOP_PACKET_DTYPE, HopPoint
 from hopscope.clock.domain import boot_id
 from hopscope.clock.wall_clock import wall_offset_ns
-from hopscope.errors import FormatError, KernelError
+from hopscope.errors import FormatError, KernelError, UsageError
 from hopscope.kernel import pcap
 from hopscope.kernel.drop_reasons import drop_reasons
 from hopscope.kernel.libraries import find
@@ -36,6 +36,7 @@ from hopscope.live.recorder.captures import Captures
 from hopscope.live.recorder.marks import MARKS, Marks
 from hopscope.live.recorder.options import LIBRARY_POINTS, PREFIX, RecordOptions
 from hopscope.live.recorder.plaintexts import Plaintexts
+from hopscope.live.recorder.rules import Rules, Unrecorded
 from hopscope.live.recorder.symbols import STACKS, DropPlaces
 from hopscope.live.recorder.tables import Tables, point_names, since
 from hopscope.live.session import Session
@@ -44,6 +45,7 @@ from hopscope.probes.libraries import attach_to_libraries
 from hopscope.probes.resolve import Plan, Resolver
 from hopscope.store.meta import Metadata
 from hopscope.store.plaintext import PLAINTEXTS, risk_notes
+from hopscope.store.unrecorded import RULES, UNRECORDED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -117,7 +119,14 @@ class Recorder(SelfTrafficFilter, Attached):
     def __init__(self, options: RecordOptions) -> None:
         self._options = options
         self._forced = {f"{PREFIX}{name}": way for name, way in options.ways.items()}
-        self._plan = Plan(Resolver(), [POINTS[name] for name in options.names()], self._forced)
+        names = options.names()
+        self._plan = Plan(Resolver(), [POINTS[name] for name in names], self._forced)
+        self._conditions = Rules(options.keep, options.drop).checked([name.removeprefix(PREFIX) for name in names])
+        if options.tracepoints and any(self._conditions):
+            raise UsageError(
+                "--keep and --drop select events of probe points, and those of -e have filters of their own",
+                "Write -e EVENT:FILTER, or record the two separately",
+            )
         self._from_pages = Btf.kernel().has_func(_FROM_PAGES)
         self.lost = 0
 
@@ -136,6 +145,7 @@ class Recorder(SelfTrafficFilter, Attached):
         by_headers = options.selects or options.sample > 1 or bool(options.interfaces or options.pcap)
         bpf.set_const("cfg_by_headers", int(by_headers))
         self._configure_own(bpf)
+        self._conditions.configure(bpf)
         bpf.set_const("cfg_own_ethertype", socket.htons(options.own_ethertype))
         bpf.set_const("cfg_all_calls", int(f"{PREFIX}call.exit" in options.names()))
         by_flow = options.ports or options.addresses or options.sample > 1 or options.interfaces or options.pcap
@@ -162,7 +172,11 @@ class Recorder(SelfTrafficFilter, Attached):
 
     def _open(self, stack: contextlib.ExitStack) -> None:
         options = self._options
-        functions = pcap.functions(options.pcap) if options.pcap else None
+        self._reasons = drop_reasons()
+        functions = {
+            **(pcap.functions(options.pcap) if options.pcap else {}),
+            **self._conditions.functions(self._reasons),
+        }
         needed = rights(options.libraries)
         self._session = stack.enter_context(
             Session("record", self._plan, self._configure, self._adapt, functions=functions, needed=needed)
@@ -183,7 +197,6 @@ class Recorder(SelfTrafficFilter, Attached):
         # What takes time comes before the rings, which fill from their first moment on.
         self._places = DropPlaces(bpf.maps["stacks"])
         stack.callback(self._places.close)
-        self._reasons = drop_reasons()
         self._tracepoints = Tracepoints(options.tracepoints, stacks=bpf.maps["stacks"])
         if options.tracepoints:
             stack.enter_context(self._tracepoints)
@@ -211,6 +224,7 @@ class Recorder(SelfTrafficFilter, Attached):
         self._captures_lost_before = self._captures_lost.copy()
         self._plaintexts_lost_before = self._plaintexts_lost.copy()
         self._tables = Tables()
+        self._unrecorded = Unrecorded(bpf, self.started_ns) if any(self._conditions) else None
 
     def _attach_libraries(self, bpf: BpfObject) -> list[str]:
         """Attach to the libraries that are wanted, and return a sentence on each that is not seen."""
@@ -265,6 +279,7 @@ class Recorder(SelfTrafficFilter, Attached):
                 "tracepoints": list(self._options.tracepoints),
                 "filters": dict(self._options.shown),
                 "sampling_1_in": self._options.sample,
+                **{name: text for name in RULES if (text := getattr(self._options, name))},
                 "libraries": list(self._options.libraries),
                 "bytes": self._options.payload_bytes or None,
                 **({"tls_bytes": self._options.tls_bytes} if self._plaintexts else {}),
@@ -273,7 +288,8 @@ class Recorder(SelfTrafficFilter, Attached):
 
     def _own_tables(self) -> list[Table]:
         """Return the tables that not every trace has, besides those of tracepoints."""
-        return [*([MARKS] if self._marks else []), *([PLAINTEXTS] if self._plaintexts else [])]
+        own = ((MARKS, self._marks), (PLAINTEXTS, self._plaintexts), (UNRECORDED, self._unrecorded))
+        return [table for table, used in own if used]
 
     def read(self) -> Iterator[tuple[str, dict[str, Array]]]:
         """Yield the rows that came since the last call, as :meth:`rows` makes them of what :meth:`take` takes."""
@@ -307,6 +323,8 @@ class Recorder(SelfTrafficFilter, Attached):
             others += [(PLAINTEXTS.name, columns) for columns in self._plaintexts.read()]
         if self._marks and len((marks := self._marks.read(self.started_ns))["time_ns"]):
             others.append((MARKS.name, marks))
+        if self._unrecorded:
+            others += self._unrecorded.read()
         if self._is_first_take:
             late = ((table, _since(columns, self.started_ns)) for table, columns in others)
             others = [(table, columns) for table, columns in late if len(next(iter(columns.values())))]

@@ -101,6 +101,9 @@ class RecordOptions(Selection):
         Record calls in these, as :func:`hopscope.kernel.libraries.find` takes them.
     tls_bytes
         Keep so many bytes of the plaintext of each of these calls; 0: none.
+    keep, drop
+        Only events for which this condition holds, and none of those for which this one does
+        (:mod:`hopscope.live.recorder.rules`); empty: all.
     own_ethertype
         Frames of this EtherType are hopscope's own: nothing of them is recorded, nor calls of threads that use packet
         sockets, nor when these run; 0: there are none.
@@ -121,6 +124,8 @@ class RecordOptions(Selection):
     marks: bool = False
     libraries: Sequence[str] = ()
     tls_bytes: int = 0
+    keep: str = ""
+    drop: str = ""
     own_ethertype: int = 0
 
     def names(self) -> list[str]:

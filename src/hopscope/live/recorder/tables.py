@@ -34,7 +34,9 @@ Columns = dict[str, Array]
 
 # How many points share a struct (enum hop_point).
 _CLASS_BITS: Final = 5
-_EVENTS: Final = {
+POINTS_PER_TABLE: Final = 1 << _CLASS_BITS
+# Kind of a point → table, and struct of its records.
+EVENTS: Final = {
     0: ("packets", HOP_PACKET_DTYPE),
     1: ("sockets", HOP_SOCKET_DTYPE),
     2: ("cpu", HOP_WORK_DTYPE),
@@ -52,13 +54,13 @@ def point_names() -> dict[int, str]:
     return {
         int(point): point.name.removeprefix(_POINT_PREFIX).lower().replace("_", ".", 1)
         for point in HopPoint
-        if point >> _CLASS_BITS in _EVENTS
+        if point >> _CLASS_BITS in EVENTS
     }
 
 
 def table_of(point: int) -> str:
     """Return the table with the events of a probe point."""
-    return _EVENTS[point >> _CLASS_BITS][0]
+    return EVENTS[point >> _CLASS_BITS][0]
 
 
 def since(records: NDArray[np.void], started_ns: int) -> NDArray[np.void]:
@@ -90,7 +92,7 @@ class Tables:
     def _rows(self, records: NDArray[np.void], cpu: int) -> Iterator[tuple[str, Columns]]:
         points = records["point"]
         kinds = points >> _CLASS_BITS
-        for kind, (table, dtype) in _EVENTS.items():
+        for kind, (table, dtype) in EVENTS.items():
             chosen = _where(records, kinds == kind)
             if len(chosen):
                 yield table, _events(BY_NAME[table], chosen.view(dtype), cpu)

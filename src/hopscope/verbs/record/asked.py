@@ -28,6 +28,8 @@ SENT: Final = frozenset(
             "points",
             "events",
             "pcap",
+            "keep",
+            "drop",
             "stacks",
             "libraries",
             "tls_bytes",

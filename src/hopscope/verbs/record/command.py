@@ -138,6 +138,8 @@ _MIB = 1 << 20
 @section(
     TRAFFIC,
     option("--pcap", metavar="EXPRESSION", default="", help="Only what tcpdump would show for this filter."),
+    option("--keep", metavar="CONDITION", default="", help="Only events for which it holds (docs/conditions.md)."),
+    option("--drop", metavar="CONDITION", default="", help="No events for which it holds."),
     option(
         "--sample",
         type=click.IntRange(1, 1 << 20),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from hopscope.errors import HopscopeError
 from hopscope.store.counts import event_counts
+from hopscope.store.unrecorded import RULES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -72,6 +73,7 @@ def options_text(recording: StoredRecording) -> str:
     words += [f"{name}={_text(value)}" for name, value in filters.items()] if isinstance(filters, dict) else []
     if options.get("sampling_1_in", 1) != 1:
         words.append(f"sample={options['sampling_1_in']}")
+    words += [f"{name}={options[name]}" for name in RULES if name in options]
     if trigger := options.get("trigger"):
         words.append(f"trigger={trigger}")
     return " ".join(words)
