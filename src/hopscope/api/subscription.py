@@ -4,21 +4,21 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import os
 import socket
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from hopscope.errors import HopscopeError, UsageError
+from hopscope.errors import HopscopeError
+from hopscope.live.subscribing import SOCKET, subscribed
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import AsyncIterator, Iterator, Sequence
     from types import TracebackType
 
     import pyarrow as pa
 
-SOCKET: Final = "/run/hopscope.sock"
-_HEAD_BYTES: Final = 1 << 20
+    from hopscope.live.subscribing import Subscribed
+
 _LOST: Final = ("lost_before", "kernel_lost_before")
 
 
@@ -43,20 +43,10 @@ class Subscription:
         Events, of any kind, that were lost in the kernel since the subscription began, as a ring was full.
     """
 
-    def __init__(self, line: socket.socket, request: dict[str, Any]) -> None:
-        self._line = line
-        self._file = line.makefile("rb", buffering=_HEAD_BYTES)
+    def __init__(self, subscribed: Subscribed) -> None:
+        self._line, self._file, head = subscribed
         self.lost = self.kernel_lost = 0
         self._reader: pa.RecordBatchStreamReader | None = None
-        line.sendall(json.dumps(request).encode() + b"\n")
-        text = self._file.readline(_HEAD_BYTES)
-        if not text:
-            raise HopscopeError("The server ended the connection", "Look at what `hopscope serve` says")
-        head = json.loads(text)
-        if "error" in head:
-            error = HopscopeError(head["error"])
-            error.exit_code = int(head["exit_code"])
-            raise error
         self.fields: tuple[str, ...] = tuple(head["fields"])
         self.realtime_offset_ns: int = head["realtime_offset_ns"]
         self.not_granted: tuple[str, ...] = tuple(head["not_granted"])
@@ -156,21 +146,5 @@ def subscribe(  # noqa: PLR0913 # one parameter an option
     HopscopeError
         Nobody serves there, one may not connect, or what is asked for cannot be recorded; the sentence says which.
     """
-    line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        try:
-            line.connect(os.fspath(path))
-        except PermissionError as error:
-            raise HopscopeError(
-                f"You may not connect to {path}", "Become a member of its group: usermod -aG hopscope USER"
-            ) from error
-        except OSError as error:
-            raise UsageError(
-                f"Nobody serves subscriptions at {path}: {error.strerror or error}",
-                f"Start it as root: hopscope serve --socket {path}",
-            ) from error
-        asked = {"version": 1, "points": [*points], "events": [*events], "where": where, "fields": [*fields]}
-        return Subscription(line, {**asked, "format": "arrow", "since": since, "queue": queue})
-    except BaseException:
-        line.close()
-        raise
+    asked = {"version": 1, "points": [*points], "events": [*events], "where": where, "fields": [*fields]}
+    return Subscription(subscribed(path, {**asked, "format": "arrow", "since": since, "queue": queue}))

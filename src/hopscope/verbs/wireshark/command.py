@@ -30,6 +30,17 @@ if TYPE_CHECKING:
     output=together(
         section(
             OUTPUT,
+            option("--live", is_flag=True, help="Show packets as they come from `hopscope serve --socket`."),
+            option(
+                "--where",
+                "condition",
+                metavar="CONDITION",
+                default="",
+                help="With --live: of these events (docs/conditions.md).",
+            ),
+            option("--socket", metavar="PATH", help="With --live: where it serves.", default_text="/run/hopscope.sock"),
+            option("--install", is_flag=True, help="Let Wireshark capture from `hopscope serve` (extcap)."),
+            option("--uninstall", is_flag=True, help="Remove what --install has put there."),
             option("--text", is_flag=True, help="Print rows with tshark in place of opening a window."),
             option(
                 "--limit",
@@ -42,15 +53,41 @@ if TYPE_CHECKING:
     )
 )
 @click.argument("more", nargs=-1, type=click.UNPROCESSED, metavar="[-- ARGUMENTS]")
-def command(*, common: Common, more: tuple[str, ...], text: bool, most: int | None) -> int:
+def command(  # noqa: PLR0913 # one parameter an option
+    *,
+    common: Common,
+    more: tuple[str, ...],
+    text: bool,
+    most: int | None,
+    live: bool,
+    condition: str,
+    socket: str | None,
+    install: bool,
+    uninstall: bool,
+) -> int:
     """Show the packets of a recording with a column or field for each hop.
 
     TRACE is a recording, or a file that `hopscope export pcapng` wrote. ARGUMENTS after TRACE and `--` are passed on to
     Wireshark or tshark. The fields, such as `hopscope.rx_tcp_queue`, are times since the point before, in seconds.
     docs/wireshark.md describes them and the file.
 
-    Nothing is installed, and Wireshark's own settings stay as they are: script and profile are in a temporary folder.
+    With --live, packets come from `hopscope serve --socket`, to which the user subscribes without further rights. After
+    --install, Wireshark itself lists the interface `hopscope` for that.
+
+    Otherwise nothing is installed, and Wireshark's own settings stay as they are: script and profile are in a temporary
+    folder.
     """
-    from hopscope.verbs.wireshark.show import show  # noqa: PLC0415 # it is quick to import, but --help is quicker without
+    # They are quick to import, but --help is quicker without.
+    if install or uninstall:
+        from hopscope.verbs.wireshark.install import change  # noqa: PLC0415
+
+        return change(install=install, uninstall=uninstall)
+    if live:
+        from hopscope.verbs.wireshark.live import show_live  # noqa: PLC0415
+
+        return show_live(common, more, text=text, where=condition, socket=socket)
+    if condition or socket:
+        raise click.UsageError("--where and --socket need --live")
+    from hopscope.verbs.wireshark.show import show  # noqa: PLC0415
 
     return show(common, more, text=text, most=most)

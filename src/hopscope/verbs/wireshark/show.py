@@ -58,9 +58,7 @@ def show(common: Common, more: Sequence[str], *, text: bool, most: int | None) -
     UsageError
         The program is not there, or options that select are given for a file.
     """
-    name = "tshark" if text else "wireshark"
-    if not (program := shutil.which(name)):
-        raise UsageError(f"{name} is not installed", f"Install it, on Debian with `apt install {name}`")
+    program = viewer(text=text)
     with tempfile.TemporaryDirectory(prefix="hopscope-") as folder:
         place = Path(folder)
         file = common.folder if common.folder and common.folder.is_file() else None
@@ -70,12 +68,34 @@ def show(common: Common, more: Sequence[str], *, text: bool, most: int | None) -
                 return code
         else:
             _check(common, file, most)
-        settings = ["-X", f"lua_script:{_SCRIPT}", "-X", f"lua_script1:{file}"]
-        environment = {**os.environ, "WIRESHARK_CONFIG_DIR": str(_profile(place))}
-        return _run([program, "-r", str(file), *settings, *more], environment, text=text)
+        return run([program, "-r", str(file), *settings(file), *more], profiled(place), text=text)
 
 
-def _run(argv: Sequence[str], environment: Mapping[str, str], *, text: bool) -> int:
+def viewer(*, text: bool) -> str:
+    """Return the path of tshark or Wireshark.
+
+    Raises
+    ------
+    UsageError
+        It is not there.
+    """
+    name = "tshark" if text else "wireshark"
+    if not (program := shutil.which(name)):
+        raise UsageError(f"{name} is not installed", f"Install it, on Debian with `apt install {name}`")
+    return program
+
+
+def settings(file: Path) -> list[str]:
+    """Return the arguments by which it has the fields that are in a file's first block."""
+    return ["-X", f"lua_script:{_SCRIPT}", "-X", f"lua_script1:{file}"]
+
+
+def profiled(place: Path) -> dict[str, str]:
+    """Return the environment in which it has our columns and colours, which are written to a folder."""
+    return {**os.environ, "WIRESHARK_CONFIG_DIR": str(_profile(place))}
+
+
+def run(argv: Sequence[str], environment: Mapping[str, str], *, text: bool) -> int:
     """Run to the end; what is printed passes through this process, as names in it are those of the recording."""
     with subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE if text else None) as child:
         for line in child.stdout or ():
