@@ -188,11 +188,10 @@ def test_tc_and_nft_count_what_comes(kept_lab: Lab, mirror: Namespace) -> None:
                 ("u32", "hop > 2us"),
             ]
         ):
-            for line in rendered(condition, [matcher], "hop0").splitlines()[1:]:
-                action = " action mirred egress mirror dev m0" if "filter" in line and matcher != "nft" else ""
-                done = wire.run(line + action)
-                if done.returncode:
-                    pytest.skip(f"this kernel lacks {matcher}: {done.stderr.strip()}")
+            action = "mark 7" if matcher == "nft" else "mirror m0"
+            done = match(wire, "--apply", "--matcher", matcher, "--action", action, condition)
+            if done.returncode:
+                pytest.skip(f"this kernel lacks {matcher}: {done.stderr.strip()}")
             wire.frames.clear()
             assert ping(*pair, DATAGRAMS) == DATAGRAMS
             wire.settled(point, DATAGRAMS, kept_lab.server.inode)
@@ -203,8 +202,19 @@ def test_tc_and_nft_count_what_comes(kept_lab: Lab, mirror: Namespace) -> None:
                 least = 2001 if matcher != "u32" else 1024
                 expected = int(np.count_nonzero((events["hop_ns"] >= least) & (events["flags"] & Flag.HOP > 0)))
             assert counted(wire, matcher) == expected > 0, (turn, matcher, condition)
-            assert not wire.run("nft flush ruleset" if matcher == "nft" else "tc qdisc del dev hop0 clsact").returncode
+            assert match(wire, "--clear").returncode == 0
+            assert counted(wire, matcher) == 0
         assert dropped(mirror) == 0
+        refused = match(wire, "--apply", "--matcher", "bpf", "--action", "redirect nosuch", mine)
+        assert "`tc` refuses the rule" in complaint(refused, refused.returncode)
+        assert "has no such rules" in complaint(match(wire, "--clear"), 2)
+
+
+def match(wire: Wire, *words: str) -> subprocess.CompletedProcess[str]:
+    done: subprocess.CompletedProcess[str] = wire.namespace.run(
+        [*HOPSCOPE, "wire", "match", *words], capture_output=True, text=True, env=environ()
+    )
+    return done
 
 
 def counted(wire: Wire, matcher: str) -> int:

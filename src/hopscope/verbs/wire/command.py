@@ -46,15 +46,25 @@ def _interface_option(text: str) -> Callable[[Decorated], Decorated]:
         help="tcpdump, bpf, u32 or nft (repeatable).",
         default_text="all",
     ),
+    option(
+        "--action",
+        metavar="ACTION",
+        default="count",
+        show_default=True,
+        help="count, drop, 'mark N', 'redirect DEV', 'mirror DEV'.",
+    ),
+    option("--apply", "applied", is_flag=True, help="Run the commands (one --matcher; nft if none is named)."),
+    option("--clear", is_flag=True, help="Remove such rules from the interface."),
 )
 @_interface_option("Where the frames arrive.")
-@click.argument("condition", metavar="CONDITION")
-def match(*, matchers: tuple[str, ...], interface: str, condition: str) -> int:
+@click.argument("condition", metavar="CONDITION", default="")
+def match(  # noqa: PLR0913 # one parameter an option
+    *, matchers: tuple[str, ...], interface: str, action: str, applied: bool, clear: bool, condition: str
+) -> int:
     """Print commands by which the kernel selects the frames of `hopscope wire` that a condition selects.
 
-    What to do with them is up to you: append an action of tc, such as `action mirred egress redirect dev DEV`, or put
-    another statement in place of `counter accept`. A comment says whether a matcher selects exactly these frames. No
-    privileges are needed.
+    A comment says whether a matcher selects exactly these frames. To print them, no privileges are needed. --apply runs
+    the commands; the rules vanish with the interface, or by --clear, for which no CONDITION is needed.
 
     \b
     tcpdump  also for every other program that takes libpcap's filters
@@ -62,9 +72,27 @@ def match(*, matchers: tuple[str, ...], interface: str, condition: str) -> int:
     u32      tc without a program; hops as powers of two
     nft      nftables, family netdev
     """  # noqa: D301 # the backspace tells click to leave the lines as they are
+    from hopscope.errors import UsageError  # noqa: PLC0415
+    from hopscope.verbs.wire import action as actions  # noqa: PLC0415
     from hopscope.verbs.wire.match import rendered  # noqa: PLC0415 # NumPy only when it is needed
 
-    click.echo(rendered(condition, matchers or _MATCHERS, interface))
+    if clear:
+        if condition or applied:
+            raise UsageError("--clear removes all rules of the interface", "Omit the condition and --apply")
+        if not (removed := list(actions.clear(interface))):
+            raise UsageError(f"{interface} has no such rules, or they cannot be removed", "Run it as root")
+        click.echo("\n".join(removed))
+        return 0
+    if not condition:
+        raise UsageError("There is no condition", "Write, for example, hopscope wire match 'hop > 1ms'")
+    wanted = actions.Action.parse(action)
+    if not applied:
+        click.echo(rendered(condition, matchers or _MATCHERS, interface, wanted))
+        return 0
+    if len(matchers) > 1 or "tcpdump" in matchers:
+        raise UsageError("--apply takes one matcher", "Name bpf, u32 or nft")
+    lines = rendered(condition, matchers or ("nft",), interface, wanted).splitlines()
+    click.echo("\n".join([lines[0], *actions.apply(lines, interface)]))
     return 0
 
 

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from hopscope.errors import UsageError
 from hopscope.kernel.pcap import ETHERNET, compiled
+from hopscope.verbs.wire.action import COUNT, TABLE
 from hopscope.verbs.wire.layout import ETHERNET_BYTES, ETHERTYPE, VERSION, Kind, offset_bytes, size_bytes
 from hopscope.verbs.wire.terms import All, Any_, Bits, InRange, most_of, terms_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from hopscope.verbs.wire.action import Action
     from hopscope.verbs.wire.terms import Atom, Term
 
 # Rules for one condition; a program does with more what they would.
@@ -42,7 +44,7 @@ class Rules(NamedTuple):
     remark: str
 
 
-def rendered(condition: str, matchers: Sequence[str], interface: str) -> str:
+def rendered(condition: str, matchers: Sequence[str], interface: str, action: Action = COUNT) -> str:
     """Return the commands, with a comment on each matcher.
 
     Raises
@@ -52,10 +54,10 @@ def rendered(condition: str, matchers: Sequence[str], interface: str) -> str:
     """
     term = terms_of(condition)
     _require_some(term, condition)
-    texts: Mapping[str, Callable[[Term, str], list[str]]] = {
+    texts: Mapping[str, Callable[[Term, str, Action], list[str]]] = {
         "tcpdump": _tcpdump, "bpf": _bpf, "u32": _u32, "nft": _nft,
     }  # fmt: skip
-    return "\n\n".join("\n".join(texts[name](term, interface)) for name in dict.fromkeys(matchers))
+    return "\n\n".join("\n".join(texts[name](term, interface, action)) for name in dict.fromkeys(matchers))
 
 
 def expression(term: Term) -> str:
@@ -93,15 +95,15 @@ def rules_of(term: Term) -> Rules:
 # ---- tcpdump, bpf ----
 
 
-def _tcpdump(term: Term, interface: str) -> list[str]:
+def _tcpdump(term: Term, interface: str, _action: Action) -> list[str]:
     return ["# tcpdump: exact", f"tcpdump -i {shlex.quote(interface)} {shlex.quote(expression(term))}"]
 
 
-def _bpf(term: Term, interface: str) -> list[str]:
+def _bpf(term: Term, interface: str, action: Action) -> list[str]:
     return [
         "# tc bpf: exact",
         *_qdisc(interface),
-        f"{_filter(interface)} bpf bytecode '{bytecode(term)}' flowid :1",
+        f"{_filter(interface)} bpf bytecode '{bytecode(term)}' flowid :1{action.of_tc}",
     ]
 
 
@@ -173,14 +175,14 @@ def _ordered(loads: Sequence[str], values: Sequence[int], beyond: str, last: str
 # ---- u32 ----
 
 
-def _u32(term: Term, interface: str) -> list[str]:
+def _u32(term: Term, interface: str, action: Action) -> list[str]:
     rules, remark = rules_of(term)
     if rules is None:
         return [f"# tc u32: more than {_MOST_RULES} rules; use bpf"]
     lines = [f"# tc u32: {f'selects more, {remark}' if remark else 'exact'}", *_qdisc(interface)]
     for words in rules:
         matches = " ".join(f"match u32 {value:#010x} {mask:#010x} at {at}" for at, (value, mask) in words.items())
-        lines.append(f"{_filter(interface)} u32 {matches} flowid :1")
+        lines.append(f"{_filter(interface)} u32 {matches} flowid :1{action.of_tc}")
     return lines
 
 
@@ -255,16 +257,16 @@ def _bits_in_words(bits: Bits) -> Iterator[tuple[int, int, int]]:
 # ---- nft ----
 
 
-def _nft(term: Term, interface: str) -> list[str]:
+def _nft(term: Term, interface: str, action: Action) -> list[str]:
     found = _alternatives(term, lambda atom: [(atom,)])
     if found is None:
         return [f"# nft: more than {_MOST_RULES} rules; use bpf"]
-    chain = f"netdev hopscope {shlex.quote(interface)}"
+    chain = f"netdev {TABLE} {shlex.quote(interface)}"
     hook = shlex.quote(f"{{ type filter hook ingress device {interface} priority 0; }}")
-    lines = ["# nft: exact", "nft add table netdev hopscope", f"nft add chain {chain} {hook}"]
+    lines = ["# nft: exact", f"nft add table netdev {TABLE}", f"nft add chain {chain} {hook}"]
     for atoms in found:
         matches = " ".join(_payload(atom) for atom in (*_IS_EVENT, *atoms))
-        lines.append(f"nft add rule {chain} ether type {ETHERTYPE:#x} {matches} counter accept")
+        lines.append(f"nft add rule {chain} ether type {ETHERTYPE:#x} {matches} {action.of_nft}")
     return lines
 
 
