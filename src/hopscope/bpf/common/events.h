@@ -151,7 +151,7 @@ enum hop_limits {
 /* Group 0 is "other": packets whose group found no row, or is not known at that hop. */
 /* By the name of a thread, all of it is that name. */
 struct hop_group_key {
-	u64 id;    /* ifindex, cgroup id, pid, tid, or a hash of what a flow's group has; 0 where only the namespace counts */
+	u64 id; /* ifindex, cgroup id, pid, tid, or a hash of what a flow's group has; 0 where only the namespace counts */
 	u32 netns; /* inode, 0 where it does not count */
 	u32 pad;
 };
