@@ -15,6 +15,7 @@ import pytest
 from hopscope.errors import LoadError
 from hopscope.libbpf import online_cpus
 from hopscope.libbpf.perf_event import PERF_COUNT_SW_CPU_CLOCK, PERF_TYPE_SOFTWARE, CounterEvent, CpuCounter
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,14 +64,19 @@ def test_a_counter_counts_its_own_cpu(counters: list[CpuCounter]) -> None:
     cpu, other = sorted(allowed)[:2]
     for each in counters:
         each.enable()
-    os.sched_setaffinity(0, {cpu})
-    try:
+
+    def only_its_own() -> bool:
         before = value(counters[online_cpus().index(other)])
         first = value(counters[online_cpus().index(cpu)])
         for _ in range(50):
             fault()
         assert value(counters[online_cpus().index(cpu)]) - first >= 50 * PAGES
-        assert value(counters[online_cpus().index(other)]) - before < 50 * PAGES
+        return value(counters[online_cpus().index(other)]) - before < 50 * PAGES
+
+    os.sched_setaffinity(0, {cpu})
+    try:
+        # Others may have as many there, but not each time.
+        eventually(only_its_own, "what happens on one CPU is counted on another")
     finally:
         os.sched_setaffinity(0, allowed)
 
