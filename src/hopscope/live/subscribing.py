@@ -61,6 +61,18 @@ def subscribed(path: str | os.PathLike[str], request: Mapping[str, Any]) -> Subs
         raise
 
 
+def require_server(path: str | os.PathLike[str]) -> None:
+    """See that one may connect.
+
+    Raises
+    ------
+    HopscopeError
+        As :func:`subscribed`.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
+        _connect(line, path)
+
+
 def _answered(line: socket.socket) -> Subscribed:
     file = line.makefile("rb")
     text = file.readline(_HEAD_BYTES)

@@ -20,6 +20,7 @@ import pytest
 from hopscope.errors import UsageError
 from hopscope.lab import Lab
 from hopscope.verbs.wireshark import extcap, install
+from tests.lab.command import complaint
 from tests.lab.command import hopscope as run
 from tests.lab.measure import udp_pair, way
 from tests.verbs.serve.test_socket import Server, serving
@@ -181,6 +182,7 @@ def test_who_may_not_subscribe_is_told_how(server: Server, tmp_path: Path) -> No
     pipe = tmp_path / "pipe"
     nowhere = sentence("--fifo", pipe, "--socket", tmp_path / "none")
     assert nowhere.endswith(f"Start it as root: hopscope serve --socket {tmp_path / 'none'}")
+    assert nowhere == complaint(run("wireshark", "--live", "--text", "--socket", tmp_path / "none"), 2)
     assert "is not a valid packet filter" in sentence("--extcap-capture-filter", "udp prot")
     # It is root's, for there is no group.
     let_others_in(server.path.parent)
