@@ -56,7 +56,7 @@ class _Jump(NamedTuple):
 
 
 class Assembler:
-    """Takes instructions in order, and jumps to labels whose place is told later."""
+    """Takes instructions in order, and jumps to labels that get their place later."""
 
     def __init__(self) -> None:
         self._code: list[bytes | _Jump] = []

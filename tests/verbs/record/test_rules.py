@@ -62,7 +62,7 @@ def values(events: Events, name: str) -> list[Any]:
 
 
 def told(events: Events, mask: np.ndarray[Any, Any] | None = None) -> Counter[tuple[Any, ...]]:
-    """Return what is told of events besides when they were, which each recorder finds out itself."""
+    """Return what is recorded of events, except for their times, which each recorder takes itself."""
     rows = zip(*(values(events, name) for name in COLUMNS), strict=True)
     return Counter(row for at, row in enumerate(rows) if mask is None or mask[at])
 

@@ -53,7 +53,7 @@ static __noinline bool is_kept(const void *record, const struct flow_key *key, c
 		kept_;                                                                                                 \
 	})
 
-/* The running thread, which user space knows; with conditions, it is told of what is kept, after it. */
+/* The running thread, which user space knows; with conditions, thread_is_kept() makes it known for events that are kept. */
 static __always_inline u32 thread_here(void)
 {
 	return cfg_rules ? current_tid() : this_thread();

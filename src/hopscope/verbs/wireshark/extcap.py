@@ -111,7 +111,7 @@ def _pass_on(subscription: Subscribed, pipe: int, program: Program | None) -> No
     rest = bytearray(subscription.file.read1(_READ_BYTES) or b"")  # what came with the first line
     poll = select.poll()
     poll.register(line, select.POLLIN)
-    poll.register(pipe, 0)  # it is told of when nobody reads it any more
+    poll.register(pipe, 0)  # POLLERR comes when nobody reads it any more
     looked_s = 0.0
     while True:
         for descriptor, _ in poll.poll(_LOOK_S * 1000):
