@@ -54,7 +54,11 @@ class Tmux:
 
     def until(self, pattern: str) -> re.Match[str]:
         """Wait until what is shown matches; return the match."""
-        return eventually(lambda: re.search(pattern, self.text()), f"no {pattern}")
+        try:
+            return eventually(lambda: re.search(pattern, self.text()), f"no {pattern}")
+        except AssertionError as error:
+            error.add_note(self.text())
+            raise
 
     def settings(self) -> str:
         """Return the settings of the terminal: echo, signals, and so on."""
@@ -137,7 +141,7 @@ def test_a_signal_leaves_terminal_and_kernel_as_before(terminal: Tmux, tmp_path:
 
 def test_ctrl_z_and_ctrl_c(terminal: Tmux, tmp_path: Path) -> None:
     settings = terminal.settings()
-    pid = start(terminal, tmp_path)
+    pid = start(terminal, tmp_path, "-i", 60)  # nothing new is drawn meanwhile
     terminal.keys("C-z")
     eventually(lambda: state(pid) == "T", "it is not stopped")
     eventually(lambda: not terminal.alternate(), "the alternate screen is left")

@@ -128,6 +128,8 @@ class TopApp(App[int]):
     def on_mount(self) -> None:
         """Start the source, and have signals end the screen, not the process."""
         self._lines.focus()
+        # The terminal's screen is empty then, and Textual takes it to be as it was.
+        self.app_resume_signal.subscribe(self._lines, lambda _: self._lines.refresh())
         self._own_loop = asyncio.get_running_loop()
         if self.out:
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
