@@ -28,6 +28,8 @@ _CHUNK_BYTES: Final = 1 << 17
 _WELCOME: Final = "welcome"
 _REFUSED: Final = "refused "
 _LINE_BYTES: Final = 512
+# For how long who closes waits until a write has ended, so that the other side learns that this is the end.
+_AMID_S: Final = 0.5
 
 
 class TlsConnection:
@@ -161,7 +163,8 @@ class TlsConnection:
             if self._closed:
                 return
             self._closed = True
-        if self._writing.acquire(blocking=False):
+        # Who is writing has mostly done so already; what the other side does not take holds us up for no longer.
+        if self._writing.acquire(timeout=_AMID_S):
             self._say_goodbye()
             self._writing.release()
         with contextlib.suppress(OSError):  # not connected any more
