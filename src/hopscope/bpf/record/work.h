@@ -241,31 +241,43 @@ __noinline int turn_kept(u32 place, u32 waited_tid)
 	return pass_rules(&draft, &no_key, &beside);
 }
 
-/* From the oldest on. */
-static __noinline int tell_turns(struct turns *all, u64 since_ns, u32 waited_tid)
+/* Tell of the turn at a place of the ring, if it was in the wait; 0: there is no room for more. Not static: so the verifier
+ * follows it once, rather than at each turn of the loop below.
+ */
+__noinline int turn_told(u32 place, u64 since_ns, u32 waited_tid)
 {
+	struct turns *all = bpf_map_lookup_elem(&turns, &(u32){0});
+	struct hop_work *record;
+	struct turn *turn;
+
 	if (!all)
 		return 0;
-	for (u32 i = 0; i < TURNS; i++) {
-		struct turn *turn = &all->turn[(all->count + i) & (TURNS - 1)];
-		struct hop_work *record;
-
-		if (turn->end_ns <= since_ns || !turn->begin_ns || handles_frames(turn->tid))
-			continue;
-		if (cfg_rules && !turn_kept(all->count + i, waited_tid)) {
-			turn->end_ns = 0;
-			continue;
-		}
-		if (turn->tid && !thread_in(&known_threads, turn->tid))
-			tell_turn(turn);
-		record = reserve();
-		if (!record)
-			return 0;
-		turn_event(record, turn, waited_tid);
-		submit(record);
+	turn = &all->turn[place & (TURNS - 1)];
+	if (turn->end_ns <= since_ns || !turn->begin_ns || handles_frames(turn->tid))
+		return 1;
+	if (cfg_rules && !turn_kept(place, waited_tid)) {
 		turn->end_ns = 0;
+		return 1;
 	}
-	return 0;
+	if (turn->tid && !thread_in(&known_threads, turn->tid))
+		tell_turn(turn);
+	record = reserve();
+	if (!record)
+		return 0;
+	turn_event(record, turn, waited_tid);
+	submit(record);
+	turn->end_ns = 0;
+	return 1;
+}
+
+/* From the oldest on. */
+static __always_inline void tell_turns(const struct turns *all, u64 since_ns, u32 waited_tid)
+{
+	u32 oldest = all->count;
+
+	for (u32 i = 0; i < TURNS; i++)
+		if (!turn_told(oldest + i, since_ns, waited_tid))
+			return;
 }
 
 /* It has got its CPU: who had it meanwhile? */

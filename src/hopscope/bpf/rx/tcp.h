@@ -224,6 +224,23 @@ static __noinline void tcp_take_reordered(struct tcp_state *state, u32 copied_se
 		state->reordered = 0;
 }
 
+/* The oldest segment is read, if it ends before copied_seq. Not static: so the verifier follows it once, rather than at each
+ * turn of the loop below.
+ */
+__noinline int tcp_take_oldest(struct tcp_state *state, u32 copied_seq, u32 reader, u64 now_ns)
+{
+	struct segment *segment;
+
+	if (!state || state->consumed == state->produced)
+		return 0;
+	segment = segment_at(state, state->consumed);
+	if (before(copied_seq, segment->end_seq))
+		return 0;
+	tcp_take(state, state->consumed, segment, reader, now_ns);
+	state->consumed++;
+	return 1;
+}
+
 /* All segments that end before copied_seq are read. */
 static __noinline void tcp_take_segments(struct tcp_state *state, u32 copied_seq, bool wanted)
 {
@@ -241,14 +258,9 @@ static __noinline void tcp_take_segments(struct tcp_state *state, u32 copied_seq
 		return;
 	}
 	/* Not by each_step(): a read may have many. */
-	for (u32 i = 0; i < HOP_SEGMENTS && state->consumed != state->produced; i++) {
-		struct segment *segment = segment_at(state, state->consumed);
-
-		if (before(copied_seq, segment->end_seq))
+	for (u32 i = 0; i < HOP_SEGMENTS; i++)
+		if (!tcp_take_oldest(state, copied_seq, reader, now_ns))
 			break;
-		tcp_take(state, state->consumed, segment, reader, now_ns);
-		state->consumed++;
-	}
 	if (state->consumed != consumed)
 		end_many(HOP_END_READ_TCP, state->consumed - consumed);
 }

@@ -5,7 +5,9 @@
 #include "rx/message.h"
 #include "rx/reader.h"
 
-#define UDP_PATIENCE 512 /* looks at memory, about a ns each */
+/* Looks at memory, about a ns each, so many times. */
+#define UDP_LOOKS 32
+#define UDP_PATIENCE 16
 
 /* The reader takes from a queue of its own, and refills it from the socket's. */
 static __always_inline u64 udp_first_in_queue(struct sock *sk)
@@ -51,11 +53,26 @@ static __always_inline void udp_queued(struct udp_state *state, struct sock *sk,
 		udp_set_next(state, first);
 }
 
-/* Not static: so the verifier follows it once, rather than at each turn of the loop below. */
+/* Not static: so the verifier follows it once, rather than at each turn of a loop. */
 __noinline int udp_look_again(struct udp_state *state)
 {
 	if (state)
 		udp_set_next(state, state->head);
+	return 0;
+}
+
+/* Not static, for the same reason. */
+__noinline int udp_looks(struct udp_state *state)
+{
+	volatile u64 *head = state ? &state->head : NULL;
+
+	for (u32 i = 0; head && i < UDP_LOOKS; i++) {
+		if (!*head)
+			continue;
+		if (state->stage <= HOP_STAGE_UNWANTED || state->stage >= HOP_STAGE_QUEUE)
+			return 1;
+		udp_look_again(state);
+	}
 	return 0;
 }
 
@@ -64,16 +81,10 @@ __noinline int udp_look_again(struct udp_state *state)
  */
 static __noinline bool udp_next_is_known(struct udp_state *state)
 {
-	volatile u64 *head = &state->head;
-
-	for (u32 i = 0; i < UDP_PATIENCE; i++) {
-		if (!*head)
-			continue;
-		if (state->stage <= HOP_STAGE_UNWANTED || state->stage >= HOP_STAGE_QUEUE)
+	for (u32 i = 0; i < UDP_PATIENCE; i++)
+		if (udp_looks(state))
 			return true;
-		udp_look_again(state);
-	}
-	return *head;
+	return *(volatile u64 *)&state->head;
 }
 
 static __noinline void udp_read(u64 head, u64 first_ns, u64 last_ns, u32 group, u32 stage)
