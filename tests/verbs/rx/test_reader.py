@@ -132,7 +132,9 @@ def test_the_wait_is_split_as_the_scheduler_has_it(
     near = 0.05 * truth["wall_ns"].most
     assert truth["delay_ns"].least - near <= runnable <= truth["delay_ns"].most + near
     assert truth["on_ns"].least - near <= read
-    slept = {spin: 0, sleep: 20 * MS, sleep_and_spin: 15 * MS}[does] * MESSAGES
+    # Python reckons the end of a sleep first: who loses its CPU then sleeps less.
+    meant = {spin: 0, sleep: 20 * MS, sleep_and_spin: 15 * MS}[does] * MESSAGES
+    slept = min(meant, truth["wall_ns"].least - truth["on_ns"].most - truth["delay_ns"].most)
     assert slept - near <= asleep <= truth["wall_ns"].most - truth["on_ns"].least - truth["delay_ns"].least + near
 
 
