@@ -62,6 +62,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason=reason))
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Show why a test had to run again: what fails once in many runs is seldom seen a second time."""
+    for report in terminalreporter.getreports("rerun"):
+        terminalreporter.write_sep("_", f"{report.nodeid} ran again")
+        terminalreporter.write_line(report.longreprtext)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _recordings_of_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Keep what tests record out of this machine's state directory."""

@@ -84,6 +84,7 @@ def test_both_parts_come_to_one_result(tree: Path) -> None:
         assert re.search(f"^FAILED .*test_{name}.py::test_that_fails - ", output, re.MULTILINE)
         assert re.search(f"^ERROR .*test_{name}.py::test_that_leaves_something\\b", output, re.MULTILINE)
         assert re.search(f"^RERUN .*test_{name}.py::test_that_passes_the_second_time$", output, re.MULTILINE)
+    assert len(re.findall("^E .*not yet", output, re.MULTILINE)) == 2
     assert len(re.findall(r"^E .*left behind by the tests: .*process \d+ \(sleep 8\)", output, re.MULTILINE)) == 2
     # What needs the machine alone came last, and in one process, which is none of the workers.
     told = [line.split() for line in (tree / "told").read_text().splitlines()]

@@ -13,15 +13,19 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 # Nothing here takes longer by itself, also on a slow machine: a bound for a hung test, not a measurement.
 TIMEOUT_S = 240.0
-_LOOKS_EVERY_S = 0.01
+# The first look after that time; later ones after a part of the time that has passed, as many of them start a process.
+_LOOK_S = 0.01
+_LOOK_AFTER = 0.1
+_LOOK_LATEST_S = 0.2
 
 
 def eventually(condition: Callable[[], T], what: str = "it never happens") -> T:
     """Wait until a condition holds, and return what it said; fail with `what` if it never does."""
-    deadline_s = time.monotonic() + TIMEOUT_S
+    begun_s = time.monotonic()
     while not (found := condition()):
-        assert time.monotonic() < deadline_s, what
-        time.sleep(_LOOKS_EVERY_S)
+        passed_s = time.monotonic() - begun_s
+        assert passed_s < TIMEOUT_S, what
+        time.sleep(min(max(passed_s * _LOOK_AFTER, _LOOK_S), _LOOK_LATEST_S))
     return found
 
 
