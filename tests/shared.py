@@ -9,6 +9,7 @@ one summary, one exit code, one file of results.
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 import traceback
@@ -112,6 +113,7 @@ class Workers:
         terminal = plugins.getplugin("terminalreporter")
         terminal.showfspath = False  # they are at several files at a time
         self._session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined] # theirs are in it
+        gc.freeze()  # the collector would look at all that was collected and imported in each process, and so copy it
         try:
             for number in range(self._count):
                 self._fork(number)
