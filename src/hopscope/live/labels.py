@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 OTHER: Final = "other"
 # For hops at which nobody knows the group yet.
 NOT_KNOWN: Final = "-"
+# Groups that are named by the ends of packets' flows.
+GROUPS_OF_FLOWS: Final = frozenset({"port", "peer", "flow"})
 _PROTOCOLS: Final = {socket.IPPROTO_TCP: "tcp", socket.IPPROTO_UDP: "udp"}
 _CONTAINER: Final = re.compile(r"([0-9a-f]{64})")
 
@@ -84,7 +86,7 @@ class Labels:
             return self._namespaces.name(int(key["netns"]))
         if self._group_by == "cgroup":
             return self._cgroups.name(int(key["id"]))
-        if self._group_by in {"port", "peer", "flow"}:
+        if self._group_by in GROUPS_OF_FLOWS:
             return self._of_flow(group)
         return label if self._group_by == "comm" else f"{label} ({int(key['id'])})"
 

@@ -139,6 +139,20 @@ static __always_inline bool steps_next(struct steps *steps, u32 *i, u32 count)
 	for (struct steps steps __attribute__((cleanup(steps_end))) = {}, *left = &steps; left; left = NULL)           \
 		for (u32 i = 0; (goes_on) && steps_next(&steps, &i, count); i++)
 
+/* Room for the instructions of a function of three arguments, which are put here when the object is opened
+ * (hopscope.libbpf.assembler); as it stands, they are skipped, the result is 0, and the kernel drops what is never reached.
+ */
+#define room_for_instructions(result, first, second, third)                                                            \
+	asm volatile("r0 = 0\n"                                                                                        \
+		     "if r0 == 0 goto +2044\n"                                                                         \
+		     ".rept 2044\n"                                                                                    \
+		     "r0 = r0\n"                                                                                       \
+		     ".endr\n"                                                                                         \
+		     "%0 = 0"                                                                                          \
+		     : "=r"(result)                                                                                    \
+		     : "r"(first), "r"(second), "r"(third)                                                             \
+		     : "r0", "memory")
+
 /* include/uapi/linux/bpf.h */
 enum bpf_map_kind {
 	BPF_MAP_TYPE_HASH = 1,

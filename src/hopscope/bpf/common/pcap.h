@@ -6,22 +6,12 @@
 
 const volatile bool cfg_pcap = 0;
 
-/* Its instructions are put here, translated, when the object is opened (hopscope.kernel.pcap). They are not more than
- * there is room for; as it stands here, the room is skipped, and the kernel drops what is never reached.
- */
+/* Its instructions, translated, are put here (hopscope.kernel.pcap). */
 static __noinline u32 pcap_filter(u64 network, u32 readable_bytes, u32 len_bytes)
 {
 	u32 wanted;
 
-	asm volatile("r0 = 0\n"
-		     "if r0 == 0 goto +2044\n"
-		     ".rept 2044\n"
-		     "r0 = r0\n"
-		     ".endr\n"
-		     "%0 = 0"
-		     : "=r"(wanted)
-		     : "r"(network), "r"(readable_bytes), "r"(len_bytes)
-		     : "r0");
+	room_for_instructions(wanted, network, readable_bytes, len_bytes);
 	return wanted;
 }
 

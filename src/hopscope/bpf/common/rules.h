@@ -18,23 +18,14 @@ struct {
 	__type(value, u64);
 } unrecorded SEC(".maps");
 
-/* Which condition leaves the event out; 0: none. Its instructions are put here when the object is opened
- * (hopscope.live.recorder.rules); as it stands here, the room is skipped. `key`: of the flow, which is known if the record has
- * one.
+/* Which condition leaves the event out; 0: none. The conditions' instructions are put here (hopscope.live.recorder.rules).
+ * `key`: of the flow, which is known if the record has one.
  */
 static __noinline u32 rules(const void *record, const struct flow_key *key, const struct hop_beside *beside)
 {
 	u32 rule;
 
-	asm volatile("r0 = 0\n"
-		     "if r0 == 0 goto +2044\n"
-		     ".rept 2044\n"
-		     "r0 = r0\n"
-		     ".endr\n"
-		     "%0 = 0"
-		     : "=r"(rule)
-		     : "r"(record), "r"(key), "r"(beside)
-		     : "r0", "memory");
+	room_for_instructions(rule, record, key, beside);
 	return rule;
 }
 

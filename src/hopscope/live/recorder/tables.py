@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -20,6 +19,7 @@ from hopscope.bpf.layout import (
     HopPoint,
 )
 from hopscope.kernel.cgroups import cpu_cgroup
+from hopscope.live.labels import address_of
 from hopscope.store.schema import BY_NAME, TEXT
 
 if TYPE_CHECKING:
@@ -158,12 +158,7 @@ def _flow_rows(flows: Array) -> Columns:
 
 
 def _addresses(words: Array) -> Array:
-    return np.array([_address(each.tobytes()) for each in words], object)
-
-
-def _address(packed: bytes) -> str:
-    address = ipaddress.IPv6Address(packed)
-    return str(address.ipv4_mapped or address)
+    return np.array([address_of(each) for each in words], object)
 
 
 def _texts(values: Array) -> Array:

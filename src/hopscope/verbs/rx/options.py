@@ -10,6 +10,7 @@ import numpy as np
 
 from hopscope.bpf.layout import HOP_INTERFACE_DTYPE, HopGroupBy, HopRxOrder
 from hopscope.live.filters import Selection, set_list
+from hopscope.live.labels import GROUPS_OF_FLOWS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -88,7 +89,7 @@ class RxOptions(Selection):
     @property
     def defer(self) -> bool:
         """Whether a packet's hops can be recorded only when its socket is known."""
-        return self.socket_facts or self.group_by in {"cgroup", "protocol", "port", "peer", "flow"}
+        return self.socket_facts or self.group_by in {"cgroup", "protocol", *GROUPS_OF_FLOWS}
 
     @property
     def socket_facts(self) -> bool:
