@@ -105,10 +105,10 @@ class Gate:
         self.encoding = stream.encoding
         self.errors = stream.errors
 
-    def write(self, text: str) -> int:
-        """Write a text, and return its length."""
+    def write(self, text: str | bytes) -> int:
+        """Write a text, and return its length; click has what completes a word as bytes."""
         Passing.end_any()
-        self.stream.write(passed(text))
+        self.stream.write(passed(text if isinstance(text, str) else text.decode(errors="replace")))
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
