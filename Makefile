@@ -8,7 +8,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTEST = $(VENV)/python -m pytest --processes $(shell echo $$((2 * $$(nproc))))
 C_FILES = $(shell find src/hopscope/bpf bench tests -name '*.[ch]')
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-quick test-all lint layout layout-check format bench chaos fuzz vmtest matrix wheel lock clean
+.PHONY: help build run test test-quick test-all lint layout layout-check format bench chaos fuzz vmtest matrix wheel deb lock clean
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -73,6 +73,10 @@ wheel: ## Build dist/*.whl with libbpf in it and its SBOM, check that it is repr
 	$(VENV)/python tools/build_wheel.py dist
 	$(VENV)/python tools/sbom.py dist/*.whl requirements/run.txt
 	$(VENV)/python tools/check_wheel.py dist/*.whl
+	@tools/give-back
+
+deb: wheel ## Build dist/*.deb of that wheel: with all Python packages that it needs, man pages, completion and the service
+	$(VENV)/python tools/build_deb.py dist/*.whl dist
 	@tools/give-back
 
 lock: ## Renew the versions and hashes of all Python packages, in requirements/

@@ -33,9 +33,9 @@ ALONE = frozenset(
 
 # Folders and modules whose tests all take long: several hosts, other tools, the benchmarks themselves.
 SLOW = frozenset({
-    "agent/test_meddler.py", "bench", "chaos", "lab/causes", "verbs/join/test_apart.py",
-    "verbs/record/test_five_hosts.py",
-    "verbs/record/test_hosts.py", "verbs/record/test_slow.py", "verbs/report/test_apart.py", "verbs/report/test_nat.py",
+    "agent/test_meddler.py", "bench", "chaos", "lab/causes", "packaging/test_deb.py", "verbs/join/test_apart.py",
+    "verbs/record/test_five_hosts.py", "verbs/record/test_hosts.py", "verbs/record/test_slow.py",
+    "verbs/report/test_apart.py", "verbs/report/test_nat.py",
 })  # fmt: skip
 
 
