@@ -88,6 +88,11 @@ CASES: Final = {
         r"[1-9][\d,]* events? sent to hop0",
         {"CAP_SYSLOG": "CAP_SYSLOG", "CAP_SYS_PTRACE": _PROCESSES},
     ),
+    "wire -e": Case(
+        ("wire", "-e", "net:net_dev_queue", *_SECONDS),
+        r"[1-9][\d,]* events? sent to hop0",
+    ),
+    "wire match -e": Case(("wire", "match", "-e", "net:net_dev_queue", "len > 100"), "ether.16:2. = 1024"),
     "count": Case(("count", "net:net_dev_queue", *_SECONDS), r"[1-9][\d,]* events\n"),
     "count -g pid": Case(
         ("count", "net:net_dev_queue", "-g", "pid", *_SECONDS), r"[1-9][\d,]* events\n", {"CAP_SYS_ADMIN": _COST}

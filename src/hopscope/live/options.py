@@ -55,6 +55,11 @@ def point_option() -> Callable[[Decorated], Decorated]:
     return option("--point", "points", metavar="POINT", multiple=True, help="Another probe point, such as call.enter.")
 
 
+def event_option(text: str) -> Callable[[Decorated], Decorated]:
+    """Add which tracepoints and functions of the kernel."""
+    return option("-e", "--event", "events", metavar="EVENT", multiple=True, help=text)
+
+
 def buffer_option() -> Callable[[Decorated], Decorated]:
     """Add how large the recorder's rings are."""
     return option(

@@ -11,7 +11,7 @@ import pytest
 
 from hopscope.errors import UsageError
 from hopscope.live.own_flows import OwnFlow, own_flow
-from hopscope.verbs.wire.layout import ETHERTYPE
+from hopscope.live.wire.layout import ETHERTYPE
 from tests.lab.measure import ping, tcp_pair, udp_pair, way
 from tests.verbs.record.measure import anyone, recording
 

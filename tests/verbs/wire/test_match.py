@@ -17,18 +17,19 @@ from hypothesis import strategies as st
 from hopscope.errors import UsageError
 from hopscope.kernel.pcap import ETHERNET, compiled, library
 from hopscope.live.stream.events import Assembler
+from hopscope.live.wire.frames import Frames
+from hopscope.live.wire.layout import ETHERNET_BYTES
 from hopscope.model.event_batch import Texts, selected
 from hopscope.model.event_fields import event_condition
-from hopscope.store.schema import EVENT_TABLES
+from hopscope.store.schema import EVENT_TABLES, Column, Table
 from hopscope.store.trace import Trace
-from hopscope.verbs.wire.frames import Frames
-from hopscope.verbs.wire.layout import ETHERNET_BYTES
+from hopscope.trace.where import known_of
 from hopscope.verbs.wire.match import expression, rendered, rules_of
 from hopscope.verbs.wire.terms import terms_of
 from tests.lab.command import complaint, hopscope
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 RECORDINGS = Path(__file__).parents[2] / "recordings"
 # Values that the recordings have, and some that they have not.
 VALUES = {
-    "point": ["rx.driver", "rx.core", "skb.free", "tx.start", "rx.read", "sched.switch"],
+    "point": ["rx.driver", "rx.core", "skb.free", "tx.start", "rx.read", "e_net_netif_rx"],
     "hop": ["0", "1us", "2us", "4096ns", "20us", "1ms"],
     "rx.core": ["1us", "10us"],
     "source": ["10.77.0.1", "10.77.0.0/31", "::/0", "0.0.0.0/0"],
@@ -49,6 +50,9 @@ VALUES = {
     "flow": ["0", "-1", "0x8000000000000000"],
     "skb": ["0", "0xffff888000000000", "0x7"],
     "time_ns": ["0", "1000000000000", "5000000000000"],
+    # Of tracepoints.
+    **{name: ["0", "10", "-1", "331", "2147483647"] for name in ("snd_cwnd", "data_len", "ssthresh", "dport")},
+    "skbaddr": ["-131385017511680", "0", "0xffff888000000000"],
 }
 ONLY_EQUAL = ("point", "source", "address")
 
@@ -66,34 +70,36 @@ class Sent:
         with Trace(RECORDINGS / name) as trace:
             self.assembler = Assembler(trace.metadata)
             self.assembler.follow()
-            for table in ("flows", "devices", "threads", *EVENT_TABLES):
-                order = "ORDER BY time_ns" if table in EVENT_TABLES or table == "threads" else ""
+            own = [table.name for table in trace.metadata.tables if table.name != "e_losses"]
+            for table in ("flows", "devices", "threads", *EVENT_TABLES, *own):
+                order = "" if table in {"flows", "devices"} else "ORDER BY time_ns"
                 self.assembler.add(table, trace.columns(f"SELECT * FROM {table} {order}"))
             self.events: Events = self.assembler.ready((1 << 63) - 1)
             frames = Frames(trace.metadata, self.assembler.point_names, bytes(6), bytes(6))
-        self.frames = frames.of(self.events, np.ones(len(self.events), bool))
+        self.tables = trace.metadata.tables
+        self.frames = list(frames.of(self.events, np.ones(len(self.events), bool)).each())
         self.catalogue = frames.catalogue(0, 0, 0)[0]
 
-    def selected(self, text: str) -> NDArray[np.bool_]:
-        return selected(event_condition(text, self.assembler.known), self.events)
+    def selected(self, text: str, tables: Sequence[Table]) -> NDArray[np.bool_]:
+        return selected(event_condition(text, known_of(self.assembler.known.points, tables)), self.events)
 
 
 @pytest.fixture(scope="module")
 def sent() -> Iterator[dict[str, Sent]]:
-    found = {name: Sent(name) for name in ("udp", "drops")}
+    found = {name: Sent(name) for name in ("udp", "drops", "events")}
     yield found
     for each in found.values():
         each.assembler.close()
 
 
-def by_libpcap(text: str, frames: list[bytes]) -> list[bool]:
+def by_libpcap(text: str, frames: list[bytes], tables: Sequence[Table]) -> list[bool]:
     """Return what libpcap's own interpreter says of each frame."""
     try:
-        rendered(text, ["bpf"], "hop0")
+        rendered(text, ["bpf"], "hop0", tables=tables)
     except UsageError as error:
         assert "No frame can be" in str(error)  # noqa: PT017 # most conditions raise nothing
         return [False] * len(frames)
-    with compiled(expression(terms_of(text)), ETHERNET) as program:
+    with compiled(expression(terms_of(text, tables)), ETHERNET) as program:
         headers = (_Header(captured=len(each), length=len(each)) for each in frames)
         run = library().pcap_offline_filter
         return [
@@ -102,14 +108,17 @@ def by_libpcap(text: str, frames: list[bytes]) -> list[bool]:
         ]
 
 
-def by_u32(text: str, frames: list[bytes]) -> tuple[list[bool], str] | None:
+def by_u32(text: str, frames: list[bytes], tables: Sequence[Table]) -> tuple[list[bool], str] | None:
     """Return what tc's u32 says of each frame by its rules, as tc-u32(8) describes them."""
-    rules, remark = rules_of(terms_of(text))
+    rules, remark = rules_of(terms_of(text, tables))
     if rules is None:
         return None
-    words = [struct.unpack_from("!27I", each, ETHERNET_BYTES) for each in frames]
+    words = [[word for (word,) in struct.iter_unpack("!I", each[ETHERNET_BYTES:])] for each in frames]
     found = [
-        any(all(each[at // 4] & mask == value for at, (value, mask) in rule.items()) for rule in rules)
+        any(
+            all(at // 4 < len(each) and each[at // 4] & mask == value for at, (value, mask) in rule.items())
+            for rule in rules
+        )
         for each in words
     ]
     return found, remark
@@ -137,13 +146,14 @@ def conditions() -> st.SearchStrategy[str]:
 @settings(max_examples=150, deadline=None)
 @given(text=conditions())
 def test_matchers_select_the_frames_of_the_events_that_a_condition_selects(sent: dict[str, Sent], text: str) -> None:
+    every = sent["events"].tables
     for each in sent.values():
-        wanted = each.selected(text)
+        wanted = each.selected(text, every)
         some = np.unique(np.linspace(0, len(wanted) - 1, 60).astype(int))
-        frames = [*(each.frames[at].tobytes() for at in some), each.catalogue]
+        frames = [*(each.frames[at] for at in some), each.catalogue]
         expected = [*wanted[some].tolist(), False]
-        assert by_libpcap(text, frames) == expected
-        if by_rules := by_u32(text, frames):
+        assert by_libpcap(text, frames, every) == expected
+        if by_rules := by_u32(text, frames, every):
             found, remark = by_rules
             assert found == expected if not remark else all(a >= b for a, b in zip(found, expected, strict=True))
 
@@ -152,7 +162,9 @@ def test_conditions_select_something(sent: dict[str, Sent]) -> None:
     points = sent["udp"].events.column("point")
     assert isinstance(points, Texts)
     for text in ("hop > 2us", "point == rx.core and port == 37613", "not hop > 0", "len_bytes & 0x10"):
-        assert sent["udp"].selected(text).any() or sent["drops"].selected(text).any(), text
+        assert sent["udp"].selected(text, ()).any() or sent["drops"].selected(text, ()).any(), text
+    for text in ("snd_cwnd >= 10", "point == e_net_net_dev_queue", "skbaddr < 0 and len > 40"):
+        assert sent["events"].selected(text, sent["events"].tables).any(), text
 
 
 def test_a_hop_of_a_power_of_two_is_one_exact_rule_of_u32() -> None:
@@ -173,6 +185,21 @@ def test_too_many_rules_are_named_and_not_printed() -> None:
 def test_a_name_is_one_word_for_a_shell() -> None:
     for line in rendered("hop > 1ms", ["tcpdump", "bpf", "u32"], "a;b").splitlines():
         assert not line or line.startswith("#") or "a;b" in shlex.split(line)
+
+
+def test_a_text_of_a_tracepoint_is_at_no_fixed_place(sent: dict[str, Sent]) -> None:
+    with pytest.raises(UsageError, match="saddr of e_tcp_tcp_probe is at no fixed place"):
+        terms_of("saddr == 10.77.0.1", sent["events"].tables)
+
+
+def test_nft_reaches_no_further_than_byte_255() -> None:
+    names = ["time_ns", "cpu", "tid", *(f"field_{at}" for at in range(14))]
+    table = Table("e_a_b", "", tuple(Column(name, np.int64, "") for name in names))
+    for name, said in (
+        ("field_11", "# nft: exact"),
+        ("field_12", "# nft: what is behind byte 255 is out of its reach"),
+    ):
+        assert rendered(f"{name} > 1", ["nft"], "hop0", tables=[table]).startswith(said)
 
 
 @pytest.mark.parametrize(

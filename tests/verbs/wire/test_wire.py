@@ -20,8 +20,8 @@ import numpy as np
 import pytest
 
 from hopscope.lab.netlink import add_addresses
-from hopscope.verbs.wire.frames import read_catalogue
-from hopscope.verbs.wire.layout import ETHERNET_BYTES, ETHERTYPE, FRAME, Flag, Kind, Tlv
+from hopscope.live.wire.frames import read_catalogue, read_entries
+from hopscope.live.wire.layout import ETHERNET_BYTES, ETHERTYPE, FRAME, Flag, Kind, Tlv
 from hopscope.verbs.wire.match import rendered
 from tests.lab.command import HOPSCOPE, complaint, environ, hopscope, links, only, programs, start, wait_gone
 from tests.lab.measure import limit, ping, udp_pair, way
@@ -62,19 +62,17 @@ class Wire:
                 catalogues -= 1
 
     def events(self) -> np.ndarray[Any, np.dtype[np.void]]:
-        events = [each for each in self.frames if each[ETHERNET_BYTES + 1] == Kind.EVENT]
+        events = [each[: FRAME.itemsize] for each in self.frames if each[ETHERNET_BYTES + 1] == Kind.EVENT]
         return np.frombuffer(b"".join(events), FRAME)["event"]
+
+    def entries(self, wanted: Tlv) -> list[bytes]:
+        """Return the entries of a type in the catalogue."""
+        catalogues = [frame for frame in self.frames if frame[ETHERNET_BYTES + 1] == Kind.CATALOGUE]
+        return [value for frame in catalogues for kind, value in read_catalogue(frame) if kind is wanted]
 
     def points(self) -> dict[str, int]:
         """Return name → number of the points in the catalogue."""
-        entries = [
-            value
-            for frame in self.frames
-            if frame[ETHERNET_BYTES + 1] == Kind.CATALOGUE
-            for kind, value in read_catalogue(frame)
-            if kind is Tlv.POINT
-        ]
-        return {value[2:].decode(): struct.unpack("!H", value[:2])[0] for value in entries}
+        return {value[2:].decode(): struct.unpack("!H", value[:2])[0] for value in self.entries(Tlv.POINT)}
 
     def settled(self, event: int, events: int, netns: int) -> None:
         """Take frames until so many of a point in a namespace have come, and whatever is behind them."""
@@ -208,6 +206,33 @@ def test_tc_and_nft_count_what_comes(kept_lab: Lab, mirror: Namespace) -> None:
         refused = match(wire, "--apply", "--matcher", "bpf", "--action", "redirect nosuch", mine)
         assert "`tc` refuses the rule" in complaint(refused, refused.returncode)
         assert "has no such rules" in complaint(match(wire, "--clear"), 2)
+
+
+def test_events_of_a_tracepoint_come_with_its_fields_and_are_counted_by_them(kept_lab: Lab, mirror: Namespace) -> None:
+    event, len_bytes = ("-e", "net:net_dev_queue"), 777
+    sent_bytes = len_bytes + 14 + 20 + 8
+    where = "--where=name in (client0, lo, hop0)"
+    with sending(mirror, *event, where) as wire, udp_pair(way(kept_lab, "veth-4")) as pair:
+        number = wire.points()["e_net_net_dev_queue"]
+        fields = {value[2:4]: value[6:].decode() for value in wire.entries(Tlv.FIELD)}
+        for matcher in ("nft", "bpf", "u32"):
+            action = "mark 7" if matcher == "nft" else "mirror m0"
+            condition = f"len == {sent_bytes}"
+            done = match(wire, "--apply", *event, "--matcher", matcher, "--action", action, condition)
+            if done.returncode:
+                pytest.skip(f"this kernel lacks {matcher}: {done.stderr.strip()}")
+            wire.frames.clear()
+            assert ping(*pair, DATAGRAMS, len_bytes) == DATAGRAMS
+            while np.count_nonzero(wire.events()["point"] == number) < DATAGRAMS:
+                wire.take(1)
+            wire.take(2)
+            assert counted(wire, matcher) == DATAGRAMS, matcher
+            assert match(wire, "--clear").returncode == 0
+        frames = [frame for frame in wire.frames if frame[ETHERNET_BYTES + 1] == Kind.EVENT]
+        values = [{fields[struct.pack("!H", kind)]: value for kind, value in read_entries(each)} for each in frames]
+        found = [each for each in values if int.from_bytes(each["len"]) == sent_bytes]
+        assert [each["name"] for each in found] == [b"client0"] * DATAGRAMS
+        assert all(int.from_bytes(each["skbaddr"], signed=True) < 0 for each in found)
 
 
 def match(wire: Wire, *words: str) -> subprocess.CompletedProcess[str]:

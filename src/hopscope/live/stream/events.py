@@ -20,7 +20,7 @@ from hopscope.store.schema import EVENT_TABLES
 from hopscope.trace.where import known_of, tables_of_events
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -110,6 +110,17 @@ class Events:
         if name not in self._made:
             self._made[name] = self._make(name)
         return self._made[name]
+
+    def own(self) -> Iterator[tuple[str, Table, NDArray[np.int64]]]:
+        """Yield each table of tracepoints with its rows, and the place of each row among the events."""
+        places = np.empty(len(self._order), np.int64)
+        places[self._order] = np.arange(len(self._order))
+        at = 0
+        for name, columns in self._parts.items():
+            count = len(columns["time_ns"])
+            if name not in EVENT_TABLES:
+                yield name, columns, places[at : at + count]
+            at += count
 
     def _make(self, name: str) -> Numbers | Texts:  # noqa: PLR0911 # one a kind of field
         names = self._assembler.names

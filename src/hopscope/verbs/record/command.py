@@ -13,6 +13,7 @@ from hopscope.live.options import (
     attach_options,
     buffer_option,
     duration_option,
+    event_option,
     interface_option,
     point_option,
     profile_option,
@@ -70,14 +71,7 @@ _MIB = 1 << 20
     option("--max-size", type=click.IntRange(1), metavar="MIB", help="Stop when the trace has this size."),
     profile_option("Probe points, as above."),
     point_option(),
-    option(
-        "-e",
-        "--event",
-        "events",
-        metavar="EVENT",
-        multiple=True,
-        help="Tracepoint, or function with arguments (docs/record-events.md).",
-    ),
+    event_option("Tracepoint, or function with arguments (docs/record-events.md)."),
     option(
         "--library",
         "libraries",

@@ -9,7 +9,7 @@ import subprocess
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from hopscope.errors import HopscopeError, UsageError
-from hopscope.verbs.wire.layout import ETHERTYPE
+from hopscope.live.wire.layout import ETHERTYPE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import click
 
 from hopscope.live.help import OUTPUT, RECORD, TRAFFIC, Command, option, section
-from hopscope.live.options import duration_option, point_option, profile_option, protocol_option, socket_options
+from hopscope.live.options import (
+    duration_option,
+    event_option,
+    point_option,
+    profile_option,
+    protocol_option,
+    socket_options,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,6 +42,7 @@ def _interface_option(text: str) -> Callable[[Decorated], Decorated]:
         ("The bytecode for tc alone", "hopscope wire match --matcher bpf 'point == skb.drop and port == 443'"),
     ),
 )
+@section(RECORD, event_option("What `hopscope wire` was given, all of it, to compare fields."))
 @section(
     OUTPUT,
     option(
@@ -59,12 +67,20 @@ def _interface_option(text: str) -> Callable[[Decorated], Decorated]:
 @_interface_option("Where the frames arrive.")
 @click.argument("condition", metavar="CONDITION", default="")
 def match(  # noqa: PLR0913 # one parameter an option
-    *, matchers: tuple[str, ...], interface: str, action: str, applied: bool, clear: bool, condition: str
+    *,
+    events: tuple[str, ...],
+    matchers: tuple[str, ...],
+    interface: str,
+    action: str,
+    applied: bool,
+    clear: bool,
+    condition: str,
 ) -> int:
     """Print commands by which the kernel selects the frames of `hopscope wire` that a condition selects.
 
     A comment says whether a matcher selects exactly these frames. To print them, no privileges are needed. --apply runs
-    the commands; the rules vanish with the interface, or by --clear, for which no CONDITION is needed.
+    the commands; the rules vanish with the interface, or by --clear, for which no CONDITION is needed. Fields of -e are
+    read from tracefs.
 
     \b
     tcpdump  also for every other program that takes libpcap's filters
@@ -73,6 +89,7 @@ def match(  # noqa: PLR0913 # one parameter an option
     nft      nftables, family netdev
     """  # noqa: D301 # the backspace tells click to leave the lines as they are
     from hopscope.errors import UsageError  # noqa: PLC0415
+    from hopscope.kernel.tracepoints import Spec, wanted_events  # noqa: PLC0415
     from hopscope.verbs.wire import action as actions  # noqa: PLC0415
     from hopscope.verbs.wire.match import rendered  # noqa: PLC0415 # NumPy only when it is needed
 
@@ -86,12 +103,13 @@ def match(  # noqa: PLR0913 # one parameter an option
     if not condition:
         raise UsageError("There is no condition", "Write, for example, hopscope wire match 'hop > 1ms'")
     wanted = actions.Action.parse(action)
+    tables = [event.columns.table for event in wanted_events([Spec.parse(text) for text in events])]
     if not applied:
-        click.echo(rendered(condition, matchers or _MATCHERS, interface, wanted))
+        click.echo(rendered(condition, matchers or _MATCHERS, interface, wanted, tables))
         return 0
     if len(matchers) > 1 or "tcpdump" in matchers:
         raise UsageError("--apply takes one matcher", "Name bpf, u32 or nft")
-    lines = rendered(condition, matchers or ("nft",), interface, wanted).splitlines()
+    lines = rendered(condition, matchers or ("nft",), interface, wanted, tables).splitlines()
     click.echo("\n".join([lines[0], *actions.apply(lines, interface)]))
     return 0
 
@@ -132,6 +150,7 @@ class _Wire(Command):
     duration_option(),
     profile_option("Probe points, as for record."),
     point_option(),
+    event_option("Also this tracepoint or function, with its fields (docs/record-events.md)."),
 )
 @socket_options("uses")
 @protocol_option()
@@ -139,12 +158,13 @@ class _Wire(Command):
     TRAFFIC, option("--pcap", metavar="EXPRESSION", default="", help="Only what tcpdump would show for this filter.")
 )
 @_interface_option("Name of the interface that is made.")
-def command(
+def command(  # noqa: PLR0913 # one parameter an option
     *,
     where: str | None,
     duration: float | None,
     profiles: tuple[str, ...],
     points: tuple[str, ...],
+    events: tuple[str, ...],
     interface: str,
     **filters: Any,  # noqa: ANN401 # which traffic
 ) -> int:
@@ -152,14 +172,14 @@ def command(
 
     What takes packets takes events then: tcpdump shows and counts them, tc and nftables filter, mark, drop, mirror and
     redirect them in the kernel, also to other hosts. The interface and all that belongs to it vanish with this command.
-    docs/wire.md describes the frames; their EtherType is 0x88b5.
+    docs/wire.md describes the frames; their EtherType is 0x88b5. EVENT is as for `hopscope record -e`.
 
     `hopscope wire match CONDITION` prints commands for tc and nft that select events by a condition.
     """
     from hopscope.kernel.capabilities import require_held, require_rights  # noqa: PLC0415
     from hopscope.live.lookup import record_options  # noqa: PLC0415
     from hopscope.live.recorder.collector import rights  # noqa: PLC0415 # numpy and libbpf only when they are needed
-    from hopscope.verbs.wire.layout import ETHERTYPE  # noqa: PLC0415
+    from hopscope.live.wire.layout import ETHERTYPE  # noqa: PLC0415
     from hopscope.verbs.wire.run import run  # noqa: PLC0415
 
     require_held(_TO_SEND, "Sending events to an interface")
@@ -168,8 +188,9 @@ def command(
         **filters,
         interfaces=(),
         ways=(),
-        profiles=profiles or (() if points else _DEFAULT),
+        profiles=profiles or (() if points or events else _DEFAULT),
         points=points,
+        tracepoints=events,
         own_ethertype=ETHERTYPE,
     )
     return run(options, interface, where, duration)

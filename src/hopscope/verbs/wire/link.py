@@ -17,20 +17,20 @@ import struct
 import threading
 import time
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 import numpy as np
 
 from hopscope.errors import HopscopeError, KernelError, PrivilegeError, UsageError
 from hopscope.lab._libc import libc, unshare_net
 from hopscope.lab.netlink import add_addresses, add_veth, wait_up
-from hopscope.verbs.wire.layout import ETHERTYPE
+from hopscope.live.wire.layout import ETHERTYPE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
-    from numpy.typing import NDArray
+    from hopscope.live.wire.frames import Batch
 
 T = TypeVar("T")
 
@@ -112,12 +112,12 @@ class Link:
     ) -> None:
         self._stack.close()
 
-    def send(self, frames: NDArray[Any], until_s: float) -> None:
-        """Send frames of one size, in their order.
+    def send(self, frames: Batch, until_s: float) -> None:
+        """Send frames, in their order.
 
         Parameters
         ----------
-        frames : ndarray of a structured type, shape (n,), contiguous
+        frames
             The frames.
         until_s
             Of time.monotonic(): what the kernel does not take by then is counted as not sent.
@@ -127,17 +127,17 @@ class Link:
         HopscopeError
             The interface is gone.
         """
-        self._iovecs["len"] = frames.itemsize
-        done = 0
-        while done < len(frames):
-            start = frames.ctypes.data + done * frames.itemsize
-            self._iovecs["base"] = np.uint64(start) + np.arange(_AT_ONCE, dtype=np.uint64) * np.uint64(frames.itemsize)
-            taken = self._send_some(min(len(frames) - done, _AT_ONCE))
+        done, count = 0, len(frames.starts)
+        while done < count:
+            now = slice(done, min(done + _AT_ONCE, count))
+            self._iovecs["base"][: now.stop - done] = frames.starts[now] + frames.data.ctypes.data
+            self._iovecs["len"][: now.stop - done] = frames.sizes[now]
+            taken = self._send_some(now.stop - done)
             done += taken
             if not taken and time.monotonic() > until_s:
                 break
         self.sent += done
-        self.not_sent += len(frames) - done
+        self.not_sent += count - done
 
     def send_one(self, frame: bytes) -> None:
         """Send one frame, which is not counted."""

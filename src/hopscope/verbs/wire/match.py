@@ -9,23 +9,27 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from hopscope.errors import UsageError
 from hopscope.kernel.pcap import ETHERNET, compiled
+from hopscope.live.wire.layout import ETHERNET_BYTES, ETHERTYPE, VERSION, Kind, place
 from hopscope.verbs.wire.action import COUNT, TABLE
-from hopscope.verbs.wire.layout import ETHERNET_BYTES, ETHERTYPE, VERSION, Kind, offset_bytes, size_bytes
 from hopscope.verbs.wire.terms import All, Any_, Bits, InRange, most_of, terms_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from hopscope.live.wire.layout import Place
+    from hopscope.store.schema import Table
     from hopscope.verbs.wire.action import Action
     from hopscope.verbs.wire.terms import Atom, Term
 
 # Rules for one condition; a program does with more what they would.
 _MOST_RULES: Final = 64
+# Its offsets are in a byte (struct nft_payload of Linux).
+_NFT_MOST_OFFSET_BYTES: Final = 255
 _WORD_BYTES: Final = 4
 _WORD: Final = (1 << 32) - 1
 # The first two bytes of a frame with an event.
 _EVENT: Final = VERSION << 8 | Kind.EVENT
-_IS_EVENT: Final = (InRange("version", VERSION, VERSION), InRange("kind", Kind.EVENT, Kind.EVENT))
+_IS_EVENT: Final = (InRange(place("version"), VERSION, VERSION), InRange(place("kind"), Kind.EVENT, Kind.EVENT))
 _TRUE, _FALSE = "1 = 1", "1 = 0"
 
 
@@ -44,15 +48,17 @@ class Rules(NamedTuple):
     remark: str
 
 
-def rendered(condition: str, matchers: Sequence[str], interface: str, action: Action = COUNT) -> str:
-    """Return the commands, with a comment on each matcher.
+def rendered(
+    condition: str, matchers: Sequence[str], interface: str, action: Action = COUNT, tables: Sequence[Table] = ()
+) -> str:
+    """Return the commands, with a comment on each matcher; `tables`: see :func:`~hopscope.verbs.wire.terms.terms_of`.
 
     Raises
     ------
     UsageError
         It is no condition on frames.
     """
-    term = terms_of(condition)
+    term = terms_of(condition, tables)
     _require_some(term, condition)
     texts: Mapping[str, Callable[[Term, str, Action], list[str]]] = {
         "tcpdump": _tcpdump, "bpf": _bpf, "u32": _u32, "nft": _nft,
@@ -121,15 +127,15 @@ def _expression(term: Term) -> str:
             return _connected("and", [_expression(each) for each in terms], _TRUE, _FALSE)
         case Any_(terms):
             return _connected("or", [_expression(each) for each in terms], _FALSE, _TRUE)
-        case Bits(field, mask, value):
-            words = zip(_split(field, mask), _split(field, value), _loads(field), strict=True)
+        case Bits(at, mask, value):
+            words = zip(_split(at, mask), _split(at, value), _loads(at), strict=True)
             found = [f"{load} & {part:#x} = {wanted:#x}" for part, wanted, load in words if part]
             return _connected("and", found, _TRUE, _FALSE)
-        case InRange(field, least, most) if least == most and size_bytes(field) <= _WORD_BYTES:
-            return f"{_loads(field)[0]} = {least}"
-        case InRange(field, least, most):
-            found = [] if least == 0 else [_not_below(field, least)]
-            found += [] if most == most_of(field) else [_not_above(field, most)]
+        case InRange(at, least, most) if least == most and at.size_bytes <= _WORD_BYTES:
+            return f"{_loads(at)[0]} = {least}"
+        case InRange(at, least, most):
+            found = [] if least == 0 else [_not_below(at, least)]
+            found += [] if most == most_of(at) else [_not_above(at, most)]
             return _connected("and", found, _TRUE, _FALSE)
 
 
@@ -142,27 +148,27 @@ def _connected(word: str, parts: Sequence[str], neutral: str, decisive: str) -> 
     return f" {word} ".join(f"({part})" for part in left)
 
 
-def _loads(field: str) -> list[str]:
-    """Return how libpcap loads a field: in words of four bytes, or as what is shorter."""
-    start, size = ETHERNET_BYTES + offset_bytes(field), size_bytes(field)
+def _loads(at: Place) -> list[str]:
+    """Return how libpcap loads what is at a place: in words of four bytes, or as what is shorter."""
+    start, size = ETHERNET_BYTES + at.offset_bytes, at.size_bytes
     length = min(size, _WORD_BYTES)
-    return [f"ether[{at}:{length}]" for at in range(start, start + size, length)]
+    return [f"ether[{part}:{length}]" for part in range(start, start + size, length)]
 
 
-def _split(field: str, value: int) -> list[int]:
-    """Return a value of a field in the parts that :func:`_loads` loads."""
-    size = size_bytes(field)
+def _split(at: Place, value: int) -> list[int]:
+    """Return a value at a place in the parts that :func:`_loads` loads."""
+    size = at.size_bytes
     if size <= _WORD_BYTES:
         return [value]
-    return [value >> 8 * at & _WORD for at in range(size - _WORD_BYTES, -1, -_WORD_BYTES)]
+    return [value >> 8 * part & _WORD for part in range(size - _WORD_BYTES, -1, -_WORD_BYTES)]
 
 
-def _not_below(field: str, least: int) -> str:
-    return _ordered(_loads(field), _split(field, least), ">", ">=")
+def _not_below(at: Place, least: int) -> str:
+    return _ordered(_loads(at), _split(at, least), ">", ">=")
 
 
-def _not_above(field: str, most: int) -> str:
-    return _ordered(_loads(field), _split(field, most), "<", "<=")
+def _not_above(at: Place, most: int) -> str:
+    return _ordered(_loads(at), _split(at, most), "<", "<=")
 
 
 def _ordered(loads: Sequence[str], values: Sequence[int], beyond: str, last: str) -> str:
@@ -208,14 +214,14 @@ def _masks(atom: Atom, remarks: list[str]) -> list[tuple[Atom, ...]]:
     """Return an atom as alternatives of bits."""
     if isinstance(atom, Bits):
         return [(atom,)]
-    field, least, most = atom.field, atom.least, atom.most
-    if field == "hop_ns" and least and most == most_of(field):
+    at, least, most = atom.place, atom.least, atom.most
+    if at == place("hop_ns") and least and most == most_of(at):
         bit = 1 << least.bit_length() - 1
         if bit != least:
             remarks.append(f"hops of {bit} ns or longer: times are powers of two")
-        return [(Bits("thermometer", bit, bit),)]
-    whole = most_of(field)
-    return [(Bits(field, whole & ~(size - 1), start),) for start, size in _aligned(least, most, whole + 1)]
+        return [(Bits(place("thermometer"), bit, bit),)]
+    whole = most_of(at)
+    return [(Bits(at, whole & ~(size - 1), start),) for start, size in _aligned(least, most, whole + 1)]
 
 
 def _aligned(least: int, most: int, size: int) -> Iterator[tuple[int, int]]:
@@ -243,8 +249,8 @@ def _words(atoms: Sequence[Atom]) -> dict[int, tuple[int, int]] | None:
 
 
 def _bits_in_words(bits: Bits) -> Iterator[tuple[int, int, int]]:
-    """Yield offset, value and mask of the words that bits of a field are in."""
-    start, size = offset_bytes(bits.field), size_bytes(bits.field)
+    """Yield offset, value and mask of the words that bits at a place are in."""
+    start, size = bits.place
     first = start - start % _WORD_BYTES
     length = -(-(start + size - first) // _WORD_BYTES) * _WORD_BYTES
     shift = 8 * (first + length - start - size)
@@ -261,6 +267,8 @@ def _nft(term: Term, interface: str, action: Action) -> list[str]:
     found = _alternatives(term, lambda atom: [(atom,)])
     if found is None:
         return [f"# nft: more than {_MOST_RULES} rules; use bpf"]
+    if any(atom.place.offset_bytes > _NFT_MOST_OFFSET_BYTES for atoms in found for atom in atoms):
+        return [f"# nft: what is behind byte {_NFT_MOST_OFFSET_BYTES} is out of its reach; use bpf"]
     chain = f"netdev {TABLE} {shlex.quote(interface)}"
     hook = shlex.quote(f"{{ type filter hook ingress device {interface} priority 0; }}")
     lines = ["# nft: exact", f"nft add table netdev {TABLE}", f"nft add chain {chain} {hook}"]
@@ -271,9 +279,9 @@ def _nft(term: Term, interface: str, action: Action) -> list[str]:
 
 
 def _payload(atom: Atom) -> str:
-    place = f"@nh,{8 * offset_bytes(atom.field)},{8 * size_bytes(atom.field)}"
+    payload = f"@nh,{8 * atom.place.offset_bytes},{8 * atom.place.size_bytes}"
     if isinstance(atom, Bits):
-        return f"{place} & {atom.mask:#x} == {atom.value:#x}"
+        return f"{payload} & {atom.mask:#x} == {atom.value:#x}"
     if atom.least == atom.most:
-        return f"{place} {atom.least:#x}"
-    return f"{place} {atom.least:#x}-{atom.most:#x}"
+        return f"{payload} {atom.least:#x}"
+    return f"{payload} {atom.least:#x}-{atom.most:#x}"

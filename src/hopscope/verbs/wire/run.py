@@ -15,11 +15,12 @@ from hopscope.live.recorder.collector import Recorder
 from hopscope.live.recorder.tables import table_of
 from hopscope.live.stop import stop_on_signal
 from hopscope.live.stream.events import Assembler
+from hopscope.live.wire.frames import Frames
+from hopscope.live.wire.layout import ETHERTYPE
 from hopscope.model.event_batch import Numbers, Texts, selected
 from hopscope.model.event_fields import event_condition
+from hopscope.store.schema import TEXT
 from hopscope.term.format import plural
-from hopscope.verbs.wire.frames import Frames
-from hopscope.verbs.wire.layout import ETHERTYPE
 from hopscope.verbs.wire.link import Link
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ _LOOK_S: Final = 0.04
 _CATALOGUE_S: Final = 1.0
 # For what is found in a look; then the rings come first.
 _SENDING_S: Final = 0.5
-# What our sending makes CPUs and sockets do: to send that, too, would have no end.
+# What our sending makes CPUs and sockets do, and tracepoints pass: to send that, too, would have no end.
 _OF_PROCESSES: Final = ("cpu", "sockets")
 _LAST_NS: Final = (1 << 63) - 1
 
@@ -81,7 +82,11 @@ class Sending:
         self._condition = event_condition(where, self._assembler.known) if where else None
         numbers = {name: number for number, name in metadata.points.items()}
         names = self._assembler.point_names
-        self._of_processes = np.array([table_of(numbers[name]) in _OF_PROCESSES for name in names] + [False])
+        self._of_processes = np.array(
+            [name not in numbers or table_of(numbers[name]) in _OF_PROCESSES for name in names] + [False]
+        )
+        tables = [table for table in metadata.tables if table.name in names]
+        self._own_texts = {column.name for table in tables for column in table.columns if column.dtype == TEXT}
         self._frames = Frames(metadata, names, link.near, link.far)
         self._drained_ns = recorder.started_ns
         self._catalogue_s = 0.0
@@ -130,11 +135,14 @@ class Sending:
         return chosen if self._condition is None else chosen & selected(self._condition, events)
 
     def _own(self, events: Events) -> NDArray[np.bool_]:
-        """Return which events are of what this thread, which sends, did itself."""
+        """Return which events are of what this thread, which sends, did itself, or name the interface."""
         points, threads = events.column("point"), events.column("tid")
         assert isinstance(points, Texts)  # noqa: S101 # for the type checker
         assert isinstance(threads, Numbers)  # noqa: S101 # for the type checker
         own: NDArray[np.bool_] = self._of_processes[points.codes] & (threads.values == threading.get_native_id())
+        for _, columns, places in events.own():
+            for name in self._own_texts & columns.keys():
+                own[places] |= columns[name] == self._link.interface
         return own
 
     def _describe(self) -> None:

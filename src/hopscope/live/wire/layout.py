@@ -5,9 +5,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum, IntFlag
-from typing import Final
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 import numpy as np
+
+from hopscope.store.schema import TEXT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+    from hopscope.store.schema import Table
+
+Lengths = TypeVar("Lengths", int, "NDArray[np.int64]")
 
 # IEEE Std 802: for local experiments.
 ETHERTYPE: Final = 0x88B5
@@ -33,16 +44,18 @@ class Flag(IntFlag):
     PACKET = 32
     NAMESPACE = 64
     FLOW = 128
+    CUT = 256
 
 
 class Tlv(IntEnum):
-    """What an entry behind the fields is."""
+    """What an entry behind the fields is, in a frame of the catalogue."""
 
     VERSION = 1
     HOST = 2
     REALTIME_OFFSET = 3
     COUNTS = 4
     POINT = 5
+    FIELD = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +83,7 @@ class Field:
 FIELDS: Final = (
     Field("version", "u1", f"{VERSION}"),
     Field("kind", "u1", f"{Kind.EVENT.value}: event; {Kind.CATALOGUE.value}: catalogue"),
-    Field("point", ">u2", "number of the probe point; its name is in the catalogue"),
+    Field("point", ">u2", "number of the probe point, or of the event of `-e`; its name is in the catalogue"),
     Field("catalogue", ">u4", "number of the catalogue that this frame is to be read with"),
     Field("number", ">u4", "frames before this one, of every kind, sent or not, modulo 2^32"),
     Field("cpu", ">u2", "CPU"),
@@ -102,20 +115,92 @@ FRAME: Final = np.dtype(
 HOP_LIMIT_NS: Final = (1 << 32) - 1
 
 
-def offset_bytes(name: str) -> int:
-    """Return where a field begins, counted from the end of the Ethernet header."""
-    return int(EVENT.fields[name][1])  # type: ignore[index] # it is structured
+# Of a frame, with the header of Ethernet: what passes every link.
+MOST_BYTES: Final = 1500
+# Events of tables that only this trace has (`record -e`) have numbers above those of probe points.
+_FIRST_OWN: Final = 1 << 10
+# What the fixed fields have of them.
+_OF_EVERY_EVENT: Final = frozenset({"time_ns", "cpu", "tid"})
+# Of an entry, before its value: type and length; the value is padded to whole words.
+ENTRY_BYTES: Final = 4
+_WORD_BYTES: Final = 4
 
 
-def size_bytes(name: str) -> int:
-    """Return the length of a field."""
-    return int(EVENT.fields[name][0].itemsize)  # type: ignore[index] # it is structured
+class Place(NamedTuple):
+    """Where a number is in a frame.
+
+    Attributes
+    ----------
+    offset_bytes
+        Where it begins, counted from the end of the Ethernet header.
+    size_bytes
+        Its length.
+    """
+
+    offset_bytes: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A field that events of one tracepoint or function have, as an entry behind the fields of all events.
+
+    Attributes
+    ----------
+    number
+        Its type, among those of the same event.
+    name
+        Of the column.
+    size_bytes
+        Length of its value, a signed number; 0: text, as long as it is.
+    place
+        Of its value; None: behind a text, whose length differs, or a text itself.
+    """
+
+    number: int
+    name: str
+    size_bytes: int
+    place: Place | None
+
+
+def place(name: str) -> Place:
+    """Return where a field of all events is."""
+    dtype, offset = EVENT.fields[name][:2]  # type: ignore[index] # it is structured
+    return Place(int(offset), int(dtype.itemsize))
+
+
+def numbers_of_own(names: Iterable[str]) -> dict[str, int]:
+    """Return the number of each event that is no probe point, by the names of their tables."""
+    return {name: _FIRST_OWN + at for at, name in enumerate(sorted(names))}
+
+
+def entries_of(table: Table) -> list[Entry]:
+    """Return the entries of a table's events in their order: first numbers, whose places are fixed, then texts.
+
+    Numbers for which a frame has no room are left out.
+    """
+    columns = [column for column in table.columns if column.name not in _OF_EVERY_EVENT]
+    found: list[Entry] = []
+    at = EVENT.itemsize
+    for column in (each for each in columns if each.dtype != TEXT):
+        size = max(np.dtype(column.dtype).itemsize, _WORD_BYTES)
+        if FRAME.itemsize - EVENT.itemsize + at + ENTRY_BYTES + size > MOST_BYTES:
+            break
+        found.append(Entry(len(found) + 1, column.name, size, Place(at + ENTRY_BYTES, size)))
+        at += ENTRY_BYTES + size
+    texts = [column.name for column in columns if column.dtype == TEXT]
+    return found + [Entry(number, name, 0, None) for number, name in enumerate(texts, len(found) + 1)]
+
+
+def padded_bytes(length: Lengths) -> Lengths:
+    """Return the length of a value with what pads it; of an array, each."""
+    return -(-length // _WORD_BYTES) * _WORD_BYTES
 
 
 def table() -> str:
     """Return the fields as a table of Markdown."""
     rows = [
-        f"| {offset_bytes(field.name)} | {size_bytes(field.name)} | `{field.name}` | {field.meaning} | "
+        f"| {place(field.name).offset_bytes} | {place(field.name).size_bytes} | `{field.name}` | {field.meaning} | "
         f"{'' if field.needs is None else field.needs.value} |"
         for field in FIELDS
     ]

@@ -1,0 +1,368 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Events become frames: as arrays, whatever their number."""
+
+from __future__ import annotations
+
+import ipaddress
+import struct
+import zlib
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from hopscope import __version__
+from hopscope.live.wire.layout import (
+    ENTRY_BYTES,
+    ETHERNET_BYTES,
+    ETHERTYPE,
+    EVENT,
+    FRAME,
+    HOP_LIMIT_NS,
+    MOST_BYTES,
+    VERSION,
+    Flag,
+    Kind,
+    Tlv,
+    entries_of,
+    numbers_of_own,
+    padded_bytes,
+    place,
+)
+from hopscope.model.event_batch import Numbers, Texts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from hopscope.live.stream.events import Events, Table
+    from hopscope.live.wire.layout import Entry
+    from hopscope.store.meta import Metadata
+
+Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+
+_NUMBERS: Final = 1 << 32
+_ENTRY: Final = struct.Struct("!HH")
+# For entries, in whole words.
+_ROOM: Final = (MOST_BYTES - FRAME.itemsize) // ENTRY_BYTES * ENTRY_BYTES
+_ENTRIES_AT: Final = ETHERNET_BYTES + place("tlv_bytes").offset_bytes
+
+
+class Batch(NamedTuple):
+    """Frames, in the order in which they are sent.
+
+    Attributes
+    ----------
+    data : ndarray of uint8, shape (m,)
+        All of them, in any order.
+    starts, sizes : ndarray of int64, shape (n,)
+        Where in it each begins, and how many bytes it has.
+    """
+
+    data: Bytes
+    starts: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+
+    def each(self) -> Iterator[bytes]:
+        """Yield the bytes of each frame."""
+        for start, size in zip(self.starts.tolist(), self.sizes.tolist(), strict=True):
+            yield self.data[start : start + size].tobytes()
+
+
+class Frames:
+    """Makes frames, one after the other.
+
+    Parameters
+    ----------
+    metadata
+        What a recording would say of itself.
+    names
+        Of points, as events have them.
+    destination, source
+        Ethernet addresses, of 6 bytes each.
+    """
+
+    def __init__(self, metadata: Metadata, names: Sequence[str], destination: bytes, source: bytes) -> None:
+        tables = {table.name: table for table in metadata.tables if table.name in names}
+        self._entries = {name: entries_of(table) for name, table in tables.items()}
+        numbers = {name: number for number, name in metadata.points.items()} | numbers_of_own(tables)
+        self._numbers = {name: numbers[name] for name in names}
+        self._points = np.array([*self._numbers.values(), 0], np.uint16)
+        self._described = [
+            _entry(Tlv.VERSION, __version__.encode()),
+            _entry(Tlv.HOST, metadata.host.get("name", "").encode()),
+            _entry(Tlv.REALTIME_OFFSET, struct.pack("!q", metadata.realtime_ns - metadata.started_ns)),
+            *(_entry(Tlv.POINT, struct.pack("!H", number) + name.encode()) for name, number in self._numbers.items()),
+            *(
+                _entry(Tlv.FIELD, struct.pack("!HHH", numbers[name], each.number, each.size_bytes) + each.name.encode())
+                for name, entries in self._entries.items()
+                for each in entries
+            ),
+        ]
+        self._catalogue = zlib.crc32(b"".join(self._described))
+        self._ends = np.void(destination), np.void(source)
+        self._number = 0
+
+    @property
+    def numbers(self) -> Mapping[str, int]:
+        """Number of each point, by its name."""
+        return self._numbers
+
+    def of(self, events: Events, chosen: NDArray[np.bool_]) -> Batch:
+        """Return a frame of each event that is chosen.
+
+        Parameters
+        ----------
+        events
+            With the columns of packets and of flows.
+        chosen : ndarray of bool, shape (n,)
+            Which.
+
+        Returns
+        -------
+        Batch
+            In the order of the events; each begins as :data:`~hopscope.live.wire.layout.FRAME`.
+        """
+        rows = np.flatnonzero(chosen)
+        frames = self._begun(len(rows), Kind.EVENT)
+        event, flags = frames["event"], np.zeros(len(rows), np.int64)
+        points = events.column("point")
+        event["point"] = self._points[points.codes[rows]] if isinstance(points, Texts) else 0
+        for name in ("time_ns", "cpu", "tid"):
+            _fill(event, name, events.column(name), rows)
+        flags[_fill_hops(event, events.column("hop_ns"), rows)] |= Flag.HOP
+        flags[_fill(event, "pid", events.column("pid"), rows)] |= Flag.PROCESS
+        flags[_fill(event, "len_bytes", events.column("len_bytes"), rows)] |= Flag.LENGTH
+        flags[_fill(event, "packet", events.column("skb"), rows)] |= Flag.PACKET
+        flags[_fill(event, "ifindex", events.column("ifindex"), rows)] |= Flag.DEVICE
+        flags[_fill(event, "netns", events.column("netns"), rows)] |= Flag.NAMESPACE
+        flags[_fill(event, "flow", events.column("flow"), rows)] |= Flag.FLOW
+        flags[_fill_ends(event, events, rows)] |= Flag.ENDS
+        event["flags"] = flags
+        return self._with_entries(frames, events, chosen)
+
+    def catalogue(self, sent: int, not_sent: int, lost: int) -> list[bytes]:
+        """Return the frames of the catalogue.
+
+        Parameters
+        ----------
+        sent, not_sent
+            Frames of events so far.
+        lost
+            Events for which the recorder's rings had no room.
+        """
+        counts = _entry(Tlv.COUNTS, struct.pack("!QQQ", sent, not_sent, lost))
+        made = []
+        for entries in _packed([counts, *self._described]):
+            (frame,) = self._begun(1, Kind.CATALOGUE)
+            frame["event"]["tlv_bytes"] = len(entries)
+            made.append(frame.tobytes() + entries)
+        return made
+
+    def _with_entries(self, frames: NDArray[np.void], events: Events, chosen: NDArray[np.bool_]) -> Batch:
+        """Return the frames, and behind those of events with fields of their own these."""
+        parts = [frames.view(np.uint8)]
+        starts = np.arange(len(frames), dtype=np.int64) * FRAME.itemsize
+        sizes = np.full(len(frames), FRAME.itemsize, np.int64)
+        numbers = np.cumsum(chosen) - 1
+        end = len(parts[0])
+        for name, columns, places in events.own():
+            wanted = chosen[places]
+            if wanted.any():
+                rows = numbers[places[wanted]]
+                values = {column: values[wanted] for column, values in columns.items()}
+                data, begins, lengths = _extended(frames[rows], self._entries[name], values)
+                parts.append(data)
+                starts[rows], sizes[rows] = end + begins, lengths
+                end += len(data)
+        return Batch(np.concatenate(parts) if len(parts) > 1 else parts[0], starts, sizes)
+
+    def _begun(self, count: int, kind: Kind) -> NDArray[np.void]:
+        frames = np.zeros(count, FRAME)
+        frames["ethernet_destination"], frames["ethernet_source"] = self._ends
+        frames["ethertype"] = ETHERTYPE
+        event = frames["event"]
+        event["version"], event["kind"], event["catalogue"] = VERSION, kind, self._catalogue
+        event["number"] = np.arange(self._number, self._number + count, dtype=np.int64) % _NUMBERS
+        self._number += count
+        return frames
+
+
+def read_entries(frame: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield type and value of each entry behind the fields of a frame.
+
+    Raises
+    ------
+    struct.error
+        It ends within one.
+    """
+    at = FRAME.itemsize
+    end = at + int.from_bytes(frame[_ENTRIES_AT : _ENTRIES_AT + 2])
+    while at < end:
+        kind, length = _ENTRY.unpack_from(frame, at)
+        at += _ENTRY.size
+        yield kind, frame[at : at + length]
+        at += padded_bytes(length)
+
+
+def read_catalogue(frame: bytes) -> Iterator[tuple[Tlv, bytes]]:
+    """Yield the entries of a frame of the catalogue that this version knows."""
+    known = {each.value for each in Tlv}
+    return ((Tlv(kind), value) for kind, value in read_entries(frame) if kind in known)
+
+
+def _extended(
+    frames: NDArray[np.void], entries: Sequence[Entry], columns: Table
+) -> tuple[Bytes, NDArray[np.int64], NDArray[np.int64]]:
+    """Return frames with entries behind them, one behind the other: their bytes, where they begin, how long they are.
+
+    A text that has no room is cut, and the frame's flag says so.
+    """
+    count = len(frames)
+    numeric = [entry for entry in entries if entry.size_bytes]
+    made = np.zeros(count, _with_numbers(numeric))
+    for entry in numeric:
+        made[f"type_{entry.number}"], made[f"length_{entry.number}"] = entry.number, entry.size_bytes
+        made[f"value_{entry.number}"] = columns[entry.name]
+    texts = [_Text(entry.number, columns[entry.name].tolist()) for entry in entries if not entry.size_bytes]
+    sizes = np.full(count, made.dtype.itemsize, np.int64)
+    cut = np.zeros(count, bool)
+    for text in texts:
+        cut |= text.fit(FRAME.itemsize + _ROOM - sizes)
+        sizes += text.sizes
+    frames["event"]["tlv_bytes"] = sizes - FRAME.itemsize
+    frames["event"]["flags"] |= np.where(cut, Flag.CUT, 0).astype(">u2")
+    made["frame"] = frames
+    if not texts:
+        return made.view(np.uint8), np.arange(count, dtype=np.int64) * made.dtype.itemsize, sizes
+    starts = np.cumsum(sizes) - sizes
+    data = np.zeros(int(sizes.sum()), np.uint8)
+    width = made.dtype.itemsize
+    data[starts[:, np.newaxis] + np.arange(width)] = made.view(np.uint8).reshape(count, width)
+    at = starts + width
+    for text in texts:
+        text.put(data, at)
+        at += text.sizes
+    return data, starts, sizes
+
+
+def _with_numbers(entries: Iterable[Entry]) -> np.dtype[np.void]:
+    """Return the type of a frame with these entries."""
+    fields: list[tuple[str, Any]] = [("frame", FRAME)]
+    for entry in entries:
+        fields += [(f"type_{entry.number}", ">u2"), (f"length_{entry.number}", ">u2")]
+        fields += [(f"value_{entry.number}", f">i{entry.size_bytes}")]
+    return np.dtype(fields)
+
+
+class _Text:
+    """A text of each of some events, as entries.
+
+    Attributes
+    ----------
+    sizes : ndarray of int64, shape (n,)
+        What each takes, with what pads it.
+    """
+
+    def __init__(self, number: int, texts: Sequence[str]) -> None:
+        self._number = number
+        places = {text: at for at, text in enumerate(dict.fromkeys(texts))}
+        self._codes = np.array([places[text] for text in texts], np.int64)
+        encoded = [text.encode(errors="replace") for text in places]
+        self._bytes = np.frombuffer(b"".join(encoded), np.uint8)
+        self._whole = np.array([len(each) for each in encoded], np.int64)
+        self._begins = np.cumsum(self._whole) - self._whole
+        self.sizes = self._lengths = np.zeros(len(texts), np.int64)
+
+    def fit(self, rooms: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Cut what is longer than its room, and return which are; with no room for an entry at all, there is none."""
+        whole = self._whole[self._codes]
+        self._lengths = np.minimum(rooms - ENTRY_BYTES, whole)
+        self.sizes = np.where(self._lengths < 0, 0, ENTRY_BYTES + padded_bytes(self._lengths))
+        cut: NDArray[np.bool_] = self._lengths < whole
+        return cut
+
+    def put(self, data: Bytes, at: NDArray[np.int64]) -> None:
+        """Put them where they belong."""
+        there = np.flatnonzero(self._lengths >= 0)
+        lengths = self._lengths[there]
+        head = np.zeros(len(there), np.dtype([("type", ">u2"), ("length", ">u2")]))
+        head["type"], head["length"] = self._number, lengths
+        at = at[there, np.newaxis]
+        data[at + np.arange(ENTRY_BYTES)] = head.view(np.uint8).reshape(len(there), ENTRY_BYTES)
+        within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        begins = np.repeat(self._begins[self._codes[there]], lengths)
+        data[np.repeat(at[:, 0] + ENTRY_BYTES, lengths) + within] = self._bytes[begins + within]
+
+
+def _fill(frames: NDArray[np.void], name: str, column: Numbers | Texts, rows: NDArray[Any]) -> NDArray[np.bool_]:
+    """Fill a field; return where its value is known."""
+    if isinstance(column, Texts):  # tracepoints may have text in a field of this name
+        return np.zeros(len(rows), bool)
+    known: NDArray[np.bool_] = np.ones(len(rows), bool) if column.known is None else column.known[rows]
+    values = column.values[rows]
+    dtype = frames.dtype[name].newbyteorder("=")
+    frames[name] = np.where(known, values, 0).astype(np.int64).astype(dtype)
+    return known
+
+
+def _fill_hops(frames: NDArray[np.void], column: Numbers | Texts, rows: NDArray[Any]) -> NDArray[np.bool_]:
+    """Fill the field of the hop, and its thermometer; return where it is known."""
+    if isinstance(column, Texts) or column.known is None:
+        return np.zeros(len(rows), bool)
+    known: NDArray[np.bool_] = column.known[rows]
+    hop_ns = np.where(known, np.clip(column.values[rows], 0, HOP_LIMIT_NS), 0).astype(np.uint32)
+    frames["hop_ns"] = hop_ns
+    frames["thermometer"] = thermometer(hop_ns)
+    return known
+
+
+def thermometer(values: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    """Return values with all bits below their highest one set."""
+    bits = values.copy()
+    for shift in (1, 2, 4, 8, 16):
+        bits |= bits >> np.uint32(shift)
+    return bits
+
+
+def _fill_ends(frames: NDArray[np.void], events: Events, rows: NDArray[Any]) -> NDArray[np.bool_]:
+    """Fill ports, addresses and protocols; return where they are known."""
+    known = _fill(frames, "source_port", events.column("source_port"), rows)
+    _fill(frames, "destination_port", events.column("destination_port"), rows)
+    _fill(frames, "protocol", events.column("protocol"), rows)
+    for name in ("source", "destination"):
+        column = events.column(name)
+        if isinstance(column, Texts):
+            packed = [_packed_address(text) for text in column.names]
+            places = column.codes[rows]
+            frames[name] = np.array([*packed, bytes(16)], "V16")[places]
+            if name == "source":
+                versions = np.array([*(4 if each[:12] == _MAPPED else 6 for each in packed), 0], np.uint8)
+                frames["ip_version"] = versions[places]
+    return known
+
+
+_MAPPED: Final = bytes(10) + b"\xff\xff"
+
+
+def _packed_address(text: str) -> bytes:
+    address = ipaddress.ip_address(text)
+    return _MAPPED + address.packed if address.version == 4 else address.packed
+
+
+def _entry(kind: Tlv, value: bytes) -> bytes:
+    return _ENTRY.pack(kind, len(value)) + value + bytes(padded_bytes(len(value)) - len(value))
+
+
+def _packed(entries: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield entries together, as many as a frame has room for."""
+    room, together = MOST_BYTES - FRAME.itemsize, b""
+    for entry in entries:
+        if together and len(together) + len(entry) > room:
+            yield together
+            together = b""
+        together += entry
+    yield together
+
+
+assert EVENT.itemsize == 108, "the first version's layout"  # noqa: S101 # others rely on it
