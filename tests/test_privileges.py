@@ -93,6 +93,7 @@ CASES: Final = {
         r"[1-9][\d,]* events? sent to hop0",
     ),
     "wire match -e": Case(("wire", "match", "-e", "net:net_dev_queue", "len > 100"), "ether.16:2. = 1024"),
+    "record --wire": Case(("record", "-o", "t", "--wire", "hop0", "-d", "1"), r"[1-9][\d,]* events in"),
     "count": Case(("count", "net:net_dev_queue", *_SECONDS), r"[1-9][\d,]* events\n"),
     "count -g pid": Case(
         ("count", "net:net_dev_queue", "-g", "pid", *_SECONDS), r"[1-9][\d,]* events\n", {"CAP_SYS_ADMIN": _COST}
@@ -190,11 +191,24 @@ def run(
     if words[0] == "serve":
         return served([*before, *HOPSCOPE, *map(str, given)], variables, folder, lab)
     try:
-        return hopscope(*given, before=before, **variables)
+        with wired(lab) if "--wire" in words else contextlib.nullcontext():
+            return hopscope(*given, before=before, **variables)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         with contextlib.suppress(FileNotFoundError):
             folder.unlink()
+
+
+@contextlib.contextmanager
+def wired(lab: Lab) -> Iterator[None]:
+    """Have events arrive at hop0."""
+    argv = [*HOPSCOPE, "wire", "--full", "-P", "packets"]
+    with lab.server.popen(argv, env=environ(), stderr=subprocess.PIPE, text=True) as child:
+        assert child.stderr
+        assert "Sending events" in child.stderr.readline()
+        yield
+        child.terminate()
+        child.communicate()
 
 
 def served(argv: list[str], variables: dict[str, str], path: Path, lab: Lab) -> subprocess.CompletedProcess[str]:

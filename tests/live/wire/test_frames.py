@@ -64,13 +64,17 @@ def test_frames_and_catalogue_say_what_was_recorded() -> None:
     assert frames["source_port"].tolist() == port.values[chosen].tolist()
     assert frames["number"].tolist() == list(range(len(frames)))
     assert not (frames["flags"] & Flag.HOP).any()  # nobody asked for them
-    read = [(kind, value) for frame in made.catalogue(3, 2, 1) for kind, value in read_catalogue(frame)]
+    read = [
+        (kind, value)
+        for frame in made.catalogue((3, 2, 1), assembler.names, 0)
+        for kind, value in read_catalogue(frame)
+    ]
     assert {struct.unpack("!H", value[:2])[0]: value[2:].decode() for kind, value in read if kind is Tlv.POINT} == (
         metadata.points
     )
     assert (Tlv.COUNTS, struct.pack("!QQQ", 3, 2, 1)) in read
     assert (Tlv.VERSION, __version__.encode()) in read
-    assert all(FRAME.itemsize < len(frame) <= 1500 for frame in made.catalogue(0, 0, 0))
+    assert all(FRAME.itemsize < len(frame) <= 1500 for frame in made.catalogue((0, 0, 0), assembler.names, 0))
 
 
 def test_events_of_tracepoints_have_their_fields_as_the_catalogue_says() -> None:
@@ -84,7 +88,7 @@ def test_events_of_tracepoints_have_their_fields_as_the_catalogue_says() -> None
     events = assembler.ready((1 << 63) - 1)
     made = Frames(metadata, assembler.point_names, bytes(6), bytes(6))
     batch = made.of(events, np.arange(len(events)) % 7 != 3)
-    entries = [entry for frame in made.catalogue(0, 0, 0) for entry in read_catalogue(frame)]
+    entries = [entry for frame in made.catalogue((0, 0, 0), assembler.names, 0) for entry in read_catalogue(frame)]
     points = {value[:2]: value[2:].decode() for kind, value in entries if kind is Tlv.POINT}
     fields = {value[:4]: value[4:] for kind, value in entries if kind is Tlv.FIELD}
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in rows}

@@ -78,7 +78,7 @@ class Sent:
             frames = Frames(trace.metadata, self.assembler.point_names, bytes(6), bytes(6))
         self.tables = trace.metadata.tables
         self.frames = list(frames.of(self.events, np.ones(len(self.events), bool)).each())
-        self.catalogue = frames.catalogue(0, 0, 0)[0]
+        self.catalogue = frames.catalogue((0, 0, 0), self.assembler.names, 0)[0]
 
     def selected(self, text: str, tables: Sequence[Table]) -> NDArray[np.bool_]:
         return selected(event_condition(text, known_of(self.assembler.known.points, tables)), self.events)

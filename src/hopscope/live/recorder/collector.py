@@ -46,6 +46,7 @@ from hopscope.probes.resolve import Plan, Resolver
 from hopscope.store.meta import Metadata
 from hopscope.store.plaintext import PLAINTEXTS, risk_notes
 from hopscope.store.unrecorded import RULES, UNRECORDED
+from hopscope.term.format import plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -364,6 +365,10 @@ class Recorder(SelfTrafficFilter, Attached):
             if table in self._tracepoints.with_stacks:
                 yield from self._places.stacks(columns[STACK.name])
 
+    def now_ns(self) -> int:
+        """Return the time, by the clock of events."""
+        return time.monotonic_ns()
+
     def stop(self) -> None:
         """Record no more tracepoints; the next :meth:`read` gives their rest, and all losses."""
         if self._options.tracepoints:
@@ -382,9 +387,18 @@ class Recorder(SelfTrafficFilter, Attached):
         """Return how many packets could not be captured, because a ring had no room."""
         return int((self._captures_lost - self._captures_lost_before).sum())
 
-    def plaintexts_lost(self) -> int:
-        """Return of how many calls no plaintext could be kept, because a ring had no room."""
-        return int((self._plaintexts_lost - self._plaintexts_lost_before).sum())
+    def remarks(self) -> list[str]:
+        """Return a sentence on each thing that is missing and no event, at the end."""
+        found = []
+        if lost := self.captures_lost():
+            found.append(f"{plural(lost, 'packet')} not captured: a ring buffer was full (--buffer)")
+        if lost := int((self._plaintexts_lost - self._plaintexts_lost_before).sum()):
+            found.append(f"no plaintext of {plural(lost, 'call')}: a ring buffer was full (--buffer)")
+        return found
+
+    def ended_ns(self, drained_ns: int) -> int:
+        """Return when the recording ended, whose rings were last read at a time."""
+        return drained_ns
 
     def _losses(self) -> Iterator[tuple[str, dict[str, Array]]]:
         now_ns, lost = time.monotonic_ns(), self._counters + self._skipped

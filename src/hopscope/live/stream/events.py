@@ -33,7 +33,8 @@ Table = dict[str, "NDArray[Any]"]
 # What is remembered of flows and threads, before all of it is forgotten.
 _MOST: Final = 1 << 20
 _DROPS: Final = "drops"
-_PLACE: Final = 1 << 24
+# What numbers of devices are below.
+PLACE: Final = 1 << 24
 _ADDRESSES: Final = (0, 2)
 _FLOW_FIELDS: Final = ("source", "source_port", "destination", "destination_port", "protocol")
 
@@ -45,6 +46,7 @@ class Names:
         self.flows: dict[int, tuple[str, int, str, int, int]] = {}
         self.threads: dict[int, tuple[int, str]] = {}
         self.devices: dict[int, str] = {}
+        self.device_types: dict[int, int] = {}
 
     def learn(self, table: str, columns: Table) -> bool:
         """Take rows; say whether they are of this kind."""
@@ -63,7 +65,9 @@ class Names:
                 values = zip(columns["pid"].tolist(), columns["comm"].tolist(), strict=True)
                 self.threads.update(zip(columns["tid"].tolist(), values, strict=True))
             case "devices":
-                self.devices.update(zip(_places(columns).tolist(), columns["name"].tolist(), strict=True))
+                places = places_of(columns["netns"], columns["ifindex"]).tolist()
+                self.devices.update(zip(places, columns["name"].tolist(), strict=True))
+                self.device_types.update(zip(places, columns["type"].tolist(), strict=True))
             case _:
                 return False
         return True
@@ -111,15 +115,14 @@ class Events:
             self._made[name] = self._make(name)
         return self._made[name]
 
-    def own(self) -> Iterator[tuple[str, Table, NDArray[np.int64]]]:
-        """Yield each table of tracepoints with its rows, and the place of each row among the events."""
+    def tables(self) -> Iterator[tuple[str, Table, NDArray[np.int64]]]:
+        """Yield each table with its rows, and the place of each row among the events."""
         places = np.empty(len(self._order), np.int64)
         places[self._order] = np.arange(len(self._order))
         at = 0
         for name, columns in self._parts.items():
             count = len(columns["time_ns"])
-            if name not in EVENT_TABLES:
-                yield name, columns, places[at : at + count]
+            yield name, columns, places[at : at + count]
             at += count
 
     def _make(self, name: str) -> Numbers | Texts:  # noqa: PLR0911 # one a kind of field
@@ -213,7 +216,9 @@ class Events:
 
     def _interfaces(self) -> Texts:
         keys = self._gathered(
-            _places(columns) if {"ifindex", "netns"} <= columns.keys() else np.zeros(len(columns["time_ns"]), np.int64)
+            places_of(columns["netns"], columns["ifindex"])
+            if {"ifindex", "netns"} <= columns.keys()
+            else np.zeros(len(columns["time_ns"]), np.int64)
             for columns in self._parts.values()
         )
         distinct, codes = np.unique(keys, return_inverse=True)
@@ -320,10 +325,10 @@ class Assembler:
         return self._hops.of({name: parts["packets"][name] for name in PACKET_COLUMNS})
 
 
-def _places(columns: Table) -> NDArray[np.int64]:
-    """Return a device and its namespace as one number; 0: none."""
-    place: NDArray[np.int64] = columns["netns"].astype(np.int64) * _PLACE + columns["ifindex"]
-    return place
+def places_of(netns: NDArray[Any], ifindex: NDArray[Any]) -> NDArray[np.int64]:
+    """Return devices and their namespaces as one number each, the key of :attr:`Names.devices`; 0: none."""
+    places: NDArray[np.int64] = netns.astype(np.int64) * PLACE + ifindex
+    return places
 
 
 def _named(codes: NDArray[Any], values: list[str | None]) -> Texts:

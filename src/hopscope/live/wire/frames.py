@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from hopscope import __version__
+from hopscope.live.recorder.tables import table_of
+from hopscope.live.stream.events import PLACE, places_of
 from hopscope.live.wire.layout import (
     ENTRY_BYTES,
     ETHERNET_BYTES,
@@ -29,19 +31,24 @@ from hopscope.live.wire.layout import (
     place,
 )
 from hopscope.model.event_batch import Numbers, Texts
+from hopscope.store.schema import BY_NAME, EVENT_TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from hopscope.live.stream.events import Events, Table
+    from hopscope.live.stream.events import Events, Names, Table
     from hopscope.live.wire.layout import Entry
     from hopscope.store.meta import Metadata
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 _NUMBERS: Final = 1 << 32
+# More than Linux' own names have.
+_MOST_NAME_BYTES: Final = 255
+# Of threads and devices that a catalogue names.
+_MOST_NAMES: Final = 4096
 _ENTRY: Final = struct.Struct("!HH")
 # For entries, in whole words.
 _ROOM: Final = (MOST_BYTES - FRAME.itemsize) // ENTRY_BYTES * ENTRY_BYTES
@@ -80,28 +87,41 @@ class Frames:
         Of points, as events have them.
     destination, source
         Ethernet addresses, of 6 bytes each.
+    full
+        Whether events of probe points have all columns of their tables.
     """
 
-    def __init__(self, metadata: Metadata, names: Sequence[str], destination: bytes, source: bytes) -> None:
+    def __init__(
+        self, metadata: Metadata, names: Sequence[str], destination: bytes, source: bytes, *, full: bool = False
+    ) -> None:
         tables = {table.name: table for table in metadata.tables if table.name in names}
-        self._entries = {name: entries_of(table) for name, table in tables.items()}
         numbers = {name: number for number, name in metadata.points.items()} | numbers_of_own(tables)
         self._numbers = {name: numbers[name] for name in names}
+        self._reasons = {name: number for number, name in metadata.reasons.items()} if full else {}
+        table_of_point = {name: name for name in tables}
+        if full:
+            tables |= {name: BY_NAME[name] for name in EVENT_TABLES}
+            table_of_point |= {name: table_of(number) for number, name in metadata.points.items()}
+        self._entries = {name: entries_of(table) for name, table in tables.items()}
         self._points = np.array([*self._numbers.values(), 0], np.uint16)
         self._described = [
-            _entry(Tlv.VERSION, __version__.encode()),
-            _entry(Tlv.HOST, metadata.host.get("name", "").encode()),
-            _entry(Tlv.REALTIME_OFFSET, struct.pack("!q", metadata.realtime_ns - metadata.started_ns)),
-            *(_entry(Tlv.POINT, struct.pack("!H", number) + name.encode()) for name, number in self._numbers.items()),
+            packed_entry(Tlv.VERSION, __version__.encode()),
+            packed_entry(Tlv.HOST, metadata.host.get("name", "").encode()),
+            packed_entry(Tlv.REALTIME_OFFSET, struct.pack("!q", metadata.realtime_ns - metadata.started_ns)),
+            *(_named(Tlv.POINT, name, "!H", number) for name, number in self._numbers.items()),
             *(
-                _entry(Tlv.FIELD, struct.pack("!HHH", numbers[name], each.number, each.size_bytes) + each.name.encode())
-                for name, entries in self._entries.items()
-                for each in entries
+                _named(Tlv.FIELD, each.name, "!HHH", numbers[point], each.number, each.size_bytes)
+                for point, table in table_of_point.items()
+                for each in self._entries[table]
             ),
+            *(_named(Tlv.REASON, name, "!I", number) for name, number in self._reasons.items()),
         ]
         self._catalogue = zlib.crc32(b"".join(self._described))
         self._ends = np.void(destination), np.void(source)
         self._number = 0
+        # Of frames since the last catalogue, whose names are to come with the next one.
+        self._threads: set[int] = set()
+        self._devices: set[int] = set()
 
     @property
     def numbers(self) -> Mapping[str, int]:
@@ -139,25 +159,49 @@ class Frames:
         flags[_fill(event, "flow", events.column("flow"), rows)] |= Flag.FLOW
         flags[_fill_ends(event, events, rows)] |= Flag.ENDS
         event["flags"] = flags
+        if len(self._threads) < _MOST_NAMES:
+            self._threads.update(np.unique(event["tid"]).tolist())
+        if len(self._devices) < _MOST_NAMES:
+            self._devices.update(np.unique(places_of(event["netns"], event["ifindex"])).tolist())
         return self._with_entries(frames, events, chosen)
 
-    def catalogue(self, sent: int, not_sent: int, lost: int) -> list[bytes]:
+    def catalogue(self, counts: tuple[int, int, int], names: Names, time_ns: int) -> list[bytes]:
         """Return the frames of the catalogue.
 
         Parameters
         ----------
-        sent, not_sent
-            Frames of events so far.
-        lost
-            Events for which the recorder's rings had no room.
+        counts
+            Frames of events that were sent so far, that were not sent, and events for which the recorder's rings had no
+            room.
+        names
+            Of threads and devices.
+        time_ns
+            By the clock of the events.
         """
-        counts = _entry(Tlv.COUNTS, struct.pack("!QQQ", sent, not_sent, lost))
         made = []
-        for entries in _packed([counts, *self._described]):
+        of_devices, of_threads = self._names_of_frames(names)
+        for entries in _packed(
+            [packed_entry(Tlv.COUNTS, struct.pack("!QQQ", *counts)), *self._described, *of_devices, *of_threads]
+        ):
             (frame,) = self._begun(1, Kind.CATALOGUE)
-            frame["event"]["tlv_bytes"] = len(entries)
+            frame["event"]["tlv_bytes"], frame["event"]["time_ns"] = len(entries), time_ns
             made.append(frame.tobytes() + entries)
         return made
+
+    def _names_of_frames(self, names: Names) -> tuple[list[bytes], list[bytes]]:
+        """Return entries of the devices and threads that there were in frames since this was called before."""
+        devices = [
+            _named(Tlv.DEVICE, name, "!IIH", *divmod(place, PLACE), names.device_types[place])
+            for place in sorted(self._devices)
+            if (name := names.devices.get(place))
+        ]
+        threads = [
+            _named(Tlv.THREAD, known[1], "!II", tid, known[0])
+            for tid in sorted(self._threads)
+            if (known := names.threads.get(tid))
+        ]
+        self._devices, self._threads = set(), set()
+        return devices, threads
 
     def _with_entries(self, frames: NDArray[np.void], events: Events, chosen: NDArray[np.bool_]) -> Batch:
         """Return the frames, and behind those of events with fields of their own these."""
@@ -166,16 +210,26 @@ class Frames:
         sizes = np.full(len(frames), FRAME.itemsize, np.int64)
         numbers = np.cumsum(chosen) - 1
         end = len(parts[0])
-        for name, columns, places in events.own():
+        for name, columns, places in events.tables():
             wanted = chosen[places]
-            if wanted.any():
+            if name in self._entries and wanted.any():
                 rows = numbers[places[wanted]]
                 values = {column: values[wanted] for column, values in columns.items()}
+                if name == "packets":
+                    values["reason"] = self._reason_numbers(events)[places[wanted]]
                 data, begins, lengths = _extended(frames[rows], self._entries[name], values)
                 parts.append(data)
                 starts[rows], sizes[rows] = end + begins, lengths
                 end += len(data)
         return Batch(np.concatenate(parts) if len(parts) > 1 else parts[0], starts, sizes)
+
+    def _reason_numbers(self, events: Events) -> NDArray[np.int32]:
+        """Return of each event why its packet was dropped; 0: it was not, or it is not known."""
+        column = events.column("reason")
+        assert isinstance(column, Texts)  # noqa: S101 # for the type checker
+        numbers = np.array([*(self._reasons[name] for name in column.names), 0], np.uint32)
+        found: NDArray[np.int32] = numbers[column.codes].view(np.int32)
+        return found
 
     def _begun(self, count: int, kind: Kind) -> NDArray[np.void]:
         frames = np.zeros(count, FRAME)
@@ -350,8 +404,13 @@ def _packed_address(text: str) -> bytes:
     return _MAPPED + address.packed if address.version == 4 else address.packed
 
 
-def _entry(kind: Tlv, value: bytes) -> bytes:
+def packed_entry(kind: Tlv, value: bytes) -> bytes:
+    """Return an entry."""
     return _ENTRY.pack(kind, len(value)) + value + bytes(padded_bytes(len(value)) - len(value))
+
+
+def _named(kind: Tlv, name: str, form: str, *numbers: int) -> bytes:
+    return packed_entry(kind, struct.pack(form, *numbers) + name.encode(errors="replace")[:_MOST_NAME_BYTES])
 
 
 def _packed(entries: Iterable[bytes]) -> Iterator[bytes]:

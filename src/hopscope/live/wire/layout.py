@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 import numpy as np
 
-from hopscope.store.schema import TEXT
+from hopscope.store.schema import EVENT_TABLES, TEXT, Column
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -56,6 +56,9 @@ class Tlv(IntEnum):
     COUNTS = 4
     POINT = 5
     FIELD = 6
+    REASON = 7
+    DEVICE = 8
+    THREAD = 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +91,7 @@ FIELDS: Final = (
     Field("number", ">u4", "frames before this one, of every kind, sent or not, modulo 2^32"),
     Field("cpu", ">u2", "CPU"),
     Field("flags", ">u2", "which of the other fields are known"),
-    Field("time_ns", ">u8", "time, CLOCK_MONOTONIC"),
+    Field("time_ns", ">u8", "time, CLOCK_MONOTONIC; of a catalogue, when it was sent"),
     Field("thermometer", ">u4", "bits of `hop_ns` up to its highest one that is set, all of them set", Flag.HOP),
     Field("hop_ns", ">u4", "time since the packet's event before; 4294967295: so long or longer", Flag.HOP),
     Field("packet", ">u8", "address of the packet's struct sk_buff", Flag.PACKET),
@@ -119,8 +122,11 @@ HOP_LIMIT_NS: Final = (1 << 32) - 1
 MOST_BYTES: Final = 1500
 # Events of tables that only this trace has (`record -e`) have numbers above those of probe points.
 _FIRST_OWN: Final = 1 << 10
-# What the fixed fields have of them.
-_OF_EVERY_EVENT: Final = frozenset({"time_ns", "cpu", "tid"})
+# Which columns fields have, of tables of tracepoints, and of those of probe points.
+_IN_FIELDS: Final = frozenset({"time_ns", "cpu", "tid"})
+_IN_FIELDS_OF_POINTS: Final = _IN_FIELDS | {"point", "skb", "flow", "len_bytes", "ifindex", "netns"}
+# Of a dropped packet, as the table `drops` has it; otherwise 0.
+_REASON: Final = Column("reason", np.int32, "")
 # Of an entry, before its value: type and length; the value is padded to whole words.
 ENTRY_BYTES: Final = 4
 _WORD_BYTES: Final = 4
@@ -143,7 +149,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A field that events of one tracepoint or function have, as an entry behind the fields of all events.
+    """A column that events of one table have, as an entry behind the fields of all events.
 
     Attributes
     ----------
@@ -179,12 +185,15 @@ def entries_of(table: Table) -> list[Entry]:
 
     Numbers for which a frame has no room are left out.
     """
-    columns = [column for column in table.columns if column.name not in _OF_EVERY_EVENT]
+    known = _IN_FIELDS_OF_POINTS if table.name in EVENT_TABLES else _IN_FIELDS
+    columns = [column for column in table.columns if column.name not in known]
+    if table.name == "packets":
+        columns.append(_REASON)
     found: list[Entry] = []
     at = EVENT.itemsize
     for column in (each for each in columns if each.dtype != TEXT):
         size = max(np.dtype(column.dtype).itemsize, _WORD_BYTES)
-        if FRAME.itemsize - EVENT.itemsize + at + ENTRY_BYTES + size > MOST_BYTES:
+        if ETHERNET_BYTES + at + ENTRY_BYTES + size > MOST_BYTES:
             break
         found.append(Entry(len(found) + 1, column.name, size, Place(at + ENTRY_BYTES, size)))
         at += ENTRY_BYTES + size

@@ -106,6 +106,7 @@ _MIB = 1 << 20
         help="Read counters this often, 0: never.",
     ),
     buffer_option(),
+    option("--wire", metavar="INTERFACE", help="Record what `hopscope wire` sends there, and nothing else."),
 )
 @section(
     FLIGHT,
@@ -155,6 +156,7 @@ def command(  # noqa: PLR0913 # one parameter an option
     ssh: str | None,
     remote_command: str | None,
     tls: Tls,
+    wire: str | None,
     command: tuple[str, ...],
     **what: Any,  # noqa: ANN401 # what to record, here or there
 ) -> int:
@@ -175,6 +177,8 @@ def command(  # noqa: PLR0913 # one parameter an option
     drops     drops with their reasons, full sockets, retransmissions
     all       every probe point of the kernel (`hopscope probes`: record.*)
 
+    With --wire, events are recorded that `hopscope wire` of another host sends to an interface of this one.
+
     With --flight, a trigger, Ctrl-\\ or any other end writes what is kept. EVENT is
     SUBSYSTEM:EVENT[:FILTER], where patterns such as 'tcp:*' are allowed, function:NAME or return:NAME.
     """  # noqa: D301 # the backspace tells click to leave the lines as they are
@@ -183,6 +187,17 @@ def command(  # noqa: PLR0913 # one parameter an option
     from hopscope.verbs.record.pipeline import Limits  # noqa: PLC0415
 
     limits = Limits(duration, max_size * _MIB if max_size else None)
+    if wire:
+        from hopscope.errors import UsageError  # noqa: PLC0415
+        from hopscope.live.words import words_of  # noqa: PLC0415
+        from hopscope.verbs.record.wire import record_wire  # noqa: PLC0415
+
+        if hosts or (others := words_of(click.get_current_context().command, what)):
+            raise UsageError(
+                f"--wire records what comes, and {'--host' if hosts else others[0]} is about what this host does",
+                "Omit it; the sender selects: hopscope wire --where",
+            )
+        return record_wire(wire, given_folder(output, mode) if output else dated_folder(mode), limits, command)
     if hosts:
         from hopscope.agent.ssh import Ssh  # noqa: PLC0415
         from hopscope.agent.target import parse_all  # noqa: PLC0415

@@ -9,7 +9,7 @@ import os
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Self, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, Self, TypeAlias
 
 from hopscope.errors import DiskFullError, HopscopeError, KernelError
 from hopscope.kernel.counters.reader import CounterReader
@@ -30,8 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
     from types import TracebackType
 
-    from hopscope.live.recorder.collector import Array, Recorder, Taken
+    from hopscope.live.recorder.collector import Array, Taken
     from hopscope.store.destination import Destination
+    from hopscope.store.meta import Metadata
     from hopscope.verbs.record.flight import Trigger
 
 Rows: TypeAlias = "list[tuple[str, dict[str, Array]]]"
@@ -96,6 +97,58 @@ def prior() -> Iterator[None]:
                 os.setpriority(os.PRIO_PROCESS, thread, priority)
 
 
+class Source(Protocol):
+    """Where events come from: what :class:`~hopscope.live.recorder.collector.Recorder` offers, once entered."""
+
+    @property
+    def namespaces(self) -> Sequence[int] | None:
+        """Inodes of the network namespaces of which events come; None: all."""
+
+    @property
+    def captures(self) -> bool:
+        """Whether there are bytes of frames."""
+
+    @property
+    def has_other_rings(self) -> bool:
+        """Whether :meth:`fullness` says nothing of some rings."""
+
+    def not_granted(self) -> list[str]:
+        """Return points that cannot be attached."""
+
+    def notes(self) -> list[str]:
+        """Return sentences on what is missing, at the start."""
+
+    def metadata(self) -> Metadata:
+        """Return what the trace says of itself."""
+
+    def now_ns(self) -> int:
+        """Return the time, by the clock of events."""
+
+    def take(self) -> Taken:
+        """Take what has come: quick."""
+
+    def rows(self, taken: Taken) -> Iterator[tuple[str, dict[str, Array]]]:
+        """Yield rows of what was taken; in another thread."""
+
+    def fullness(self) -> float:
+        """Return how full the fullest ring is, 0 to 1."""
+
+    def stop(self) -> None:
+        """Have the next :meth:`take` give the rest."""
+
+    def lost_by_now(self) -> int:
+        """Return how many events were lost; from any thread."""
+
+    def missed(self) -> int:
+        """Return how many runs of programs the kernel suppressed."""
+
+    def ended_ns(self, drained_ns: int) -> int:
+        """Return when the recording ended, of which :meth:`take` was called last at a time."""
+
+    def remarks(self) -> list[str]:
+        """Return a sentence on each thing that is missing and no event, at the end."""
+
+
 class Pipeline:
     """One recording; a context manager that closes its trace, however it ends.
 
@@ -122,7 +175,7 @@ class Pipeline:
 
     def __init__(
         self,
-        recorder: Recorder,
+        recorder: Source,
         destination: Destination,
         *,
         flight: Flight | None,
@@ -201,7 +254,7 @@ class Pipeline:
     def drain(self) -> None:
         """Take what is in the rings, for another thread to write."""
         # What was being written when the rings were read before is there by now.
-        complete_ns, self._drained_ns = self._drained_ns, time.monotonic_ns()
+        complete_ns, self._drained_ns = self._drained_ns, self._recorder.now_ns()
         taken = self._recorder.take()
         self._backlog.put((complete_ns, taken), taken.size_bytes)
 
@@ -223,7 +276,7 @@ class Pipeline:
             self._writer.metadata.options["trigger"] = self.trigger.text
         self._writer.metadata.missed = self._recorder.missed()
         # Not when all of this is done: what happened since then is still in the rings.
-        self._close(self._drained_ns)
+        self._close(self._recorder.ended_ns(self._drained_ns))
         if failed:
             raise KernelError(
                 f"The kernel's counters could not be read to the end: {failed.strerror}; all else is in the trace",
@@ -272,11 +325,7 @@ class Pipeline:
             found.append(
                 f"missed: {plural(missed, 'event')}, because the kernel suppressed the BPF program (recursion)"
             )
-        if lost := self._recorder.captures_lost():
-            found.append(f"{plural(lost, 'packet')} not captured: a ring buffer was full (--buffer)")
-        if lost := self._recorder.plaintexts_lost():
-            found.append(f"no plaintext of {plural(lost, 'call')}: a ring buffer was full (--buffer)")
-        return found
+        return [*found, *self._recorder.remarks()]
 
     def _put_rows(self, rows: Rows) -> None:
         size_bytes = ROW_BYTES * sum(len(next(iter(columns.values()))) for _, columns in rows)

@@ -17,10 +17,10 @@ from hopscope.verbs.record.pipeline import Pipeline, prior
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from contextlib import AbstractContextManager
 
-    from hopscope.live.recorder.collector import Recorder
     from hopscope.store.folder import OpenFolder
-    from hopscope.verbs.record.pipeline import Flight, Limits
+    from hopscope.verbs.record.pipeline import Flight, Limits, Source
 
 _PROGRESS_S: Final = 1.0
 # Of records that are taken and not written yet.
@@ -28,7 +28,7 @@ _BACKLOG_BYTES: Final = 256 << 20
 
 
 def record(  # noqa: PLR0913 # one parameter a part
-    recorder: Recorder,
+    source: AbstractContextManager[Source],
     folder: OpenFolder,
     limits: Limits,
     *,
@@ -55,7 +55,7 @@ def record(  # noqa: PLR0913 # one parameter a part
     """
     with stop_on_signal() as stop, contextlib.ExitStack() as stack:
         with prior():  # the rings fill from their first moment on
-            stack.enter_context(recorder)
+            recorder = stack.enter_context(source)
             pipeline = stack.enter_context(
                 Pipeline(recorder, Folder(folder), flight=flight, counters_s=counters_s, backlog_bytes=_BACKLOG_BYTES)
             )

@@ -57,6 +57,11 @@ class Action(NamedTuple):
         return cls(found[1] or found[2] or found[4], found[3] or found[5] or "")
 
     @property
+    def sends(self) -> bool:
+        """Whether frames come to another device."""
+        return self.kind in {"redirect", "mirror"}
+
+    @property
     def of_tc(self) -> str:
         """The end of a filter of tc."""
         return _OF_TC[self.kind].format(shlex.quote(self.value))

@@ -151,6 +151,7 @@ class _Wire(Command):
     profile_option("Probe points, as for record."),
     point_option(),
     event_option("Also this tracepoint or function, with its fields (docs/record-events.md)."),
+    option("--full", is_flag=True, help="All columns of a recording, for `record --wire`."),
 )
 @socket_options("uses")
 @protocol_option()
@@ -165,6 +166,7 @@ def command(  # noqa: PLR0913 # one parameter an option
     profiles: tuple[str, ...],
     points: tuple[str, ...],
     events: tuple[str, ...],
+    full: bool,
     interface: str,
     **filters: Any,  # noqa: ANN401 # which traffic
 ) -> int:
@@ -178,9 +180,9 @@ def command(  # noqa: PLR0913 # one parameter an option
     """
     from hopscope.kernel.capabilities import require_held, require_rights  # noqa: PLC0415
     from hopscope.live.lookup import record_options  # noqa: PLC0415
-    from hopscope.live.recorder.collector import rights  # noqa: PLC0415 # numpy and libbpf only when they are needed
+    from hopscope.live.recorder.collector import Recorder, rights  # noqa: PLC0415 # numpy and libbpf only when needed
     from hopscope.live.wire.layout import ETHERTYPE  # noqa: PLC0415
-    from hopscope.verbs.wire.run import run  # noqa: PLC0415
+    from hopscope.verbs.wire.run import Wanted, run  # noqa: PLC0415
 
     require_held(_TO_SEND, "Sending events to an interface")
     require_rights(rights(()))
@@ -193,4 +195,4 @@ def command(  # noqa: PLR0913 # one parameter an option
         tracepoints=events,
         own_ethertype=ETHERTYPE,
     )
-    return run(options, interface, where, duration)
+    return run(Recorder(options), interface, Wanted(where, full, duration))

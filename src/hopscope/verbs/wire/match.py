@@ -29,6 +29,8 @@ _WORD_BYTES: Final = 4
 _WORD: Final = (1 << 32) - 1
 # The first two bytes of a frame with an event.
 _EVENT: Final = VERSION << 8 | Kind.EVENT
+# Who gets events elsewhere needs it, too.
+_CATALOGUE: Final = VERSION << 8 | Kind.CATALOGUE
 _IS_EVENT: Final = (InRange(place("version"), VERSION, VERSION), InRange(place("kind"), Kind.EVENT, Kind.EVENT))
 _TRUE, _FALSE = "1 = 1", "1 = 0"
 
@@ -68,12 +70,16 @@ def rendered(
 
 def expression(term: Term) -> str:
     """Return a condition on frames as a filter of libpcap's, for packets that start with their Ethernet header."""
-    return f"ether proto {ETHERTYPE:#x} and ether[{ETHERNET_BYTES}:2] = {_EVENT} and ({_expression(term)})"
+    return f"{_frames_of(_EVENT)} and ({_expression(term)})"
 
 
-def bytecode(term: Term) -> str:
-    """Return it as tc takes programs of classic BPF: their number, and the numbers of each instruction."""
-    with compiled(expression(term), ETHERNET) as program:
+def _frames_of(begin: int) -> str:
+    return f"ether proto {ETHERTYPE:#x} and ether[{ETHERNET_BYTES}:2] = {begin}"
+
+
+def bytecode(text: str) -> str:
+    """Return a filter as tc takes programs of classic BPF: their number, and the numbers of each instruction."""
+    with compiled(text, ETHERNET) as program:
         found = program.instructions[: program.length]
         return ",".join([f"{len(found)}", *(f"{each.code} {each.jt} {each.jf} {each.k}" for each in found)])
 
@@ -81,7 +87,7 @@ def bytecode(term: Term) -> str:
 def _require_some(term: Term, condition: str) -> None:
     """Raise unless a frame may fit; libpcap finds out, and has no program that never does."""
     try:
-        bytecode(term)
+        bytecode(expression(term))
     except UsageError as error:
         if "rejects all packets" not in error.what:
             raise
@@ -106,10 +112,11 @@ def _tcpdump(term: Term, interface: str, _action: Action) -> list[str]:
 
 
 def _bpf(term: Term, interface: str, action: Action) -> list[str]:
+    wanted = [expression(term), *([_frames_of(_CATALOGUE)] if action.sends else [])]
     return [
         "# tc bpf: exact",
         *_qdisc(interface),
-        f"{_filter(interface)} bpf bytecode '{bytecode(term)}' flowid :1{action.of_tc}",
+        *(f"{_filter(interface)} bpf bytecode '{bytecode(text)}' flowid :1{action.of_tc}" for text in wanted),
     ]
 
 
@@ -186,7 +193,7 @@ def _u32(term: Term, interface: str, action: Action) -> list[str]:
     if rules is None:
         return [f"# tc u32: more than {_MOST_RULES} rules; use bpf"]
     lines = [f"# tc u32: {f'selects more, {remark}' if remark else 'exact'}", *_qdisc(interface)]
-    for words in rules:
+    for words in [*rules, *([{0: (_CATALOGUE << 16, _WORD & ~0xFFFF)}] if action.sends else [])]:
         matches = " ".join(f"match u32 {value:#010x} {mask:#010x} at {at}" for at, (value, mask) in words.items())
         lines.append(f"{_filter(interface)} u32 {matches} flowid :1{action.of_tc}")
     return lines
@@ -275,6 +282,8 @@ def _nft(term: Term, interface: str, action: Action) -> list[str]:
     for atoms in found:
         matches = " ".join(_payload(atom) for atom in (*_IS_EVENT, *atoms))
         lines.append(f"nft add rule {chain} ether type {ETHERTYPE:#x} {matches} {action.of_nft}")
+    if action.sends:
+        lines.append(f"nft add rule {chain} ether type {ETHERTYPE:#x} @nh,0,16 {_CATALOGUE:#x} {action.of_nft}")
     return lines
 
 

@@ -6,12 +6,11 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, Self
 
 import numpy as np
 
 from hopscope.gate import tell
-from hopscope.live.recorder.collector import Recorder
 from hopscope.live.recorder.tables import table_of
 from hopscope.live.stop import stop_on_signal
 from hopscope.live.stream.events import Assembler
@@ -24,13 +23,15 @@ from hopscope.term.format import plural
 from hopscope.verbs.wire.link import Link
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
     from types import TracebackType
 
     from numpy.typing import NDArray
 
-    from hopscope.live.recorder.options import RecordOptions
     from hopscope.live.stop import Stop
     from hopscope.live.stream.events import Events
+    from hopscope.store.meta import Metadata
 
 # Between looks at the rings.
 _LOOK_S: Final = 0.04
@@ -42,7 +43,50 @@ _OF_PROCESSES: Final = ("cpu", "sockets")
 _LAST_NS: Final = (1 << 63) - 1
 
 
-def run(options: RecordOptions, interface: str, where: str | None, duration_s: float | None) -> int:
+class Source(Protocol):
+    """Where events come from: what :class:`~hopscope.live.recorder.collector.Recorder` offers, once entered."""
+
+    started_ns: int
+    lost: int
+
+    def not_granted(self) -> list[str]:
+        """Return points that cannot be attached."""
+
+    def notes(self) -> list[str]:
+        """Return sentences on what is missing."""
+
+    def metadata(self) -> Metadata:
+        """Return what a recording would say of itself."""
+
+    def now_ns(self) -> int:
+        """Return the time, by the clock of its events."""
+
+    def read(self) -> Iterator[tuple[str, dict[str, NDArray[Any]]]]:
+        """Yield the rows that came since the last call."""
+
+    def stop(self) -> None:
+        """Have the next :meth:`read` give the rest."""
+
+
+class Wanted(NamedTuple):
+    """What is sent.
+
+    Attributes
+    ----------
+    where
+        The condition; None: all events.
+    full
+        All columns.
+    duration_s
+        How long; None: until a signal comes.
+    """
+
+    where: str | None
+    full: bool
+    duration_s: float | None
+
+
+def run(source: AbstractContextManager[Source], interface: str, wanted: Wanted) -> int:
     """Send events until a signal comes or the time is over; say at the end how many.
 
     Raises
@@ -50,14 +94,14 @@ def run(options: RecordOptions, interface: str, where: str | None, duration_s: f
     HopscopeError
         Nothing can be recorded, the condition is none, or there is no such interface, or no more.
     """
-    with stop_on_signal() as stop, Link(interface) as link, Recorder(options) as recorder:
+    with stop_on_signal() as stop, Link(interface) as link, source as recorder:
         if missing := recorder.not_granted():
             tell(f"not granted by this kernel: {', '.join(missing)} (`hopscope probes` says why)")
         for note in recorder.notes():
             tell(note)
-        with Sending(recorder, link, where) as sending:
+        with Sending(recorder, link, wanted) as sending:
             sys.stderr.write(f"Sending events to {interface} as frames of EtherType {ETHERTYPE:#06x}\n")
-            sending.until(stop, duration_s)
+            sending.until(stop, wanted.duration_s)
         sys.stderr.write(f"{sending.summary()}\n")
     return 0
 
@@ -71,15 +115,15 @@ class Sending:
         Attached.
     link
         Entered.
-    where
-        The condition; None: all events.
+    wanted
+        What is sent.
     """
 
-    def __init__(self, recorder: Recorder, link: Link, where: str | None) -> None:
+    def __init__(self, recorder: Source, link: Link, wanted: Wanted) -> None:
         self._recorder, self._link = recorder, link
         metadata = recorder.metadata()
         self._assembler = Assembler(metadata)
-        self._condition = event_condition(where, self._assembler.known) if where else None
+        self._condition = event_condition(wanted.where, self._assembler.known) if wanted.where else None
         numbers = {name: number for number, name in metadata.points.items()}
         names = self._assembler.point_names
         self._of_processes = np.array(
@@ -87,7 +131,7 @@ class Sending:
         )
         tables = [table for table in metadata.tables if table.name in names]
         self._own_texts = {column.name for table in tables for column in table.columns if column.dtype == TEXT}
-        self._frames = Frames(metadata, names, link.near, link.far)
+        self._frames = Frames(metadata, names, link.near, link.far, full=wanted.full)
         self._drained_ns = recorder.started_ns
         self._catalogue_s = 0.0
 
@@ -105,7 +149,7 @@ class Sending:
         end_s = time.monotonic() + duration_s if duration_s else float("inf")
         self._describe()
         while not stop.wait(min(_LOOK_S, max(end_s - time.monotonic(), 0))) and time.monotonic() < end_s:
-            complete_ns, self._drained_ns = self._drained_ns, time.monotonic_ns()
+            complete_ns, self._drained_ns = self._drained_ns, self._recorder.now_ns()
             self._look(complete_ns)
             if time.monotonic() >= self._catalogue_s:
                 self._describe()
@@ -140,12 +184,13 @@ class Sending:
         assert isinstance(points, Texts)  # noqa: S101 # for the type checker
         assert isinstance(threads, Numbers)  # noqa: S101 # for the type checker
         own: NDArray[np.bool_] = self._of_processes[points.codes] & (threads.values == threading.get_native_id())
-        for _, columns, places in events.own():
+        for _, columns, places in events.tables():
             for name in self._own_texts & columns.keys():
                 own[places] |= columns[name] == self._link.interface
         return own
 
     def _describe(self) -> None:
         self._catalogue_s = time.monotonic() + _CATALOGUE_S
-        for frame in self._frames.catalogue(self._link.sent, self._link.not_sent, self._recorder.lost):
+        counts = self._link.sent, self._link.not_sent, self._recorder.lost
+        for frame in self._frames.catalogue(counts, self._assembler.names, self._recorder.now_ns()):
             self._link.send_one(frame)

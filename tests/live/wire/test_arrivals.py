@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of a recording are the same after they were frames, and what did not arrive is counted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from hopscope.live.stream.events import Assembler
+from hopscope.live.wire.arrivals import Arrivals
+from hopscope.live.wire.frames import Frames
+from hopscope.live.wire.inbox import Received
+from hopscope.live.wire.layout import ETHERNET_BYTES, place
+from hopscope.store.schema import EVENT_TABLES
+from hopscope.store.trace import Trace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+RECORDINGS = Path(__file__).parents[2] / "recordings"
+NAMES = ("flows", "threads", "devices")
+
+
+class Sender:
+    """Sends a recording's events."""
+
+    def __init__(self, name: str, host: str = "recorder") -> None:
+        with Trace(RECORDINGS / name) as trace:
+            self.metadata = trace.metadata
+            self.metadata.host["name"] = host
+            own = [table.name for table in trace.metadata.tables if table.name != "e_losses"]
+            self.rows = {
+                table: trace.columns(f"SELECT * FROM {table} ORDER BY {'time_ns, cpu' if timed else 1}")
+                for timed, tables in ((True, (*EVENT_TABLES, "drops", *own)), (False, NAMES))
+                for table in tables
+            }
+        self.assembler = Assembler(self.metadata)
+        for table, columns in self.rows.items():
+            self.assembler.add(table, columns)
+        events = self.assembler.ready((1 << 63) - 1)
+        self.making = Frames(self.metadata, self.assembler.point_names, bytes(6), bytes(6), full=True)
+        self.first = self.catalogue(0)
+        self.frames = list(self.making.of(events, np.ones(len(events), bool)).each())
+
+    def catalogue(self, lost: int) -> list[bytes]:
+        return self.making.catalogue((0, 0, lost), self.assembler.names, self.metadata.started_ns)
+
+
+def received(frames: Sequence[bytes]) -> list[Received]:
+    found = []
+    for length in {len(frame) for frame in frames}:
+        places = [at for at, frame in enumerate(frames) if len(frame) == length]
+        data = np.frombuffer(b"".join(frames[at] for at in places), np.uint8).reshape(-1, length)
+        found.append(Received(np.array(places), data))
+    return found
+
+
+def taken(arrivals: Arrivals, batches: Iterable[Sequence[bytes]]) -> dict[str, dict[str, NDArray[Any]]]:
+    """Return the rows of all tables."""
+    parts: dict[str, list[dict[str, NDArray[Any]]]] = {}
+    for table, columns in [each for batch in batches for each in arrivals.rows(received(batch))] + list(arrivals.end()):
+        parts.setdefault(table, []).append(columns)
+    return {
+        table: {name: np.concatenate([part[name] for part in each]) for name in each[0]}
+        for table, each in parts.items()
+    }
+
+
+def in_order(columns: dict[str, NDArray[Any]], names: Iterable[str]) -> list[tuple[Any, ...]]:
+    return sorted(zip(*(np.ma.getdata(columns[name]).tolist() for name in names), strict=True), key=str)
+
+
+@pytest.fixture(scope="module")
+def senders() -> dict[str, Sender]:
+    return {name: Sender(name) for name in ("udp", "events", "drops", "tcp-rx")}
+
+
+@pytest.mark.parametrize("name", ["udp", "events", "drops", "tcp-rx"])
+def test_a_recording_is_the_same_after_it_was_frames(senders: dict[str, Sender], name: str) -> None:
+    sender = senders[name]
+    arrivals = Arrivals()
+    frames = [*sender.frames, *sender.catalogue(0)]  # names come with the next one
+    found = taken(arrivals, [sender.first, frames[:10], frames[10:]])
+    assert arrivals.catalogue
+    assert arrivals.catalogue.host == sender.metadata.host["name"]
+    assert arrivals.catalogue.reasons == sender.metadata.reasons
+    assert (arrivals.lost, arrivals.not_understood, arrivals.twice, arrivals.of_others) == (0, 0, 0, 0)
+    for table, columns in sender.rows.items():
+        if not len(next(iter(columns.values()))):
+            assert table not in found
+        elif table not in NAMES:
+            there = [each for each in columns if (table, each) not in {("drops", "location"), ("drops", "stack")}]
+            assert in_order(found[table], there) == in_order(columns, there), table
+    used = {flow for table in ("packets", "sockets") for flow in sender.rows[table]["flow"].tolist()}
+    flows = in_order(sender.rows["flows"], sender.rows["flows"])
+    assert in_order(found["flows"], sender.rows["flows"]) == [each for each in flows if each[0] in used]
+    assert set(in_order(found["devices"], ("netns", "ifindex", "name", "type"))) <= set(
+        in_order(sender.rows["devices"], ("netns", "ifindex", "name", "type"))
+    )
+    if "threads" in found:
+        assert set(found["threads"]["comm"].tolist()) <= set(sender.rows["threads"]["comm"].tolist())
+
+
+def test_what_does_not_arrive_is_lost_and_what_comes_late_or_twice_is_not(senders: dict[str, Sender]) -> None:
+    sender = senders["udp"]
+    times = sorted(np.concatenate([sender.rows[table]["time_ns"] for table in EVENT_TABLES]).tolist())
+    sent = sender.frames[:100]
+    late = [*sent[:40], *sent[60:70], sent[55], *sent[70:]]
+    arrivals = Arrivals()
+    # Of 40 to 59, 50 and 55 come late, 55 and 99 a second time as well.
+    found = taken(arrivals, [sender.first, late, [sent[50], sent[55], sent[99]]])
+    assert len(sender.rows["packets"]["time_ns"]) > 60
+    assert sum(len(found[table]["time_ns"]) for table in EVENT_TABLES if table in found) == 100 - 18
+    assert found["losses"]["lost"].tolist() == [14, 4]
+    assert arrivals.lost == 18
+    assert arrivals.twice == 2
+    assert found["losses"]["from_ns"][0] == times[39]
+    assert found["losses"]["until_ns"][1] == times[60]
+
+
+def test_what_a_sender_lost_is_lost_and_another_host_is_not_taken() -> None:
+    made, other = Sender("udp"), Sender("events", "other")
+    arrivals = Arrivals()
+    batches = [made.first, made.frames, [*other.first, *other.frames], made.catalogue(0), made.catalogue(12)]
+    found = taken(arrivals, batches)
+    assert found["losses"]["lost"].tolist() == [12]
+    assert arrivals.of_others == len(other.frames)
+    assert sum(len(found[table]["time_ns"]) for table in EVENT_TABLES if table in found) == len(made.frames)
+
+
+def test_what_is_no_frame_of_ours_is_counted_and_harms_nothing(senders: dict[str, Sender]) -> None:
+    sender = senders["udp"]
+    generator = np.random.default_rng(7)
+    kind_at, time_at = (ETHERNET_BYTES + place(name).offset_bytes for name in ("kind", "time_ns"))
+    broken = [frame[: int(generator.integers(1, len(frame)))] for frame in sender.frames[100:140]]
+    late = [frame[:time_at] + b"\x7f" + frame[time_at + 1 :] for frame in sender.frames[140:150]]
+    kinds = [frame[:kind_at] + b"\x42" + frame[kind_at + 1 :] for frame in sender.frames[150:160]]
+    arrivals = Arrivals()
+    found = taken(arrivals, [sender.first, [*sender.frames[:100], *broken, *kinds, *late]])
+    assert sum(len(found[table]["time_ns"]) for table in EVENT_TABLES if table in found) == 100
+    assert arrivals.not_understood == 60
+
+
+def test_events_without_all_columns_are_left_out() -> None:
+    sender = Sender("events")
+    sender.making = Frames(sender.metadata, sender.assembler.point_names, bytes(6), bytes(6))
+    first = sender.catalogue(0)
+    arrivals = Arrivals()
+    events = sender.assembler
+    for table, columns in sender.rows.items():
+        events.add(table, columns)
+    ready = events.ready((1 << 63) - 1)
+    found = taken(arrivals, [first, list(sender.making.of(ready, np.ones(len(ready), bool)).each())])
+    assert found.keys().isdisjoint(EVENT_TABLES)
+    assert arrivals.short == sum(len(sender.rows[table]["time_ns"]) for table in EVENT_TABLES) > 0
+    own = [len(columns["time_ns"]) for table, columns in sender.rows.items() if table.startswith("e_")]
+    assert sum(len(columns["time_ns"]) for table, columns in found.items() if table.startswith("e_")) == sum(own)
+    assert arrivals.not_understood == 0
+
+
+def test_random_bytes_raise_nothing(senders: dict[str, Sender]) -> None:
+    generator = np.random.default_rng(11)
+    sender = senders["events"]
+    for _ in range(100):
+        arrivals = Arrivals()
+        batch = []
+        for frame in [*sender.first, *sender.frames[:20]]:
+            raw = np.frombuffer(frame, np.uint8).copy()
+            at = generator.integers(ETHERNET_BYTES, len(raw), int(generator.integers(0, 3)))
+            raw[at] = generator.integers(0, 256, len(at))
+            batch.append(raw.tobytes())
+        taken(arrivals, [sender.first, batch])
