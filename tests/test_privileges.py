@@ -92,6 +92,7 @@ CASES: Final = {
         ("wire", "-e", "net:net_dev_queue", *_SECONDS),
         r"[1-9][\d,]* events? sent to hop0",
     ),
+    "wire TRACE": Case(("wire", _of("udp"), "--speed", "50", "--wait", "0"), r"[1-9][\d,]* events? sent to hop0"),
     "wire match -e": Case(("wire", "match", "-e", "net:net_dev_queue", "len > 100"), "ether.16:2. = 1024"),
     "record --wire": Case(("record", "-o", "t", "--wire", "hop0", "-d", "1"), r"[1-9][\d,]* events in"),
     "count": Case(("count", "net:net_dev_queue", *_SECONDS), r"[1-9][\d,]* events\n"),

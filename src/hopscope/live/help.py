@@ -21,6 +21,7 @@ MEASURE: Final = "What to measure"
 RECORD: Final = "What to record"
 FLIGHT: Final = "Flight recorder"
 RECORDINGS: Final = "Which to delete"
+REPLAY: Final = "With TRACE"
 TRAFFIC: Final = "Which traffic"
 SOCKETS: Final = "Which sockets"
 OUTPUT: Final = "Output"
@@ -28,7 +29,7 @@ HOSTS: Final = "Several hosts"
 CLIENTS: Final = "Which clients"
 OTHER: Final = "Other options"
 # In this order they are shown.
-SECTIONS: Final = (MEASURE, RECORD, FLIGHT, RECORDINGS, TRAFFIC, SOCKETS, CLIENTS, OUTPUT, HOSTS, OTHER)
+SECTIONS: Final = (MEASURE, RECORD, FLIGHT, RECORDINGS, TRAFFIC, SOCKETS, CLIENTS, OUTPUT, REPLAY, HOSTS, OTHER)
 
 # Words of tcpdump's filters that a value follows, and the option that selects the same.
 _LIKE_PCAP: Final = {

@@ -3,76 +3,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
 import numpy as np
 import pytest
 
-from hopscope.live.stream.events import Assembler
 from hopscope.live.wire.arrivals import Arrivals
 from hopscope.live.wire.frames import Frames
-from hopscope.live.wire.inbox import Received
 from hopscope.live.wire.layout import ETHERNET_BYTES, place
 from hopscope.store.schema import EVENT_TABLES
-from hopscope.store.trace import Trace
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from numpy.typing import NDArray
-
-RECORDINGS = Path(__file__).parents[2] / "recordings"
-NAMES = ("flows", "threads", "devices")
-
-
-class Sender:
-    """Sends a recording's events."""
-
-    def __init__(self, name: str, host: str = "recorder") -> None:
-        with Trace(RECORDINGS / name) as trace:
-            self.metadata = trace.metadata
-            self.metadata.host["name"] = host
-            own = [table.name for table in trace.metadata.tables if table.name != "e_losses"]
-            self.rows = {
-                table: trace.columns(f"SELECT * FROM {table} ORDER BY {'time_ns, cpu' if timed else 1}")
-                for timed, tables in ((True, (*EVENT_TABLES, "drops", *own)), (False, NAMES))
-                for table in tables
-            }
-        self.assembler = Assembler(self.metadata)
-        for table, columns in self.rows.items():
-            self.assembler.add(table, columns)
-        events = self.assembler.ready((1 << 63) - 1)
-        self.making = Frames(self.metadata, self.assembler.point_names, bytes(6), bytes(6), full=True)
-        self.first = self.catalogue(0)
-        self.frames = list(self.making.of(events, np.ones(len(events), bool)).each())
-
-    def catalogue(self, lost: int) -> list[bytes]:
-        return self.making.catalogue((0, 0, lost), self.assembler.names, self.metadata.started_ns)
-
-
-def received(frames: Sequence[bytes]) -> list[Received]:
-    found = []
-    for length in {len(frame) for frame in frames}:
-        places = [at for at, frame in enumerate(frames) if len(frame) == length]
-        data = np.frombuffer(b"".join(frames[at] for at in places), np.uint8).reshape(-1, length)
-        found.append(Received(np.array(places), data))
-    return found
-
-
-def taken(arrivals: Arrivals, batches: Iterable[Sequence[bytes]]) -> dict[str, dict[str, NDArray[Any]]]:
-    """Return the rows of all tables."""
-    parts: dict[str, list[dict[str, NDArray[Any]]]] = {}
-    for table, columns in [each for batch in batches for each in arrivals.rows(received(batch))] + list(arrivals.end()):
-        parts.setdefault(table, []).append(columns)
-    return {
-        table: {name: np.concatenate([part[name] for part in each]) for name in each[0]}
-        for table, each in parts.items()
-    }
-
-
-def in_order(columns: dict[str, NDArray[Any]], names: Iterable[str]) -> list[tuple[Any, ...]]:
-    return sorted(zip(*(np.ma.getdata(columns[name]).tolist() for name in names), strict=True), key=str)
+from tests.live.wired import Sender, in_order, require_same, taken
 
 
 @pytest.fixture(scope="module")
@@ -90,12 +28,7 @@ def test_a_recording_is_the_same_after_it_was_frames(senders: dict[str, Sender],
     assert arrivals.catalogue.host == sender.metadata.host["name"]
     assert arrivals.catalogue.reasons == sender.metadata.reasons
     assert (arrivals.lost, arrivals.not_understood, arrivals.twice, arrivals.of_others) == (0, 0, 0, 0)
-    for table, columns in sender.rows.items():
-        if not len(next(iter(columns.values()))):
-            assert table not in found
-        elif table not in NAMES:
-            there = [each for each in columns if (table, each) not in {("drops", "location"), ("drops", "stack")}]
-            assert in_order(found[table], there) == in_order(columns, there), table
+    require_same(sender.rows, found)
     used = {flow for table in ("packets", "sockets") for flow in sender.rows[table]["flow"].tolist()}
     flows = in_order(sender.rows["flows"], sender.rows["flows"])
     assert in_order(found["flows"], sender.rows["flows"]) == [each for each in flows if each[0] in used]

@@ -111,11 +111,16 @@ class Recorder(SelfTrafficFilter, Attached):
     lost : int
         Records for which a ring had no room, or that were none: those of the table ``losses``, and of tracepoints.
 
+    ended : bool
+        Whether no more events can come: never.
+
     Raises
     ------
     UsageError
         A point is not known.
     """
+
+    ended = False
 
     def __init__(self, options: RecordOptions) -> None:
         self._options = options

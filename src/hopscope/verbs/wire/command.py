@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import click
 
-from hopscope.live.help import OUTPUT, RECORD, TRAFFIC, Command, option, section
+from hopscope.live.help import OUTPUT, RECORD, REPLAY, TRAFFIC, Command, option, section
 from hopscope.live.options import (
     duration_option,
     event_option,
@@ -16,12 +16,16 @@ from hopscope.live.options import (
     protocol_option,
     socket_options,
 )
+from hopscope.live.paths import PATH
+from hopscope.live.seconds import Factor, Seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from hopscope.live.help import Decorated
 
+_DAY_S: Final = 86_400
 _DEFAULT: Final = ("messages",)
 _INTERFACE: Final = "hop0"
 # To make the interface, the namespace of its other end, and the socket that sends.
@@ -141,7 +145,7 @@ class _Wire(Command):
             "Have drops, and packets that waited for 1 ms, arrive on hop0",
             "hopscope wire --where 'point == skb.drop or hop>1ms'",
         ),
-        ("Send the packets of one service to events0", "hopscope wire -P packets --port 443 --interface events0"),
+        ("Play a recording, ten times faster", "hopscope wire trace --speed 10"),
     ),
 )
 @section(
@@ -159,6 +163,12 @@ class _Wire(Command):
     TRAFFIC, option("--pcap", metavar="EXPRESSION", default="", help="Only what tcpdump would show for this filter.")
 )
 @_interface_option("Name of the interface that is made.")
+@section(
+    REPLAY,
+    option("--speed", type=Factor(0.001, 50), metavar="N", help="N times faster than it was.", default_text="1"),
+    option("--wait", type=Seconds(0, _DAY_S), help="Begin after this time.", default_text="1"),
+)
+@click.argument("folder", type=PATH, metavar="[TRACE]", required=False)
 def command(  # noqa: PLR0913 # one parameter an option
     *,
     where: str | None,
@@ -168,9 +178,14 @@ def command(  # noqa: PLR0913 # one parameter an option
     events: tuple[str, ...],
     full: bool,
     interface: str,
+    folder: Path | None,
+    speed: float | None,
+    wait: float | None,
     **filters: Any,  # noqa: ANN401 # which traffic
 ) -> int:
     """Send each event as an Ethernet frame to an interface of its own.
+
+    With TRACE, events of a recording are sent in their own time, or faster; --where selects.
 
     What takes packets takes events then: tcpdump shows and counts them, tc and nftables filter, mark, drop, mirror and
     redirect them in the kernel, also to other hosts. The interface and all that belongs to it vanish with this command.
@@ -178,13 +193,25 @@ def command(  # noqa: PLR0913 # one parameter an option
 
     `hopscope wire match CONDITION` prints commands for tc and nft that select events by a condition.
     """
+    from hopscope.errors import UsageError  # noqa: PLC0415
     from hopscope.kernel.capabilities import require_held, require_rights  # noqa: PLC0415
     from hopscope.live.lookup import record_options  # noqa: PLC0415
     from hopscope.live.recorder.collector import Recorder, rights  # noqa: PLC0415 # numpy and libbpf only when needed
     from hopscope.live.wire.layout import ETHERTYPE  # noqa: PLC0415
+    from hopscope.live.words import words_of  # noqa: PLC0415
     from hopscope.verbs.wire.run import Wanted, run  # noqa: PLC0415
 
     require_held(_TO_SEND, "Sending events to an interface")
+    if folder:
+        from hopscope.verbs.wire.replay import Replay  # noqa: PLC0415
+
+        what = {**filters, "profiles": profiles, "points": points, "events": events}
+        if others := words_of(click.get_current_context().command, what):
+            raise UsageError(f"{others[0]} is about what is recorded, and {folder} is a recording", "Use --where")
+        replay = Replay(folder, 1.0 if speed is None else speed, 1.0 if wait is None else wait)
+        return run(replay, interface, Wanted(where, full, duration, live=False))
+    if speed is not None or wait is not None:
+        raise UsageError("--speed and --wait are about a recording", "Name one: hopscope wire TRACE")
     require_rights(rights(()))
     options = record_options(
         **filters,

@@ -48,6 +48,7 @@ class Source(Protocol):
 
     started_ns: int
     lost: int
+    ended: bool
 
     def not_granted(self) -> list[str]:
         """Return points that cannot be attached."""
@@ -78,12 +79,15 @@ class Wanted(NamedTuple):
     full
         All columns.
     duration_s
-        How long; None: until a signal comes.
+        How long; None: until a signal comes, or there is no more.
+    live
+        Whether events are of this host, and come whether the interface takes them or not.
     """
 
     where: str | None
     full: bool
     duration_s: float | None
+    live: bool = True
 
 
 def run(source: AbstractContextManager[Source], interface: str, wanted: Wanted) -> int:
@@ -132,6 +136,8 @@ class Sending:
         tables = [table for table in metadata.tables if table.name in names]
         self._own_texts = {column.name for table in tables for column in table.columns if column.dtype == TEXT}
         self._frames = Frames(metadata, names, link.near, link.far, full=wanted.full)
+        self._thread = threading.get_native_id() if wanted.live else -1
+        self._sending_s = _SENDING_S if wanted.live else float("inf")
         self._drained_ns = recorder.started_ns
         self._catalogue_s = 0.0
 
@@ -153,6 +159,8 @@ class Sending:
             self._look(complete_ns)
             if time.monotonic() >= self._catalogue_s:
                 self._describe()
+            if self._recorder.ended:
+                break
         self._recorder.stop()
         self._look(_LAST_NS)
         self._describe()
@@ -172,7 +180,7 @@ class Sending:
         events = self._assembler.ready(complete_ns)
         if len(events):
             frames = self._frames.of(events, self._chosen(events))
-            self._link.send(frames, time.monotonic() + _SENDING_S)
+            self._link.send(frames, time.monotonic() + self._sending_s)
 
     def _chosen(self, events: Events) -> NDArray[np.bool_]:
         chosen = ~self._own(events)
@@ -183,7 +191,7 @@ class Sending:
         points, threads = events.column("point"), events.column("tid")
         assert isinstance(points, Texts)  # noqa: S101 # for the type checker
         assert isinstance(threads, Numbers)  # noqa: S101 # for the type checker
-        own: NDArray[np.bool_] = self._of_processes[points.codes] & (threads.values == threading.get_native_id())
+        own: NDArray[np.bool_] = self._of_processes[points.codes] & (threads.values == self._thread)
         for _, columns, places in events.tables():
             for name in self._own_texts & columns.keys():
                 own[places] |= columns[name] == self._link.interface
