@@ -7,7 +7,9 @@ import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hopscope.errors import UsageError
 from hopscope.recorded.joined import complain
+from hopscope.recorded.packet_file import missing_comments
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +27,7 @@ def which_recording(given: Path | None, say: Callable[[str], object] = complain)
     Raises
     ------
     UsageError
-        There is no last one.
+        There is no last one, or it is a file of packets.
     """
     from hopscope.store.recordings import because, last_recording, recording_named  # noqa: PLC0415 # with NumPy
 
@@ -33,6 +35,11 @@ def which_recording(given: Path | None, say: Callable[[str], object] = complain)
         last, later = last_recording()
         say(f"reading {last.folder}" + (f"; {because(later)}" if later else ""))
         return last.folder
+    if given.is_file() and (missing := missing_comments(given)) is not None:
+        raise UsageError(
+            missing or f"{given} is a file of packets, and no recording",
+            "Name the recording" if missing else f"Open it with `hopscope wireshark {given}`, or name the recording",
+        )
     if not _exists(given) and (found := recording_named(str(given))):
         say(f"reading {found}")
         return found

@@ -12,17 +12,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
-SECTION, INTERFACE, STATISTICS, PACKET, JOURNAL = 0x0A0D0D0A, 1, 5, 6, 9
+SECTION, INTERFACE, NAMES, STATISTICS, PACKET, JOURNAL = 0x0A0D0D0A, 1, 4, 5, 6, 9
 # Options of any block, and of these.
 COMMENT, APPLICATION = 1, 4
 IF_NAME, IF_DESCRIPTION, IF_TSRESOL = 2, 3, 9
-FLAGS, PACKET_ID, RECEIVED = 2, 5, 4
+FLAGS, PACKET_ID = 2, 5
+RECEIVED, LOST, DROPPED = 4, 5, 7
 INBOUND, OUTBOUND = 1, 2
 NANOSECONDS: Final = bytes([9])
 LINK_BYTES: Final = 14
 _BYTE_ORDER: Final = 0x1A2B3C4D
+_IPV4_NAME, _IPV6_NAME = 1, 2
 _ETHERNET: Final = 1
 _TCP, _UDP = 6, 17
 _TCP_BYTES, _MOST_TCP_BYTES, _UDP_BYTES = 20, 60, 8
@@ -49,6 +51,22 @@ def interface(name: str, description: str) -> bytes:
     """Return the block of a device with Ethernet's headers, and times in nanoseconds."""
     options = ((IF_NAME, name.encode()), (IF_DESCRIPTION, description.encode()), (IF_TSRESOL, NANOSECONDS))
     return block(INTERFACE, struct.pack("<HHI", _ETHERNET, 0, 0), options)
+
+
+def names(named: Mapping[str, str]) -> bytes:
+    """Return the block that says what addresses are called."""
+    body = b""
+    for address, name in named.items():
+        packed = ipaddress.ip_address(address).packed
+        value = packed + name.encode() + b"\0"
+        body += struct.pack("<HH", _IPV4_NAME if len(packed) == 4 else _IPV6_NAME, len(value)) + padded(value)
+    return block(NAMES, body + bytes(4))
+
+
+def statistics(number: int, at_ns: int, counts: Mapping[int, int]) -> bytes:
+    """Return the block of a device's counts at a time, by their options: RECEIVED, LOST, DROPPED."""
+    body = struct.pack("<III", number, at_ns >> 32, at_ns & 0xFFFFFFFF)
+    return block(STATISTICS, body, [(option, struct.pack("<Q", count)) for option, count in counts.items()])
 
 
 def packet(number: int, at_ns: int, data: bytes, length: int, options: Iterable[tuple[int, bytes]] = ()) -> bytes:

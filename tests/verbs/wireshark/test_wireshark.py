@@ -127,10 +127,49 @@ def test_other_tools_keep_the_fields(packets: Path, tmp_path: Path) -> None:
     )
 
 
-def test_losses_are_rows_where_they_are(tmp_path: Path) -> None:
+def test_a_file_without_its_comments_is_named(packets: Path, tmp_path: Path) -> None:
+    """A file that became pcap and pcapng again has none; editcap can remove that of the first block."""
+    plain, again, stripped = (tmp_path / name for name in ("p.pcap", "p.pcapng", "s.pcapng"))
+    subprocess.run(["editcap", "-F", "pcap", "-T", "ether", packets, plain], check=True, capture_output=True)
+    subprocess.run(["editcap", "-F", "pcapng", plain, again], check=True, capture_output=True)
+    subprocess.run(["editcap", "--discard-capture-comment", packets, stripped], check=True, capture_output=True)
+    for file, said in ((again, "have no comments of hopscope"), (stripped, "does not say which fields packets have")):
+        assert f"{file} {said}" in complaint(run("report", "summary", file), 2)
+        shown = run("wireshark", "--text", file)
+        assert shown.returncode == 0
+        assert "are shown without fields; export it again" in shown.stderr
+    assert f"{packets} is a file of packets, and no recording" in complaint(run("report", "summary", packets), 2)
+
+
+def blocks(file: Path, *fields_of_blocks: str) -> list[list[str]]:
+    """Return what tshark's dissector of the file itself says, of all blocks together."""
+    words = [word for name in fields_of_blocks for word in ("-e", name)]
+    line = ["tshark", "-X", "read_format:MIME Files Format", "-r", file, "-T", "fields", "-E", "separator=;", *words]
+    done = subprocess.run(line, check=True, capture_output=True, text=True)
+    return [cell.split(",") for cell in done.stdout.strip().split(";")]
+
+
+def test_devices_have_counts_and_addresses_names(packets: Path) -> None:
+    counted = "pcapng.options.option.data.interface."
+    received, dropped, lost = blocks(
+        packets, *(f"{counted}{name}" for name in ("received", "dropped_by_os", "dropped"))
+    )
+    found = fields(packets, ("hopscope.dropped",), "-Y", "hopscope.packet")
+    assert sum(map(int, received)) == len(found)
+    assert sum(map(int, dropped)) == sum(bool(row[0]) for row in found) > 0
+    assert lost == ["0"]
+    names = printed("wireshark", "--text", packets, "--", "-N", "nd", "-Tfields", "-e", "ip.src_host").splitlines()
+    assert {"8153 (hopscope-netns)", "8155 (hopscope-netns)"} <= set(names)
+
+
+def test_losses_are_counted_and_are_rows_where_they_are(tmp_path: Path) -> None:
     with Trace(RECORDINGS / "losses") as trace:
         wanted = [f"{lost:,}" for (lost,) in trace.rows("SELECT lost FROM losses WHERE lost > 0 ORDER BY from_ns, cpu")]
-    found = fields(exported("losses", tmp_path), ("systemd_journal.message",), "-Y", "systemd_journal")
+    file = exported("losses", tmp_path)
+    found = fields(file, ("systemd_journal.message",), "-Y", "systemd_journal")
+    assert blocks(file, "pcapng.options.option.data.interface.dropped") == [
+        [str(sum(int(each.replace(",", "")) for each in wanted))]
+    ]
     assert [row[0].split()[1] for row in found] == wanted != []
 
 

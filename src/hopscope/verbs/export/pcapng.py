@@ -9,6 +9,8 @@ checksums of the transport, time to live and link addresses are not known. No pa
 
 from __future__ import annotations
 
+import contextlib
+import ipaddress
 import itertools
 import struct
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
@@ -20,6 +22,7 @@ from hopscope.term import pcapng
 from hopscope.term.format import plural
 from hopscope.trace.causes.blame import most_blamed
 from hopscope.trace.gaps import loss_notes
+from hopscope.trace.host_numbers import host_of_netns
 from hopscope.trace.names import points
 from hopscope.trace.relation import build
 from hopscope.verbs.report.message_packets import follow_packets
@@ -60,6 +63,17 @@ _DROPS: Final = """
     SELECT d.time_ns, d.cpu, d.skb, coalesce(r.name, CAST(d.reason AS STRING)), coalesce(s.name, '')
     FROM drops d LEFT JOIN reasons r ON r.reason = d.reason LEFT JOIN symbols s ON s.address = d.location"""
 
+# Whose address each is, as sockets have used it: those of one namespace.
+_ADDRESSES: Final = f"""
+    SELECT a.address, max(n.name), max(h.name)
+    FROM (SELECT DISTINCT CASE WHEN p.name LIKE 'tx.%' THEN f.source ELSE f.destination END AS address, s.netns
+          FROM sockets s JOIN flows f ON f.flow = s.flow JOIN points p ON p.point = s.point
+          WHERE p.name LIKE 'tx.%' OR p.name LIKE 'rx.%') a
+    LEFT JOIN netns_names n ON n.netns = a.netns LEFT JOIN hosts h ON h.host = {host_of_netns("a.netns")}
+    GROUP BY a.address HAVING count(DISTINCT a.netns) = 1 ORDER BY a.address"""
+# What the host's own namespace is called, after its first process.
+_FIRST_PROCESS: Final = "1 ("
+
 
 def write_pcapng(trace: Trace, selection: Selection, out: BinaryIO, *, limit: int | None) -> list[str]:
     """Write the packets; return sentences on what is missing.
@@ -73,7 +87,7 @@ def write_pcapng(trace: Trace, selection: Selection, out: BinaryIO, *, limit: in
     limit
         Maximum number of packets; the earliest are written. None: all.
     """
-    build(trace, "skb_lifetimes", "device_names", "flow_owners")
+    build(trace, "skb_lifetimes", "device_names", "netns_names", "flow_owners")
     doing("following packets")
     wanted = f"{selection.flow(trace, 'life_flow')} AND {selection.place(trace, 'life_')}"
     events = trace.columns(_EVENTS.format(wanted=wanted, window=selection.window(trace, "begin_ns")))
@@ -166,6 +180,8 @@ class _File:
             )
         }
         self._counts = [0] * (len(self._devices) + 1)
+        self._dropped = [0] * (len(self._devices) + 1)
+        self._last_ns = metadata.started_ns
 
     def begin(self, numbers: Iterable[int]) -> None:
         """Write what comes before packets: of the file, its fields; of each device, its name."""
@@ -179,6 +195,8 @@ class _File:
         self._out.write(pcapng.interface("-", "no device is known"))
         for (netns, ifindex), (_, name, _) in self._devices.items():
             self._out.write(pcapng.interface(name, f"device {ifindex} in network namespace {netns}"))
+        if named := dict(self._names()):
+            self._out.write(pcapng.names(named))
 
     def packets(self, columns: Mapping[str, Any], bounds: Sequence[int]) -> None:
         """Write packets, whose events lie between these places of the columns."""
@@ -188,11 +206,26 @@ class _File:
             self._packet({name: values[first - base : last - base] for name, values in part.items()})
 
     def end(self) -> None:
-        """Write what comes after packets: losses after the last of them, and of each device how many there were."""
+        """Write what comes after packets: losses after the last of them, and of each device how many there were.
+
+        What was lost is of no device that is known, and its events are counted, as it is not known of how many packets.
+        """
         self._lose(None)
-        for number, count in enumerate(self._counts):
-            received = ((pcapng.RECEIVED, struct.pack("<Q", count)),)
-            self._out.write(pcapng.block(pcapng.STATISTICS, struct.pack("<III", number, 0, 0), received))
+        ((lost,),) = self._trace.rows("SELECT coalesce(sum(lost), 0) FROM losses")
+        for number, (count, dropped) in enumerate(zip(self._counts, self._dropped, strict=True)):
+            counts = {pcapng.RECEIVED: count, pcapng.DROPPED: dropped} | ({} if number else {pcapng.LOST: lost})
+            self._out.write(pcapng.statistics(number, self._last_ns + self._to_realtime_ns, counts))
+
+    def _names(self) -> Iterator[tuple[str, str]]:
+        """Yield addresses that one namespace alone has, and what that is called: a container, or the host."""
+        host = self._trace.metadata.host.get("name", "")
+        for address, namespace, of_hosts in self._trace.rows(_ADDRESSES):
+            own = namespace or of_hosts or ""
+            name = (of_hosts or host) if own.startswith(_FIRST_PROCESS) else own
+            with contextlib.suppress(ValueError):  # of a stranger's recording
+                known = ipaddress.ip_address(address)
+                if name and not (known.is_loopback or known.is_unspecified or known.is_multicast):
+                    yield address, name
 
     def _packet(self, event: Mapping[str, list[Any]]) -> None:
         times = event["time_ns"]
@@ -211,7 +244,8 @@ class _File:
             spent[name] = spent.get(name, 0) + time_ns - from_ns
         words = [f"packet={event['packet'][0]}", f"total={(times[-1] - times[0]) / 1000:.3f}us"]
         words += [f"{name}={spent_ns / 1000:.3f}us" for name, spent_ns in spent.items()]
-        words += self._ends(event)
+        ends = self._ends(event)
+        words += ends
         pid, comm = self._owners.get((event["flow"][known], sends), (None, ""))
         if pid is not None:
             words += [f"pid={pid}", f"comm={pcapng.quoted(comm)}"]
@@ -227,6 +261,8 @@ class _File:
         )
         self._out.write(pcapng.packet(number, at_ns, data, length, options))
         self._counts[number] += 1
+        self._dropped[number] += bool(ends)
+        self._last_ns = max(self._last_ns, times[-1])
 
     def _ends(self, event: Mapping[str, list[Any]]) -> list[str]:
         """Return why and where the kernel dropped the packet, if it did."""

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from hopscope.errors import UsageError
+from hopscope.gate import tell
+from hopscope.recorded.packet_file import missing_comments
 from hopscope.recorded.which import which_recording
 
 if TYPE_CHECKING:
@@ -36,7 +38,6 @@ _COLOURS: Final = (
     ("hopscope: dropped", "hopscope.dropped", (65535, 45000, 45000), (20000, 0, 0)),
     ("hopscope: slower than 1 ms", "hopscope.total > 0.001", (65535, 60000, 40000), (20000, 12000, 0)),
 )
-_SECTION: Final = b"\x0a\x0d\x0d\x0a"
 
 
 def show(common: Common, more: Sequence[str], *, text: bool, most: int | None) -> int:
@@ -120,15 +121,17 @@ def _selected(common: Common) -> Iterator[str]:
 
 
 def _check(common: Common, file: Path, most: int | None) -> None:
-    """Refuse what cannot be shown, or not in part."""
+    """Refuse what cannot be shown, or not in part; say if it has no fields."""
     if common.selection or most is not None:
         raise UsageError(
             f"{file} is a file of packets: no part of it can be selected like this",
             "Use a filter of Wireshark: `-Y FILTER` at the end",
         )
-    with file.open("rb") as opened:
-        if opened.read(4) != _SECTION:
-            raise UsageError(f"{file} is no pcapng file", "Name a recording, or what `hopscope export pcapng` wrote")
+    missing = missing_comments(file)
+    if missing is None:
+        raise UsageError(f"{file} is no pcapng file", "Name a recording, or what `hopscope export pcapng` wrote")
+    if missing:
+        tell(f"hopscope: {missing}. Its packets are shown without fields; export it again to have them")
 
 
 def _profile(place: Path) -> Path:
