@@ -187,6 +187,29 @@ def test_a_process_can_call_itself_as_it_likes(tmp_path: Path) -> None:
     ]
 
 
+def test_headers_of_either_version_and_of_any_protocol(tmp_path: Path) -> None:
+    made, icmp = MadeTrace(), 1
+    packets = [
+        ("10.0.0.1:4000", "10.0.0.2:53", UDP, 142, 42),
+        ("[fd00::1]:4000", "[fd00::2]:443", TCP, 186, 72),
+        ("10.0.0.1:4000", "10.0.0.2:443", TCP, 60, 60),
+        ("10.0.0.1:0", "10.0.0.2:0", icmp, 98, 0),
+    ]
+    for skb, (source, destination, protocol, len_bytes, header_bytes) in enumerate(packets, 8):
+        flow = made.flow(source, destination, protocol)
+        sizes = {"len_bytes": len_bytes, "header_bytes": header_bytes}
+        made.packet("rx.driver", 1_000 * skb, skb=skb, flow=flow, seq=7, tcp_flags=18, **sizes)
+    file = tmp_path / "packets.pcapng"
+    assert run("export", "pcapng", made.write(tmp_path / "trace"), "-o", file).returncode == 0
+    names = ("frame.protocols", "ip.checksum.status", "ipv6.dst", "ip.len", "ipv6.plen", "tcp.hdr_len", "udp.length")
+    assert fields(file, names, "-o", "ip.check_checksum:TRUE") == [
+        ["eth:ethertype:ip:udp", "1", "", "128", "", "", "108"],
+        ["eth:ethertype:ipv6:tcp", "", "fd00::2", "", "146", "32", ""],
+        ["eth:ethertype:ip:tcp", "1", "", "60", "", "40", ""],
+        ["eth:ethertype:ip:icmp", "1", "", "98", "", "", ""],
+    ]
+
+
 def test_a_part_is_selected(packets: Path) -> None:
     whole = [row for row in fields(packets, ("hopscope.packet", "tcp.port")) if row[1]]
     words = ("wireshark", "--text", "--protocol", "tcp", "--netns", "8153", RECORDINGS / "drops", "--", "-Tfields")

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
-import itertools
-import struct
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 
 import numpy as np
@@ -20,6 +18,8 @@ import numpy as np
 from hopscope.progress import doing
 from hopscope.term import pcapng
 from hopscope.term.format import plural
+from hopscope.term.pcapng_packets import LINK_BYTES, Flows, Headers, Options, blocks
+from hopscope.term.ragged import Joined, Ragged, decimals, together
 from hopscope.trace.causes.blame import most_blamed
 from hopscope.trace.gaps import loss_notes
 from hopscope.trace.host_numbers import host_of_netns
@@ -30,12 +30,19 @@ from hopscope.verbs.report.message_packets import follow_packets
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from numpy.typing import NDArray
+
     from hopscope.store.trace import Trace
+    from hopscope.term.ragged import Bytes
     from hopscope.trace.selection import Selection
 
 # Devices whose packets have a header of Ethernet's length before the network's: ARPHRD_ETHER and ARPHRD_LOOPBACK.
 _WITH_LINK: Final = frozenset({1, 772})
-_SLICE: Final = 1 << 16
+# Packets that are laid out at once, so few that they stay in the CPU's cache.
+_SLICE: Final = 1 << 12
+_DROP: Final = "skb.drop"
+# Bits for numbers of devices, and of points.
+_PLACE, _POINT = 24, 16
 # Messages whose packets are looked for: of one flow, this takes the square of their number.
 _MOST_MESSAGES: Final = 10_000
 
@@ -102,7 +109,7 @@ def write_pcapng(trace: Trace, selection: Selection, out: BinaryIO, *, limit: in
     file.begin(np.unique(columns["point"]).tolist())
     for first in range(0, written, _SLICE):
         doing("writing packets", first, written)
-        file.packets(columns, bounds[first : first + _SLICE + 1].tolist())
+        file.packets(columns, bounds[first : first + _SLICE + 1])
     file.end()
     return [*_left_out(found - written), *notes, *_unknown(trace, selection), *loss_notes(trace)]
 
@@ -155,11 +162,14 @@ class _File:
     def __init__(self, trace: Trace, out: BinaryIO, carried: Mapping[int, _Carried]) -> None:
         self._out = out
         self._carried = carried
+        self._carrying = np.array(list(carried), np.int64)
         self._trace = trace
         metadata = trace.metadata
         self._to_realtime_ns = metadata.realtime_ns - metadata.started_ns
         self._points: Mapping[int, str] = {number: name for name, number in points(trace).items()}
-        self._flows = dict(self._read_flows())
+        self._flows = Flows(
+            trace.rows("SELECT flow, source, source_port, destination, destination_port, protocol FROM flows")
+        )
         self._owners = {
             (flow, bool(sends)): (pid, comm)
             for flow, sends, pid, comm in trace.rows("SELECT flow, sends, pid, comm FROM flow_owners")
@@ -179,9 +189,13 @@ class _File:
                 1,
             )
         }
-        self._counts = [0] * (len(self._devices) + 1)
-        self._dropped = [0] * (len(self._devices) + 1)
+        self._counts = self._dropped = np.zeros(len(self._devices) + 1, np.int64)
         self._last_ns = metadata.started_ns
+        self._places = np.array(sorted(self._devices), np.int64).reshape(-1, 2)
+        self._sends = {number for number, name in self._points.items() if name.startswith(("tx.", "tcp."))}
+        self._transmits = [number for number, name in self._points.items() if name.startswith("tx.")]
+        self._drop = next((number for number, name in self._points.items() if name == _DROP), -1)
+        self._named = Ragged.of([b"hopscope packet=", b" total=", *(self._hop(number) for number in self._numbers())])
 
     def begin(self, numbers: Iterable[int]) -> None:
         """Write what comes before packets: of the file, its fields; of each device, its name."""
@@ -198,12 +212,37 @@ class _File:
         if named := dict(self._names()):
             self._out.write(pcapng.names(named))
 
-    def packets(self, columns: Mapping[str, Any], bounds: Sequence[int]) -> None:
+    def packets(self, columns: Mapping[str, Any], bounds: NDArray[np.int64]) -> None:
         """Write packets, whose events lie between these places of the columns."""
-        base = bounds[0]
-        part = {name: values[base : bounds[-1]].tolist() for name, values in columns.items()}
-        for first, last in itertools.pairwise(bounds):
-            self._packet({name: values[first - base : last - base] for name, values in part.items()})
+        events = {name: values[bounds[0] : bounds[-1]].astype(np.int64) for name, values in columns.items()}
+        starts, sizes = bounds[:-1] - bounds[0], np.diff(bounds)
+        # Of each packet, the event at which its headers are known; and the first one at a device.
+        known = _first(self._flows.places(events["flow"]) >= 0, starts)
+        place = _first(events["ifindex"] != 0, starts)
+        kept = np.flatnonzero(known >= 0)
+        packets = _Packets(events, starts[kept], (starts + sizes - 1)[kept], known[kept], place[kept])
+        data, lengths = self._flows.headers(self._headers(packets))
+        interface = np.where(packets.place >= 0, self._numbers_of(packets, packets.place), 0)
+        sends = np.isin(events["point"][packets.first], list(self._sends))
+        comments, dropped = self._comments(packets, sends)
+        at_ns = events["time_ns"][packets.first]
+        number = events["packet"][packets.first]
+        options = Options(interface, at_ns + self._to_realtime_ns, number, sends, comments)
+        made, places = blocks(data, lengths, options)
+        self._write(made, at_ns, places)
+        self._counts = self._counts + np.bincount(interface, minlength=len(self._counts))
+        self._dropped = self._dropped + np.bincount(interface[dropped], minlength=len(self._dropped))
+        self._last_ns = max(self._last_ns, int(events["time_ns"].max(initial=0)))
+
+    def _write(self, made: Bytes, at_ns: NDArray[np.int64], places: NDArray[np.int64]) -> None:
+        """Write blocks of packets, and before each the losses that began until then."""
+        written = 0
+        while self._next_loss and len(at_ns) and self._next_loss[0] <= at_ns[-1]:
+            place = int(places[np.searchsorted(at_ns, self._next_loss[0])])
+            self._out.write(made[written:place].data)
+            self._lose(int(at_ns[np.searchsorted(places, place)]))
+            written = place
+        self._out.write(made[written:].data)
 
     def end(self) -> None:
         """Write what comes after packets: losses after the last of them, and of each device how many there were.
@@ -227,58 +266,94 @@ class _File:
                 if name and not (known.is_loopback or known.is_unspecified or known.is_multicast):
                     yield address, name
 
-    def _packet(self, event: Mapping[str, list[Any]]) -> None:
-        times = event["time_ns"]
-        self._lose(times[0])
-        known = next((place for place, flow in enumerate(event["flow"]) if flow in self._flows), None)
-        if known is None:
-            return
-        names = [self._points[number] for number in event["point"]]
-        sends = names[0].startswith(("tx.", "tcp."))
-        where = next((each for each in zip(event["netns"], event["ifindex"], strict=True) if each[1]), (0, 0))
-        number, _, _ = self._devices.get(where, (0, "", False))
-        data, length = self._headers(event, known, names[known])
-        # From the point before on the packet's path; on a further device, a point comes again, and adds to its time.
-        spent: dict[str, int] = {}
-        for name, from_ns, time_ns in list(zip(names, event["from_ns"], times, strict=True))[1:]:
-            spent[name] = spent.get(name, 0) + time_ns - from_ns
-        words = [f"packet={event['packet'][0]}", f"total={(times[-1] - times[0]) / 1000:.3f}us"]
-        words += [f"{name}={spent_ns / 1000:.3f}us" for name, spent_ns in spent.items()]
-        ends = self._ends(event)
-        words += ends
-        pid, comm = self._owners.get((event["flow"][known], sends), (None, ""))
-        if pid is not None:
-            words += [f"pid={pid}", f"comm={pcapng.quoted(comm)}"]
-        if carried := self._carried.get(event["packet"][0]):
-            words += [f"message={carried.message}", f"messages={carried.messages}"]
-            words += [f"cause={pcapng.quoted(carried.cause)}"] * bool(carried.cause)
-            words += ["retransmission"] * carried.again
-        at_ns = times[0] + self._to_realtime_ns
-        options = (
-            (pcapng.COMMENT, f"hopscope {' '.join(words)} synthetic".encode()),
-            (pcapng.FLAGS, struct.pack("<I", pcapng.OUTBOUND if sends else pcapng.INBOUND)),
-            (pcapng.PACKET_ID, struct.pack("<Q", event["packet"][0] & 0xFFFFFFFFFFFFFFFF)),
-        )
-        self._out.write(pcapng.packet(number, at_ns, data, length, options))
-        self._counts[number] += 1
-        self._dropped[number] += bool(ends)
-        self._last_ns = max(self._last_ns, times[-1])
+    def _headers(self, packets: _Packets) -> Headers:
+        """Return what is known of headers at the events at which they are."""
+        told = {
+            name: packets.events[name][packets.known]
+            for name in ("flow", "point", "seq", "tcp_flags", "header_bytes", "len_bytes")
+        }
+        linked = np.array([False, *(with_link for _, _, with_link in self._devices.values())])
+        has_link = linked[self._numbers_of(packets, packets.known)] & np.isin(told.pop("point"), self._transmits)
+        flow = self._flows.places(told.pop("flow"))
+        return Headers(flow, **told, link_bytes=np.where(has_link, LINK_BYTES, 0))
 
-    def _ends(self, event: Mapping[str, list[Any]]) -> list[str]:
-        """Return why and where the kernel dropped the packet, if it did."""
-        for key in zip(event["time_ns"], event["cpu"], event["skb"], strict=True):
-            if key in self._drops:
+    def _numbers_of(self, packets: _Packets, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the numbers of the devices of events; 0: none that is known."""
+        keys, own = ((each[0] << _PLACE) + each[1] for each in (self._places.T, packets.places(rows)))
+        if not len(keys):
+            return np.zeros(len(rows), np.int64)
+        found = np.minimum(np.searchsorted(keys, own), len(keys) - 1)
+        return np.where(keys[found] == own, found + 1, 0)
+
+    def _numbers(self) -> list[int]:
+        return list(range(max(self._points, default=-1) + 1))
+
+    def _hop(self, number: int) -> bytes:
+        return f"us {self._points.get(number, number)}=".encode()
+
+    def _comments(self, packets: _Packets, sends: NDArray[np.bool_]) -> tuple[Joined, NDArray[np.bool_]]:
+        """Return the comments of packets, and which packets the kernel dropped."""
+        events, count = packets.events, len(packets.first)
+        row, point, spent_ns = packets.hops()
+        total_ns = events["time_ns"][packets.last] - events["time_ns"][packets.first]
+        tails, tail, dropped = self._tails(packets, sends)
+        numbers = (decimals(events["packet"][packets.first]), decimals(total_ns, 3), decimals(spent_ns, 3))
+        texts, (named, of_packet, of_total, of_hop, of_tail) = together(self._named, *numbers, tails)
+        hops = np.bincount(row, minlength=count)
+        pieces = 2 * hops + 5
+        begin = np.cumsum(pieces) - pieces
+        which = np.empty(int(pieces.sum()), np.int64)
+        which[begin], which[begin + 1] = named, of_packet + np.arange(count)
+        which[begin + 2], which[begin + 3] = named + 1, of_total + np.arange(count)
+        at = begin[row] + 4 + 2 * (np.arange(len(row)) - (np.cumsum(hops) - hops)[row])
+        which[at], which[at + 1] = named + 2 + point, of_hop + np.arange(len(row))
+        which[begin + pieces - 1] = of_tail + tail
+        return Joined(texts.chosen(which), pieces), dropped
+
+    def _tails(
+        self, packets: _Packets, sends: NDArray[np.bool_]
+    ) -> tuple[Ragged, NDArray[np.int64], NDArray[np.bool_]]:
+        """Return ends of comments, of which packets have few different ones; which each has; and what was dropped."""
+        number, flow = packets.events["packet"][packets.first], packets.events["flow"][packets.known]
+        pairs, tail = np.unique(np.stack([flow, sends.astype(np.int64)]), axis=1, return_inverse=True)
+        owners = [self._owners.get((flow, bool(out)), (None, "")) for flow, out in pairs.T.tolist()]
+        owned = [[] if pid is None else [f"pid={pid}", f"comm={pcapng.quoted(comm)}"] for pid, comm in owners]
+        found = {_tail(words): at for at, words in reversed(list(enumerate(owned)))}
+        ways = np.array([found[_tail(words)] for words in owned], np.int64)
+        texts = [_tail(words) for words in owned]
+        tail = tail.reshape(-1)
+        drops = self._drops_of(packets)
+        chosen = ways[tail]
+        carrying = np.flatnonzero(np.isin(number, self._carrying)).tolist()
+        for at in sorted({*drops, *carrying}):
+            words = [*drops.get(at, ()), *owned[tail[at]], *self._words(int(number[at]))]
+            chosen[at] = found.setdefault(_tail(words), len(texts))
+            if chosen[at] == len(texts):
+                texts.append(_tail(words))
+        dropped = np.zeros(len(number), bool)
+        dropped[list(drops)] = True
+        return Ragged.of(texts), chosen, dropped
+
+    def _words(self, packet: int) -> list[str]:
+        """Return which message a packet carries, and what held that."""
+        if not (carried := self._carried.get(packet)):
+            return []
+        words = [f"message={carried.message}", f"messages={carried.messages}"]
+        words += [f"cause={pcapng.quoted(carried.cause)}"] * bool(carried.cause)
+        return words + ["retransmission"] * carried.again
+
+    def _drops_of(self, packets: _Packets) -> dict[int, list[str]]:
+        """Return packet, by its place → why and where the kernel dropped it."""
+        rows = np.flatnonzero(packets.events["point"] == self._drop)
+        owner = np.searchsorted(packets.first, rows, side="right") - 1
+        inside = (owner >= 0) & (rows <= packets.last[owner])
+        keys = zip(*(packets.events[name][rows].tolist() for name in ("time_ns", "cpu", "skb")), strict=True)
+        found: dict[int, list[str]] = {}
+        for at, key, is_inside in zip(owner.tolist(), keys, inside.tolist(), strict=True):
+            if is_inside and key in self._drops and at not in found:
                 reason, place = self._drops[key]
-                return [f"dropped={pcapng.quoted(reason)}", *([f"at={pcapng.quoted(place)}"] if place else [])]
-        return []
-
-    def _headers(self, event: Mapping[str, list[Any]], known: int, point: str) -> tuple[bytes, int]:
-        """Return the headers of a packet as they were at this event, and the packet's length with Ethernet's."""
-        flow = self._flows[event["flow"][known]]
-        place = (event["netns"][known], event["ifindex"][known])
-        link = pcapng.LINK_BYTES if point.startswith("tx.") and self._devices.get(place, (0, "", False))[2] else 0
-        told = {name: event[name][known] for name in ("seq", "tcp_flags", "header_bytes", "len_bytes")}
-        return flow.headers(**told, link=link)
+                found[at] = [f"dropped={pcapng.quoted(reason)}", *([f"at={pcapng.quoted(place)}"] if place else [])]
+        return found
 
     def _lose(self, until_ns: int | None) -> None:
         """Write the losses that began before a time; None: the rest."""
@@ -288,8 +363,55 @@ class _File:
             self._out.write(pcapng.journal(message, from_ns + self._to_realtime_ns))
             self._next_loss = next(self._losses, None)
 
-    def _read_flows(self) -> Iterator[tuple[int, pcapng.Flow]]:
-        rows = self._trace.rows("SELECT flow, source, source_port, destination, destination_port, protocol FROM flows")
-        for number, *ends in rows:
-            if flow := pcapng.Flow.of(*ends):
-                yield number, flow
+
+class _Packets(NamedTuple):
+    """Packets, by places of their events: arrays of int64, shape (n,).
+
+    Attributes
+    ----------
+    events
+        Columns of the events of all packets, and of others between them.
+    first, last
+        A packet's first event and its last one.
+    known, place
+        The event at which its headers are known, and the first one at a device; -1: none.
+    """
+
+    events: Mapping[str, NDArray[np.int64]]
+    first: NDArray[np.int64]
+    last: NDArray[np.int64]
+    known: NDArray[np.int64]
+    place: NDArray[np.int64]
+
+    def places(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return namespace and number of the devices of events."""
+        return self.events["netns"][rows], self.events["ifindex"][rows]
+
+    def hops(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Return which packets were on the way to which points, and for how long, as they came there first.
+
+        From the point before on the packet's path; on a further device, a point comes again, and adds to its time.
+        """
+        sizes = self.last - self.first
+        packet = np.repeat(np.arange(len(sizes)), sizes)
+        rows = np.arange(len(packet)) + np.repeat(self.first + 1 - (np.cumsum(sizes) - sizes), sizes)
+        point = self.events["point"][rows]
+        spent_ns = self.events["time_ns"][rows] - self.events["from_ns"][rows]
+        _, firsts, groups = np.unique((packet << _POINT) + point, return_index=True, return_inverse=True)
+        sums = np.zeros(len(firsts), np.int64)
+        np.add.at(sums, groups, spent_ns)
+        order = np.argsort(firsts)
+        return packet[firsts][order], point[firsts][order], sums[order]
+
+
+def _first(chosen: NDArray[np.bool_], starts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the first chosen place of each part that begins at a place; -1: there is none."""
+    if not len(starts):
+        return starts
+    none = len(chosen)
+    found = np.minimum.reduceat(np.where(chosen, np.arange(none), none), starts)
+    return np.where(found < none, found, -1)
+
+
+def _tail(words: Sequence[str]) -> bytes:
+    return f"us{''.join(f' {word}' for word in words)} synthetic".encode()

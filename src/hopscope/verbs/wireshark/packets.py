@@ -3,10 +3,14 @@
 
 from __future__ import annotations
 
-import struct
-from typing import TYPE_CHECKING, Any, Final
+import itertools
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
 
 from hopscope.term import pcapng
+from hopscope.term.pcapng_packets import LINK_BYTES, Flows, Headers, Options, blocks
+from hopscope.term.ragged import Joined
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,13 +22,13 @@ FIELDS: Final = (
     *("len_bytes", "header_bytes", "seq", "tcp_flags"),
 )
 _ENDS: Final = ("source", "source_port", "destination", "destination_port", "protocol")
-_HEADERS: Final = ("seq", "tcp_flags", "header_bytes", "len_bytes")
+_HEADERS: Final = ("seq", "tcp_flags", "header_bytes", "len_bytes")  # as Headers has them
 # A packet is complete if nothing has been heard of it for so long.
 _QUIET_NS: Final = 500_000_000
 # That are under way at once; then the oldest are taken for complete.
 _MOST: Final = 1 << 16
 _TCP, _UDP = 6, 17
-_UDP_BYTES: Final = 8
+_IPV4_BYTES, _IPV6_BYTES, _UDP_BYTES = 20, 40, 8
 
 
 class Packets:
@@ -48,6 +52,7 @@ class Packets:
         # By the last event's time, as a packet whose events come has moved to the end; and each of its events.
         self._open: dict[int, list[Mapping[str, Any]]] = {}
         self._of: dict[tuple[int, int], int] = {}
+        self._unwritten: list[bytes] = []
         self.number = 0
 
     def begin(self) -> bytes:
@@ -77,43 +82,76 @@ class Packets:
 
     def complete(self, now_ns: int | None) -> Iterator[bytes]:
         """Yield the blocks of packets that are complete by a time; None: of all."""
+        found: list[_Row] = []
         for life in list(self._open):
             events = self._open[life]
             if now_ns is not None and events[-1]["time_ns"] > now_ns - _QUIET_NS and len(self._open) <= _MOST:
-                return
+                break
             del self._open[life]
             for event in events:
                 self._of.pop((int(event["skb"]), event["time_ns"]), None)
-            yield from self._written(life, events)
+            if row := self._row(life, events):
+                found.append(row)
+        yield from self._unwritten
+        self._unwritten = []
+        if found:
+            yield from self._written(found)
 
-    def _written(self, life: int, events: Sequence[Mapping[str, Any]]) -> Iterator[bytes]:
+    def _row(self, life: int, events: Sequence[Mapping[str, Any]]) -> _Row | None:
+        """Return what is written of a packet; None: its headers are not known."""
         known = next((event for event in events if event["source"] is not None and event["header_bytes"]), None)
-        flow = known and pcapng.Flow.of(*(known[name] for name in _ENDS))
-        if not known or not flow:
-            return
+        if not known:
+            return None
         first = events[0]
         place = next(((event["interface"], event["netns"]) for event in events if event["interface"]), (None, 0))
         if place not in self._interfaces:
             self._interfaces[place] = len(self._interfaces)
-            name = place[0] or "-"
-            yield pcapng.interface(name, f"in network namespace {place[1]}" if place[0] else "no device is known")
-        data, length = flow.headers(**{name: int(known[name] or 0) for name in _HEADERS}, link=_link_bytes(flow, known))
-        sends = first["point"].startswith(("tx.", "tcp."))
-        options = (
-            (pcapng.COMMENT, f"hopscope {' '.join(_words(life, events))} synthetic".encode()),
-            (pcapng.FLAGS, struct.pack("<I", pcapng.OUTBOUND if sends else pcapng.INBOUND)),
-            (pcapng.PACKET_ID, struct.pack("<Q", life)),
+            told = f"in network namespace {place[1]}" if place[0] else "no device is known"
+            self._unwritten.append(pcapng.interface(place[0] or "-", told))
+        return _Row(
+            tuple(known[name] for name in _ENDS),
+            (*(int(known[name] or 0) for name in _HEADERS), _link_bytes(known)),
+            self._interfaces[place],
+            first["time_ns"] + self._realtime_offset_ns,
+            life,
+            first["point"].startswith(("tx.", "tcp.")),
+            f"hopscope {' '.join(_words(life, events))} synthetic".encode(),
         )
-        at_ns = first["time_ns"] + self._realtime_offset_ns
-        yield pcapng.packet(self._interfaces[place], at_ns, data, length, options)
+
+    def _written(self, rows: Sequence[_Row]) -> Iterator[bytes]:
+        """Yield a block of each packet whose addresses are some."""
+        numbers = {ends: at for at, ends in enumerate(dict.fromkeys(row.ends for row in rows))}
+        flows = Flows((at, *ends) for ends, at in numbers.items())
+        flow = flows.places(np.array([numbers[row.ends] for row in rows]))
+        chosen = [row for row, at in zip(rows, flow.tolist(), strict=True) if at >= 0]
+        told = np.array([row.headers for row in chosen], np.int64).reshape(len(chosen), -1)
+        data, lengths = flows.headers(Headers(flow[flow >= 0], *told.T))
+        interface, at_ns, number = np.array([row[2:5] for row in chosen], np.int64).reshape(len(chosen), -1).T
+        sends = np.array([row.sends for row in chosen], bool)
+        options = Options(interface, at_ns, number, sends, Joined.of(row.comment for row in chosen))
+        made, starts = blocks(data, lengths, options)
+        for start, end in itertools.pairwise([*starts.tolist(), len(made)]):
+            yield made[start:end].tobytes()
 
 
-def _link_bytes(flow: pcapng.Flow, event: Mapping[str, Any]) -> int:
+class _Row(NamedTuple):
+    """What is written of a packet."""
+
+    ends: tuple[Any, ...]
+    headers: tuple[int, ...]
+    interface: int
+    at_ns: int
+    number: int
+    sends: bool
+    comment: bytes
+
+
+def _link_bytes(event: Mapping[str, Any]) -> int:
     """Return how many bytes of the link's header a packet has; lengths of TCP's and IP's headers are whole words."""
-    before = event["header_bytes"] - flow.network_bytes
-    if flow.protocol == _UDP:
-        return pcapng.LINK_BYTES if before - _UDP_BYTES >= pcapng.LINK_BYTES else 0
-    return pcapng.LINK_BYTES if before % 4 == pcapng.LINK_BYTES % 4 else 0
+    before = event["header_bytes"] - (_IPV6_BYTES if ":" in event["source"] else _IPV4_BYTES)
+    if event["protocol"] == _UDP:
+        return LINK_BYTES if before - _UDP_BYTES >= LINK_BYTES else 0
+    return LINK_BYTES if before % 4 == LINK_BYTES % 4 else 0
 
 
 def _words(life: int, events: Sequence[Mapping[str, Any]]) -> Iterator[str]:
