@@ -25,6 +25,7 @@ from hopscope.trace.gaps import loss_notes
 from hopscope.trace.host_numbers import host_of_netns
 from hopscope.trace.names import points
 from hopscope.trace.relation import build
+from hopscope.trace.selection import Selection
 from hopscope.verbs.report.message_packets import follow_packets
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
     from hopscope.store.trace import Trace
     from hopscope.term.ragged import Bytes
-    from hopscope.trace.selection import Selection
 
 # Devices whose packets have a header of Ethernet's length before the network's: ARPHRD_ETHER and ARPHRD_LOOPBACK.
 _WITH_LINK: Final = frozenset({1, 772})
@@ -46,20 +46,15 @@ _PLACE, _POINT = 24, 16
 # Messages whose packets are looked for: of one flow, this takes the square of their number.
 _MOST_MESSAGES: Final = 10_000
 
-# Packets of which at least one event is selected, whole, as far as their flow is known.
 _EVENTS: Final = """
     SELECT packet, time_ns, coalesce(from_time_ns, time_ns) AS from_ns, cpu, point, skb, flow, len_bytes, header_bytes,
            seq, tcp_flags, ifindex, netns
-    FROM (
+    FROM {lifetimes} WHERE {chosen} ORDER BY packet, time_ns, point"""
+# Packets of which at least one event is selected are whole.
+_SELECTED: Final = """(
         SELECT *, max(CASE WHEN {wanted} THEN 1 ELSE 0 END) OVER (PARTITION BY packet) AS wanted,
-               min(time_ns) OVER (PARTITION BY packet) AS begin_ns, max(life_flow) OVER (PARTITION BY packet) AS most,
-               min(life_flow) OVER (PARTITION BY packet) AS least
-        FROM skb_lifetimes) l
-    WHERE wanted = 1 AND (most <> 0 OR least <> 0) AND {window} ORDER BY packet, time_ns, point"""
-_UNKNOWN_PACKETS: Final = """
-    SELECT count(*) FROM (
-        SELECT packet FROM skb_lifetimes WHERE {place}
-        GROUP BY packet HAVING min(life_flow) = 0 AND max(life_flow) = 0 AND {window}) p"""
+               min(time_ns) OVER (PARTITION BY packet) AS begin_ns
+        FROM skb_lifetimes) l"""
 _MESSAGES: Final = """
     SELECT m.message, c.* FROM messages m LEFT JOIN message_causes c ON c.message = m.message ORDER BY m.message"""
 _CARRIED: Final = """
@@ -96,10 +91,7 @@ def write_pcapng(trace: Trace, selection: Selection, out: BinaryIO, *, limit: in
     """
     build(trace, "skb_lifetimes", "device_names", "netns_names", "flow_owners")
     doing("following packets")
-    wanted = f"{selection.flow(trace, 'life_flow')} AND {selection.place(trace, 'life_')}"
-    events = trace.columns(_EVENTS.format(wanted=wanted, window=selection.window(trace, "begin_ns")))
-    columns = {name: np.ma.getdata(values) for name, values in events.items()}
-    starts = np.flatnonzero(np.diff(columns["packet"], prepend=columns["packet"][:1] - 1))
+    columns, starts, unknown = _events(trace, selection)
     found = len(starts)
     bounds = np.append(starts, len(columns["packet"]))[: found + 1 if limit is None else limit + 1]
     written = max(len(bounds) - 1, 0)
@@ -111,21 +103,35 @@ def write_pcapng(trace: Trace, selection: Selection, out: BinaryIO, *, limit: in
         doing("writing packets", first, written)
         file.packets(columns, bounds[first : first + _SLICE + 1])
     file.end()
-    return [*_left_out(found - written), *notes, *_unknown(trace, selection), *loss_notes(trace)]
+    return [*_left_out(found - written), *notes, *unknown, *loss_notes(trace)]
 
 
 def _left_out(packets: int) -> list[str]:
     return [f"left out: {plural(packets, 'packet')}, the latest ones (--limit)"] if packets else []
 
 
-def _unknown(trace: Trace, selection: Selection) -> list[str]:
-    """Return a sentence on packets of no known flow, unless flows are selected, which they have not."""
-    if selection.is_by_flow or selection.processes:
-        return []
-    window = selection.window(trace, "min(time_ns)")
-    query = _UNKNOWN_PACKETS.format(place=selection.place(trace, "life_"), window=window)
-    ((count,),) = trace.rows(query)
-    return [f"left out: {plural(count, 'packet')} whose addresses were not recorded"] if count else []
+def _events(trace: Trace, selection: Selection) -> tuple[dict[str, NDArray[Any]], NDArray[np.int64], list[str]]:
+    """Return the events of packets whose flow is known, where each packet begins, and a sentence on the others.
+
+    Where flows are selected, others are not: nothing is said of them.
+    """
+    lifetimes, chosen = "skb_lifetimes", "TRUE"
+    if selection != Selection():  # to find whole packets takes its time
+        wanted = f"{selection.flow(trace, 'life_flow')} AND {selection.place(trace, 'life_')}"
+        lifetimes = _SELECTED.format(wanted=wanted)
+        chosen = f"wanted = 1 AND {selection.window(trace, 'begin_ns')}"
+    events = trace.columns(_EVENTS.format(lifetimes=lifetimes, chosen=chosen))
+    columns = {name: np.ma.getdata(values) for name, values in events.items()}
+    starts = np.flatnonzero(np.diff(columns["packet"], prepend=columns["packet"][:1] - 1))
+    known = np.logical_or.reduceat(columns["flow"] != 0, starts) if len(starts) else np.zeros(0, bool)
+    count = int(np.count_nonzero(~known))
+    if not count:
+        return columns, starts, []
+    sizes = np.diff(np.append(starts, len(columns["packet"])))
+    columns = {name: values[np.repeat(known, sizes)] for name, values in columns.items()}
+    starts = np.cumsum(sizes[known]) - sizes[known]
+    said = f"left out: {plural(count, 'packet')} whose addresses were not recorded"
+    return columns, starts, [] if selection.is_by_flow or selection.processes else [said]
 
 
 class _Carried(NamedTuple):
