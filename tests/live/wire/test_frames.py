@@ -74,7 +74,7 @@ def test_frames_and_catalogue_say_what_was_recorded() -> None:
     )
     assert (Tlv.COUNTS, struct.pack("!QQQ", 3, 2, 1)) in read
     assert (Tlv.VERSION, __version__.encode()) in read
-    assert all(FRAME.itemsize < len(frame) <= 1500 for frame in made.catalogue((0, 0, 0), assembler.names, 0))
+    assert all(FRAME.itemsize < len(frame) <= MOST_BYTES for frame in made.catalogue((0, 0, 0), assembler.names, 0))
 
 
 def test_events_of_tracepoints_have_their_fields_as_the_catalogue_says() -> None:

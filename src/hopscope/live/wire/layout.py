@@ -118,8 +118,8 @@ FRAME: Final = np.dtype(
 HOP_LIMIT_NS: Final = (1 << 32) - 1
 
 
-# Of a frame, with the header of Ethernet: what passes every link.
-MOST_BYTES: Final = 1500
+# Of a frame, with the header of Ethernet: what passes a tunnel, such as VXLAN, over every link, and is not fragmented.
+MOST_BYTES: Final = 1400
 # Events of tables that only this trace has (`record -e`) have numbers above those of probe points.
 _FIRST_OWN: Final = 1 << 10
 # Which columns fields have, of tables of tracepoints, and of those of probe points.
