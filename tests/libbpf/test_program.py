@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hopscope.errors import KernelError, LoadError
-from hopscope.libbpf import BpfObject, Btf, enable_stats, link_ids, program
+from hopscope.libbpf import BpfObject, Btf, RunCounters, enable_stats, link_ids, program
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -78,6 +78,9 @@ def test_info_counts_runs_and_time_while_asked(loaded: BpfObject) -> None:
     always = Path("/proc/sys/kernel/bpf_stats_enabled").read_text().strip() != "0"
     assert always or after.run_count == during.run_count
     assert after.recursion_misses == 0
+    counters = RunCounters([watched, watched])
+    for _ in range(2):  # into the same memory
+        assert counters.read().tolist() == [[after.run_count] * 2, [after.run_time_ns] * 2, [0, 0]]
 
 
 @pytest.mark.root

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 # include/uapi/linux/nsfs.h
 _NS_GET_NSTYPE: Final = 0xB703
 _NAMED: Final = Path("/run/netns")
+# What the link of a process's namespace begins with; its inode and a bracket follow.
+_LINK: Final = "net:["
 _OWN: Final = Path("/proc/thread-self/ns/net")
 
 T = TypeVar("T")
@@ -48,15 +50,10 @@ class Namespace:
 def namespaces() -> dict[int, Namespace]:
     """Return the namespaces that have a process or a name, by inode."""
     found: dict[int, Namespace] = {}
-    device = _device()
-    for path in _candidates():
-        try:
-            status = path.stat()
-        except OSError:
-            continue  # the process ended, or it is not ours to look at
-        # A name stays behind as an empty file where the mount on it was lost.
-        if status.st_dev == device and status.st_ino not in found:
-            found[status.st_ino] = Namespace(status.st_ino, _name(path), path)
+    for inode, name in _candidates():
+        if inode not in found:
+            path = Path(name)
+            found[inode] = Namespace(inode, _name(path), path)
     return found
 
 
@@ -135,13 +132,29 @@ def _enter(fd: int, path: Path) -> None:
         raise OSError(error.errno, error.strerror, str(path)) from None
 
 
-def _candidates() -> Iterator[Path]:
-    yield Path("/proc/1/ns/net")
+def _candidates() -> Iterator[tuple[int, str]]:
+    """Yield namespaces, most of them again and again, each as its inode and a file that stands for it."""
+    # Live views look for new ones every second: a link says as much as a stat, and no `Path` is made for a process.
+    numbers = sorted(int(name) for name in os.listdir("/proc") if name.isdigit())  # noqa: PTH208
+    yield from _of_process(1)
     if _NAMED.is_dir():
-        yield from sorted(_NAMED.iterdir())
-    numbers = sorted(int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
+        device = _device()
+        for path in sorted(_NAMED.iterdir()):
+            with contextlib.suppress(OSError):  # removed meanwhile, or not ours to look at
+                status = path.stat()
+                # A name stays behind as an empty file where the mount on it was lost.
+                if status.st_dev == device:
+                    yield status.st_ino, str(path)
     for number in numbers:
-        yield Path(f"/proc/{number}/ns/net")
+        yield from _of_process(number)
+
+
+def _of_process(number: int) -> Iterator[tuple[int, str]]:
+    path = f"/proc/{number}/ns/net"
+    try:
+        yield int(os.readlink(path)[len(_LINK) : -1]), path  # noqa: PTH115
+    except OSError:
+        return  # the process ended, or it is not ours to look at
 
 
 def _device() -> int:

@@ -11,7 +11,7 @@ from hopscope.libbpf.capabilities import missing_capabilities
 from hopscope.libbpf.links import Link, link_ids
 from hopscope.libbpf.maps import Map, possible_cpus
 from hopscope.libbpf.object import BpfObject
-from hopscope.libbpf.program import Program, ProgramInfo, function_lengths, program_ids
+from hopscope.libbpf.program import Program, ProgramInfo, RunCounters, function_lengths, program_ids
 from hopscope.libbpf.ring import RingReader, online_cpus
 from hopscope.libbpf.stats import enable_stats
 
@@ -24,6 +24,7 @@ __all__ = [
     "Program",
     "ProgramInfo",
     "RingReader",
+    "RunCounters",
     "enable_stats",
     "entry_offset",
     "function_lengths",

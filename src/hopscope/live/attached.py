@@ -5,16 +5,17 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from hopscope.errors import KernelError
-from hopscope.live.cost import CostMeter
+from hopscope.live.cost import CostMeter, sample
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from types import TracebackType
 
     from hopscope.libbpf import BpfObject
+    from hopscope.live.contract import Collector
     from hopscope.model.snapshot import PlanRow
     from hopscope.probes.resolve import Plan
 
@@ -66,3 +67,8 @@ class Attached(ABC):
                 raise KernelError(f"{name} cannot be attached using {way}: {row.reason}", row.next_step)
         used = self.programs()
         self._cost = CostMeter(program for program in bpf.programs.values() if program.name in used)
+
+
+def measure_costs(collectors: Iterable[Collector[Any]], window_s: float) -> None:
+    """Wait, and let the kernel measure the programs of all of these meanwhile; call it once an interval."""
+    sample([each._cost for each in collectors if isinstance(each, Attached)], window_s)  # noqa: SLF001 # its own class

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -10,11 +11,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hopscope.errors import LoadError
-from hopscope.libbpf import enable_stats
+from hopscope.libbpf import RunCounters, enable_stats
 from hopscope.model.snapshot import Overhead, ProgramCost
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from numpy.typing import NDArray
 
@@ -56,25 +57,29 @@ class CostMeter:
 
     def __init__(self, programs: Iterable[Program]) -> None:
         self._programs = list(programs)
+        self._counters = RunCounters(self._programs)
         self._hits = np.zeros(len(self._programs), np.int64)
         self._time_ns = np.zeros(len(self._programs), np.int64)
         self._window_s = 0.0
-        self._refused = False
 
     def sample(self, window_s: float) -> None:
-        """Wait for `window_s` with the statistics switched on, or without where the kernel has none (before 5.8)."""
-        if not self._refused:
-            try:
-                with enable_stats():
-                    self._watch(window_s)
-            except LoadError:
-                self._refused = True
-        if self._refused:
-            time.sleep(window_s)
+        """Wait, as :func:`sample` does."""
+        sample([self], window_s)
+
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[None]:
+        """Add up what the programs do during the block, in which the statistics are switched on."""
+        started_s = time.monotonic()
+        before = self._counters.read()
+        yield
+        after = self._counters.read()
+        self._window_s += time.monotonic() - started_s
+        self._hits += after[0] - before[0]
+        self._time_ns += after[1] - before[1]
 
     def read(self) -> CostReading:
         """Return the cumulative figures."""
-        missed = np.array([program.info().recursion_misses for program in self._programs], np.int64)
+        _, _, missed = self._counters.read()
         return CostReading(
             self._hits.copy(), self._time_ns.copy(), missed, self._window_s, time.process_time(), time.monotonic()
         )
@@ -103,18 +108,16 @@ class CostMeter:
             ],
         )
 
-    def _watch(self, window_s: float) -> None:
-        started_s = time.monotonic()
-        before = self._run_figures()
-        time.sleep(window_s)
-        after = self._run_figures()
-        self._window_s += time.monotonic() - started_s
-        self._hits += after[0] - before[0]
-        self._time_ns += after[1] - before[1]
 
-    def _run_figures(self) -> NDArray[np.int64]:
-        infos = [program.info() for program in self._programs]
-        return np.array([[info.run_count for info in infos], [info.run_time_ns for info in infos]], np.int64)
+def sample(meters: Iterable[CostMeter], window_s: float) -> None:
+    """Wait for `window_s` with the statistics switched on, or without where the kernel has none (before 5.8)."""
+    try:
+        with enable_stats(), contextlib.ExitStack() as stack:
+            for meter in meters:
+                stack.enter_context(meter.watched())
+            time.sleep(window_s)
+    except LoadError:
+        time.sleep(window_s)
 
 
 def _mean(total: int, count: int) -> float | None:

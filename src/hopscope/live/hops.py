@@ -10,6 +10,7 @@ from hopscope.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
+    from collections.abc import Set as AbstractSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +49,9 @@ class Hop:
     protocol: str | None = None
     cause: str | None = None
 
-    def start(self, attached: Collection[str]) -> str | None:
+    def start(self, attached: AbstractSet[str]) -> str | None:
         """Return where it begins with these points attached; None if it is not recorded then."""
-        if not {self.ends, *self.also} <= set(attached):
+        if not {self.ends, *self.also} <= attached:
             return None
         return next((point for point in self.starts if point in attached), None)
 

@@ -7,8 +7,9 @@ The kernel side is ``bpf/common/series.h``.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
@@ -60,15 +61,16 @@ class Reading:
     cost: CostReading
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Span:
     """What came between two readings, with the largest durations of that time."""
 
     before: Reading
     after: Reading
     maxima: Array
+    _of_rows: dict[tuple[int, int | None], tuple[Array, Array, Array]] = field(default_factory=dict, init=False)
 
-    @property
+    @cached_property
     def discarded(self) -> Array:
         """int64, shape (hops, reasons)."""
         return self.after.discarded - self.before.discarded
@@ -88,9 +90,17 @@ class Span:
 
     def histogram(self, hop: int, row: int, cpus: slice = EVERY_CPU) -> Histogram:
         """Return the durations of a hop and a group, over all CPUs or some."""
-        counts = (self.after.slots[cpus, hop, row] - self.before.slots[cpus, hop, row]).sum(axis=0)
-        sum_ns = int((self.after.sum_ns[cpus, hop, row] - self.before.sum_ns[cpus, hop, row]).sum())
-        return Histogram(counts, sum_ns, int(self.maxima[cpus, hop, row].max()))
+        counts, sums_ns, maxima_ns = self._of_row(row, cpus)
+        return Histogram(counts[hop], int(sums_ns[hop]), int(maxima_ns[hop]))
+
+    def _of_row(self, row: int, cpus: slice) -> tuple[Array, Array, Array]:
+        """Return counts, sums and maxima of all hops of a group: one look at the arrays, not one a hop."""
+        key = (row, cpus.start)
+        if key not in self._of_rows:
+            counts = (self.after.slots[cpus, :, row] - self.before.slots[cpus, :, row]).sum(axis=0)
+            sums_ns = (self.after.sum_ns[cpus, :, row] - self.before.sum_ns[cpus, :, row]).sum(axis=0)
+            self._of_rows[key] = counts, sums_ns, self.maxima[cpus, :, row].max(axis=0)
+        return self._of_rows[key]
 
 
 def series_of(

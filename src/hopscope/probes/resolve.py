@@ -80,16 +80,19 @@ class Plan:
         self.points = list(points)
         self.forced = dict(forced or {})
         self._verdicts: dict[tuple[str, str], AttachSupport] = {}
+        # Until a refusal, as both are asked for at each interval.
+        self._chosen: dict[str, AttachMethod | None] = {}
+        self._rows: list[PlanRow] | None = None
         self._resolver = resolver
         for name, way in self.forced.items():
             _check_forced(name, way, wanted=[point.name for point in self.points])
 
     def chosen(self, point: Point) -> AttachMethod | None:
         """Return the first way that is granted, or the forced one if it is."""
-        for way in point.ways:
-            if self._allowed(point, way) and self.verdict(point, way).granted:
-                return way
-        return None
+        if point.name not in self._chosen:
+            granted = (way for way in point.ways if self._allowed(point, way) and self.verdict(point, way).granted)
+            self._chosen[point.name] = next(granted, None)
+        return self._chosen[point.name]
 
     def verdict(self, point: Point, way: AttachMethod) -> AttachSupport:
         """Return the judgement of a way, or the refusal that it met."""
@@ -105,6 +108,8 @@ class Plan:
             way = self.chosen(point)
             if way and program in way.used:
                 self._verdicts[point.name, way.name] = verdict
+                del self._chosen[point.name]
+                self._rows = None
                 hit = True
         return hit
 
@@ -115,7 +120,9 @@ class Plan:
 
     def rows(self) -> list[PlanRow]:
         """Return the plan as shown: for each point the chosen way, and the better ones with their reasons."""
-        return [row for point in self.points for row in self._point_rows(point)]
+        if self._rows is None:
+            self._rows = [row for point in self.points for row in self._point_rows(point)]
+        return list(self._rows)
 
     def _point_rows(self, point: Point) -> list[PlanRow]:
         rows = []

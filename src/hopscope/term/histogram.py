@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from hopscope.model.histogram import SCALE
+from hopscope.model.histogram import SCALE, Histogram
 from hopscope.term import format as fmt
 from hopscope.term.footer import footer
 from hopscope.term.table import heading, nothing_seen
@@ -81,7 +82,7 @@ def _summary(row: HopRow, terminal: Terminal) -> str:
 
 
 def _bucket_lines(buckets: Buckets, terminal: Terminal) -> list[_Line]:
-    edges = [fmt.time(edge * 1e9, unicode=terminal.unicode, gap=" ") for edge in buckets.edges_s().tolist()]
+    edges = _edges(buckets.scale, unicode=terminal.unicode)
     lines = [_Line(f"[0 ns, {edges[0]}]", buckets.zero_count)] if buckets.zero_count else []
     used = np.flatnonzero(buckets.counts).tolist()
     previous = used[0] - 1 if used else 0
@@ -96,6 +97,13 @@ def _bucket_lines(buckets: Buckets, terminal: Terminal) -> list[_Line]:
     if buckets.overflow_count:
         lines.append(_Line(f"({edges[-1]}, {'∞' if terminal.unicode else 'inf'})", buckets.overflow_count))
     return lines
+
+
+@cache
+def _edges(scale: int, *, unicode: bool) -> list[str]:
+    """Return the bounds of all buckets of a scale, which are the same in every histogram."""
+    edges_s = Histogram.empty().downscale(scale).edges_s().tolist()
+    return [fmt.time(edge_s * 1e9, unicode=unicode, gap=" ") for edge_s in edges_s]
 
 
 def _bounds(edges: list[str], bucket: int) -> str:

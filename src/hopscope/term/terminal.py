@@ -8,6 +8,7 @@ import os
 import textwrap
 import unicodedata
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, TextIO
 
 from hopscope.gate import one_line, style
@@ -69,9 +70,13 @@ def columns(text: str) -> int:
     """Return how many columns a printable text takes: East Asian wide characters take two, combining ones none."""
     if text.isascii():
         return len(text)
-    return sum(
-        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text
-    )
+    return sum(map(_columns_of, text))
+
+
+# As many as a screen may have of different characters: bars and sparklines are measured at each refresh.
+@lru_cache(maxsize=1024)
+def _columns_of(char: str) -> int:
+    return 0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1
 
 
 def _beginning(text: str, width: int) -> str:

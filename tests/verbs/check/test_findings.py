@@ -9,7 +9,7 @@ import pytest
 from hopscope.model.counters.readings import HOST, Key, Readings, Unread
 from hopscope.verbs.check.conditions import All, Any, Fill, Judged, Level, Rises, Share, Shown, Word
 from hopscope.verbs.check.figures import Now, Times, UpTo, count, per_cent, rate, size
-from hopscope.verbs.check.findings import Checked, Entry, evaluate
+from hopscope.verbs.check.findings import Checked, Checker, Entry, evaluate
 from hopscope.verbs.check.fold import fold
 from hopscope.verbs.check.knowledge.all import ENTRIES
 from hopscope.verbs.check.knowledge.refs import link, nstat, sysctl
@@ -55,6 +55,13 @@ def test_counter_that_this_kernel_has_not_is_told_with_who_has_it() -> None:
 def test_reading_that_a_condition_needs_beside_its_own_is_missed() -> None:
     checked = check(Share(LOST, (GOT, LOST), 0.1), {"snmp::UdpRcvbufErrors": 7})
     assert (checked.state, checked.unseen) == ("unseen", ("nstat -az has no UdpInDatagrams on this host",))
+
+
+def test_readings_that_come_and_go_between_checks_are_looked_for_where_they_are() -> None:
+    checker = Checker([entry(Rises(link("rx_dropped")))])
+    of_one, of_both = {"link:eth0:rx_dropped": 3}, {"link:eth0:rx_dropped": 3, "link:eth1:rx_dropped": 4}
+    for values, subjects in ((of_one, ["eth0"]), (of_one, ["eth0"]), (of_both, ["eth0", "eth1"]), (of_one, ["eth0"])):
+        assert [each.subject for each in checker.evaluate(*readings(values)).findings] == subjects
 
 
 def two(before: int, now: int, of: Key) -> tuple[Readings, Readings]:

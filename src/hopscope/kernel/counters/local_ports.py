@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _SETTINGS: Final = "/proc/sys/net/ipv4"
 _TIME_WAITS: Final = Request(TCP, 1 << State.TIME_WAIT, 0)
+_PORTS: Final = 1 << 16
 # Destinations that use less of the range are not named.
 _PART: Final = 0.5
 _END: Final = np.dtype([("src", "V16"), ("dst", "V16"), ("dport", ">u2")])
@@ -77,8 +78,11 @@ def local_ports(port_range: bytes, reserved: bytes) -> NDArray[np.int64]:
         spans = [[int(end) for end in span.split(b"-")] for span in reserved.strip().split(b",") if span]
     except ValueError:
         raise FormatError(f"{port_range[:40]!r} and {reserved[:40]!r} are no ranges of ports") from None
-    taken = [port for span in spans for port in range(span[0], span[-1] + 1)]
-    return np.setdiff1d(np.arange(low, high + 1), np.array(taken, np.int64))
+    free = np.ones(_PORTS, bool)
+    free[:low] = free[high + 1 :] = False
+    for span in spans:
+        free[span[0] : span[-1] + 1] = False
+    return np.flatnonzero(free)
 
 
 def _reserved() -> bytes:

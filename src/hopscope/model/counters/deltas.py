@@ -64,10 +64,12 @@ def moves(before: Readings, now: Readings) -> Iterator[Move]:
     )
     for key, each_by, each_how in zip(counters, by.tolist(), how.tolist(), strict=True):
         yield Move(key, before.numbers[key], now.numbers[key], each_by, HOW[each_how])
-    begun = Begun(before.numbers, before.unread)
-    for key, value in now.numbers.items():
-        if value and key not in before.numbers and kind_of(key) == "counter" and begun.counted_from_0(key):
-            yield Move(key, 0, value, value, "appeared")
+    fresh = [key for key, value in now.numbers.items() if value and key not in before.numbers]
+    if fresh:
+        begun = Begun(before.numbers, before.unread)
+        for key in fresh:
+            if kind_of(key) == "counter" and begun.counted_from_0(key):
+                yield Move(key, 0, now.numbers[key], now.numbers[key], "appeared")
     for key in changed:
         if kind_of(key) != "counter":
             old, value = before.numbers[key], now.numbers[key]

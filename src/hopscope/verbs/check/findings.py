@@ -13,7 +13,7 @@ from hopscope.model.counters.readings import HOST
 from hopscope.model.counters.sources import LAYERS, SOURCES
 from hopscope.verbs.check.figures import blanks, fill
 from hopscope.verbs.check.knowledge.causes import causes_of
-from hopscope.verbs.check.scene import Place, Ref, Scene
+from hopscope.verbs.check.scene import Index, Place, Ref, Scene
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -231,25 +231,43 @@ def together(checks: Mapping[str, Check]) -> Check:
     )
 
 
-def evaluate(before: Readings, now: Readings, entries: Sequence[Entry] | None = None) -> Check:
-    """Return what two readings say, of each entry.
+class Checker:
+    """Evaluates readings again and again.
 
     Parameters
     ----------
-    before, now
-        The earlier and the later reading. Counters are compared, gauges and settings are taken from the later one.
     entries
         Of the knowledge that there is, all if not given.
     """
-    if entries is None:
-        from hopscope.verbs.check.knowledge.all import ENTRIES  # noqa: PLC0415 # it is made of what this module defines
 
-        entries = ENTRIES
-    scene = Scene(before, now)
-    in_order = sorted(entries, key=lambda entry: LAYERS.index(entry.layer))
-    checked = [_check(entry, scene) for entry in in_order]
-    uncounted = sum(value for key, value in now.numbers.items() if (key.source, key.name) == _UNCOUNTED)
-    return Check(scene.seconds, checked, _not_read(now), len(now.namespaces), uncounted)
+    def __init__(self, entries: Sequence[Entry] | None = None) -> None:
+        if entries is None:
+            from hopscope.verbs.check.knowledge.all import ENTRIES  # noqa: PLC0415 # made of what this module defines
+
+            entries = ENTRIES
+        self._entries = sorted(entries, key=lambda entry: LAYERS.index(entry.layer))
+        self._index: Index | None = None
+
+    def evaluate(self, before: Readings, now: Readings) -> Check:
+        """Return what two readings say, of each entry.
+
+        Parameters
+        ----------
+        before, now
+            The earlier and the later reading. Counters are compared, gauges and settings are taken from the later one.
+        """
+        # Nearly always, the same can be read as the last time: then it is known where to look.
+        if self._index is None or not self._index.fits(now):
+            self._index = Index(now)
+        scene = Scene(before, now, self._index)
+        checked = [_check(entry, scene) for entry in self._entries]
+        uncounted = sum(value for key, value in now.numbers.items() if (key.source, key.name) == _UNCOUNTED)
+        return Check(scene.seconds, checked, _not_read(now), len(now.namespaces), uncounted)
+
+
+def evaluate(before: Readings, now: Readings, entries: Sequence[Entry] | None = None) -> Check:
+    """Return what two readings say, as a :class:`Checker` does."""
+    return Checker(entries).evaluate(before, now)
 
 
 def _not_read(now: Readings) -> list[str]:

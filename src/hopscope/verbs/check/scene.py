@@ -74,60 +74,40 @@ class Ref:
         return self.names[0]
 
 
-class Scene:
-    """Two readings, and what lies between them.
+class Index:
+    """Which readings there are, looked up by what a finding is about.
 
     Parameters
     ----------
-    before, now
-        The earlier and the later reading.
+    readings
+        Whose keys and namespaces these are; their values do not matter.
     """
 
-    def __init__(self, before: Readings, now: Readings) -> None:
-        self.before = before
-        self.now = now
-        self.seconds = max(seconds_between(before, now), _NOT_A_TIME)
-        self._moves = {move.key: move for move in moves(before, now)}
+    def __init__(self, readings: Readings) -> None:
+        self._readings = [*readings.numbers, *readings.words]
+        self._namespaces = dict(readings.namespaces)
+        self._places: dict[Ref, Sequence[Place]] = {}
         self._found: dict[tuple[Ref, Place], Sequence[Key]] = {}
 
-    def places(self, ref: Ref) -> list[Place]:
+    def fits(self, readings: Readings) -> bool:
+        """Whether these are of the same keys, in the same order, and of the same namespaces."""
+        return self._readings == [*readings.numbers, *readings.words] and self._namespaces == readings.namespaces
+
+    def places(self, ref: Ref) -> Sequence[Place]:
         """Return where this can be read, in order."""
-        keys = (key for name in self._names(ref) for key in self._by_name[ref.source, name])
-        found = {Place(key.netns, self._subject_of(key.subject, ref)) for key in keys if self._may_be(key.subject, ref)}
-        return sorted(found)
+        if ref not in self._places:
+            keys = (key for name in self._names(ref) for key in self._by_name[ref.source, name])
+            found = {
+                Place(key.netns, self._subject_of(key.subject, ref)) for key in keys if self._may_be(key.subject, ref)
+            }
+            self._places[ref] = sorted(found)
+        return self._places[ref]
 
     def keys(self, ref: Ref, place: Place) -> Sequence[Key]:
         """Return the keys that `ref` stands for at `place`: none where it is not there."""
         if (ref, place) not in self._found:
             self._found[ref, place] = self._find(ref, place)
         return self._found[ref, place]
-
-    def moves(self, ref: Ref, place: Place) -> list[Move]:
-        """Return what moved of it.
-
-        A counter that fell may have been reset, or be a sum of fewer parts than before (``ethtool -L``): what it
-        counted in between is not known, and not told.
-        """
-        found = (self._moves[key] for key in self.keys(ref, place) if key in self._moves)
-        return [move for move in found if move.how != "restarted"]
-
-    def by(self, ref: Ref, place: Place) -> int:
-        """Return by how much it moved, all subjects and names together; 0 also where it is not there."""
-        return sum(move.by for move in self.moves(ref, place))
-
-    def value(self, ref: Ref, place: Place) -> int | None:
-        """Return its value now, all subjects and names together; None where it is not there."""
-        keys = self.keys(ref, place)
-        values = [self.now.numbers[key] for key in keys if key in self.now.numbers]
-        return sum(values) if values else None
-
-    def word(self, ref: Ref, place: Place) -> str | None:
-        """Return a setting as text, also where it is a number."""
-        for key in self.keys(ref, place):
-            if key in self.now.words:
-                return self.now.words[key]
-            return str(self.now.numbers[key])
-        return None
 
     def _find(self, ref: Ref, place: Place) -> Sequence[Key]:
         for netns in self._namespaces_for(ref, place):
@@ -152,7 +132,7 @@ class Scene:
         if ref.source == "sysctl":  # some are of the host alone
             yield HOST
         if place.netns == HOST or ref.source == "sysctl":  # what all namespaces share and each of them shows
-            yield from sorted(self.now.namespaces, key=lambda inode: self.now.namespaces[inode] != "host")[:1]
+            yield from sorted(self._namespaces, key=lambda inode: self._namespaces[inode] != "host")[:1]
 
     @staticmethod
     def _subject_of(subject: str, ref: Ref) -> str:
@@ -193,7 +173,7 @@ class Scene:
     @cached_property
     def _by_name(self) -> dict[tuple[str, str], list[Key]]:
         found: dict[tuple[str, str], list[Key]] = {}
-        for key in (*self.now.numbers, *self.now.words):
+        for key in self._readings:
             found.setdefault((key.source, key.name), []).append(key)
         return found
 
@@ -211,3 +191,57 @@ class Scene:
         for source, name in sorted(self._by_name):
             found.setdefault(source, []).append(name)
         return found
+
+
+class Scene:
+    """Two readings, and what lies between them.
+
+    Parameters
+    ----------
+    before, now
+        The earlier and the later reading.
+    index
+        Of the later one, if there is one already.
+    """
+
+    def __init__(self, before: Readings, now: Readings, index: Index | None = None) -> None:
+        self.before = before
+        self.now = now
+        self.seconds = max(seconds_between(before, now), _NOT_A_TIME)
+        self._moves = {move.key: move for move in moves(before, now)}
+        self._index = index or Index(now)
+
+    def places(self, ref: Ref) -> list[Place]:
+        """Return where this can be read, in order."""
+        return list(self._index.places(ref))
+
+    def keys(self, ref: Ref, place: Place) -> Sequence[Key]:
+        """Return the keys that `ref` stands for at `place`: none where it is not there."""
+        return self._index.keys(ref, place)
+
+    def moves(self, ref: Ref, place: Place) -> list[Move]:
+        """Return what moved of it.
+
+        A counter that fell may have been reset, or be a sum of fewer parts than before (``ethtool -L``): what it
+        counted in between is not known, and not told.
+        """
+        found = (self._moves[key] for key in self.keys(ref, place) if key in self._moves)
+        return [move for move in found if move.how != "restarted"]
+
+    def by(self, ref: Ref, place: Place) -> int:
+        """Return by how much it moved, all subjects and names together; 0 also where it is not there."""
+        return sum(move.by for move in self.moves(ref, place))
+
+    def value(self, ref: Ref, place: Place) -> int | None:
+        """Return its value now, all subjects and names together; None where it is not there."""
+        keys = self.keys(ref, place)
+        values = [self.now.numbers[key] for key in keys if key in self.now.numbers]
+        return sum(values) if values else None
+
+    def word(self, ref: Ref, place: Place) -> str | None:
+        """Return a setting as text, also where it is a number."""
+        for key in self.keys(ref, place):
+            if key in self.now.words:
+                return self.now.words[key]
+            return str(self.now.numbers[key])
+        return None

@@ -33,6 +33,7 @@ class Callbacks:
         # It stays open: the kernel decides at opening whether it shows addresses.
         self._symbols = kallsyms.open("rb", buffering=0)
         self._modules = modules
+        self._said: bytes | None = None
         self._loaded: set[bytes] | None = None
         self._known: set[int] = set()
         self.look()
@@ -44,7 +45,11 @@ class Callbacks:
 
     def look(self) -> None:
         """Add what came with new modules, and take out what went; to be called several times a second."""
-        loaded = self._listed_modules()
+        said = self._modules.read_bytes() if self._modules.exists() else b""
+        if said == self._said:
+            return
+        self._said = said
+        loaded = _listed(said)
         if loaded == self._loaded:
             return
         self._loaded = loaded
@@ -60,12 +65,11 @@ class Callbacks:
         """Close the kernel's list; idempotent."""
         self._symbols.close()
 
-    def _listed_modules(self) -> set[bytes]:
-        """Return the modules, each by its name, its size and where it is: others may take the place of one."""
-        if not self._modules.exists():
-            return set()
-        lines = (line.split() for line in self._modules.read_bytes().splitlines())
-        return {b" ".join((*line[:2], *line[5:6])) for line in lines}
+
+def _listed(modules: bytes) -> set[bytes]:
+    """Return the modules, each by its name, its size and where it is: others may take the place of one."""
+    lines = (line.split() for line in modules.splitlines())
+    return {b" ".join((*line[:2], *line[5:6])) for line in lines}
 
 
 def _key(address: int) -> bytes:

@@ -41,6 +41,8 @@ _COLUMNS: Final = {
     "netns": ("netns",),
     "cpu": ("cpu",),
 }
+# Of a ring: less is left for the interval's end, as each reading costs the same.
+_WORTH: Final = 1 / 16
 # The reason of drops by netfilter, and the function that drops where it is nftables (Linux 6.7 or newer).
 _NETFILTER: Final = "NETFILTER_DROP"
 _NFTABLES: Final = "nft_do_chain"
@@ -82,7 +84,11 @@ class DropCollector(Recorder):
         self._first = self._last = self._mark()
 
     def drain(self) -> None:
-        """Count what came since the last call."""
+        """Count what came, if rings fill up; to be called several times a second."""
+        if self.fullness() >= _WORTH:
+            self._take_all()
+
+    def _take_all(self) -> None:
         for table, columns in self.read():
             if table == "drops":
                 self._count(columns)
@@ -92,7 +98,7 @@ class DropCollector(Recorder):
     def interval(self) -> DropSnapshot:
         """Return what was dropped since the last call."""
         self._rules.before_records()
-        self.drain()
+        self._take_all()
         found, self._interval = self._interval, Counter()
         ruled, self._ruled = self._ruled, Counter()
         self._total.update(found)

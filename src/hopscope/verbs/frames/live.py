@@ -7,8 +7,8 @@ import contextlib
 import queue
 import shlex
 import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,13 +17,14 @@ import click
 from hopscope.errors import HopscopeError, UsageError
 from hopscope.kernel.capabilities import require_rights
 from hopscope.kernel.counters.reader import CounterReader
+from hopscope.live.attached import measure_costs
 from hopscope.live.contract import batches
 from hopscope.live.handover import handed_over
 from hopscope.live.interval import cost_window_s
 from hopscope.live.lookup import namespaces
 from hopscope.live.words import words_of
 from hopscope.term import format as fmt
-from hopscope.verbs.check.findings import evaluate
+from hopscope.verbs.check.findings import Checker
 from hopscope.verbs.frames.filters import narrowed, parsed
 from hopscope.verbs.frames.frame import Answer, Frame, SlowMessage
 from hopscope.verbs.frames.messages import layer_lines
@@ -138,6 +139,11 @@ class LiveSource:
         self._messages: Sequence[SlowMessage] = ()
         self._started_s = time.monotonic()
 
+    @cached_property
+    def _checker(self) -> Checker:
+        """Made when it is needed, as it takes a while to import."""
+        return Checker()
+
     @property
     def only(self) -> str:
         """The options that select what is shown; empty: everything."""
@@ -148,7 +154,6 @@ class LiveSource:
         self._post, self._requests = post, requests
         with contextlib.ExitStack() as stack:
             self._recording = stack.enter_context(OwnRecording(post))
-            self._pool = stack.enter_context(ThreadPoolExecutor(len(_VERBS) + 1))
             stack.callback(self._detach)
             if self._attach_all():
                 self._loop()
@@ -190,10 +195,8 @@ class LiveSource:
             next_s = max(next_s, time.monotonic()) + self._interval_s
             if not self._wait(next_s - window_s):
                 return
-            every = [each for verb, each in self._running.items() if verb != "sockets"]
-            every += [self._extra[1]] if self._extra else []
-            # At the same time: each of them waits.
-            list(self._pool.map(lambda each: each.collector.measure_cost(window_s), every))
+            every = [*self._running.values(), *([self._extra[1]] if self._extra else [])]
+            measure_costs([each.collector for each in every], window_s)
             self._look_at_sockets()
             self._look_at_counters()
             measured = {verb: each.collector.interval() for verb, each in self._running.items() if verb != "sockets"}
@@ -272,7 +275,7 @@ class LiveSource:
         self._check_s = time.monotonic() + (_CHECK_S if self._before else _FIRST_CHECK_S)
         now = self._counters.read()
         if self._before is not None:
-            self._check = evaluate(self._before, now)
+            self._check = self._checker.evaluate(self._before, now)
         self._before = now
 
     # ---- questions ----

@@ -190,6 +190,7 @@ class RxCollector(SelfTrafficFilter, Attached):
     # ---- results ----
 
     def _snapshot(self, kind: Kind, span: Span) -> Snapshot:
+        shown = list(self._shown())
         return Snapshot(
             verb="rx",
             kind=kind,
@@ -197,12 +198,12 @@ class RxCollector(SelfTrafficFilter, Attached):
             duration_s=span.after.at_s - span.before.at_s,
             hops=[
                 replace(row, error_ns=self._nic_error_ns[kind]) if hop.hop == _NIC else row
-                for hop, start in self._shown()
+                for hop, start in shown
                 for row in self._rows(hop, start, span)
             ],
             overhead=self._cost.overhead(span.before.cost, span.after.cost),
             lost=span.count("lost") + (self.found.dropped if kind == "total" else 0),
-            discarded=span.discards([hop for hop, _ in self._shown()], MEANINGS, "HOP_RX_"),
+            discarded=span.discards([hop for hop, _ in shown], MEANINGS, "HOP_RX_"),
             plan=self.plan(),
             sampling_1_in=self._options.sample,
             filters=dict(self._options.shown),

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import contextlib
 import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, Self
 
 from hopscope.errors import HopscopeError, UsageError
 from hopscope.gate import tell
 from hopscope.kernel.counters.reader import CounterReader
+from hopscope.live.attached import measure_costs
 from hopscope.live.interval import cost_window_s
 from hopscope.live.lookup import namespaces
 from hopscope.live.stop import stop_on_signal
-from hopscope.verbs.check.findings import evaluate
+from hopscope.verbs.check.findings import Checker
 from hopscope.verbs.frames.live import attach, words_for
 from hopscope.verbs.serve.beats import beat, fail
 from hopscope.verbs.serve.exposition import HEAD, protobuf_of, text_of
@@ -84,6 +84,7 @@ class Measurement:
         self._absent: dict[str, str] = {}
         self._before: Readings | None = None
         self._check: Check | None = None
+        self._checker = Checker()
         self._sockets: SocketReport | None = None
         self._check_s = self._sockets_s = 0.0
 
@@ -95,7 +96,6 @@ class Measurement:
                     self._attach(verb, stack)
             if len(self._absent) == len(self._wanted.collected):
                 raise HopscopeError(next(iter(self._absent.values())))
-            self._pool = stack.enter_context(ThreadPoolExecutor(len(self._wanted.collected)))
             self._stack = stack.pop_all()
         self._started_ns = time.time_ns()
         self._next_s = time.monotonic()
@@ -113,8 +113,7 @@ class Measurement:
                 return True
             for running in self._running.values():
                 running.drain()
-        # At the same time: each of them waits.
-        list(self._pool.map(lambda each: each.collector.measure_cost(window_s), self._with_programs().values()))
+        measure_costs([each.collector for each in self._running.values()], window_s)
         return False
 
     def forms(self) -> tuple[bytes, bytes]:
@@ -137,11 +136,8 @@ class Measurement:
         names = self._wanted.chosen.get("namespaces")
         return CounterReader(namespaces(names) if names else None)
 
-    def _with_programs(self) -> dict[str, Running]:
-        return {verb: each for verb, each in self._running.items() if verb != "sockets"}
-
     def _measured(self) -> Iterator[Family]:
-        collectors = {verb: each.collector for verb, each in self._with_programs().items()}
+        collectors = {verb: each.collector for verb, each in self._running.items() if verb != "sockets"}
         now = {verb: each.interval() for verb, each in collectors.items()}
         totals = {verb: each.total() for verb, each in collectors.items()}
         families = self._families
@@ -172,7 +168,7 @@ class Measurement:
         self._check_s = time.monotonic() + (_CHECK_S if self._before else 0)
         now = self._counters.read()
         if self._before is not None:
-            self._check = evaluate(self._before, now)
+            self._check = self._checker.evaluate(self._before, now)
         self._before = now
 
 
