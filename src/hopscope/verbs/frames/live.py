@@ -28,6 +28,7 @@ from hopscope.verbs.check.findings import Checker
 from hopscope.verbs.frames.filters import narrowed, parsed
 from hopscope.verbs.frames.frame import Answer, Frame, SlowMessage
 from hopscope.verbs.frames.messages import layer_lines
+from hopscope.verbs.frames.own_cost import OwnCost
 from hopscope.verbs.frames.recording import OwnRecording
 from hopscope.verbs.frames.source import Ask, Filter, Frames, Record, Said
 
@@ -131,6 +132,7 @@ class LiveSource:
         self.title = "live"
         self._chosen = chosen
         self._counters = _counters(chosen)
+        self._own = OwnCost(_CHECK_S)
         self._interval_s = interval_s
         self._terminal = terminal
         self._running: dict[Area, Running] = {}
@@ -189,6 +191,7 @@ class LiveSource:
     # ---- the loop ----
 
     def _loop(self) -> None:
+        self._own.begin()
         next_s = time.monotonic()
         window_s = cost_window_s(self._interval_s)
         while True:
@@ -249,9 +252,8 @@ class LiveSource:
             for verb, each in found.items()
             if (percent := each.overhead.bpf_cpu_percent) is not None
         ]
-        reader = next((each.overhead.reader_cpu_percent for each in found.values()), None)
         lost = [f"{verb} {each.lost:,}" for verb, each in found.items() if getattr(each, "lost", 0)]
-        cost = f"of a CPU: hopscope {fmt.per_cent(reader)}, BPF {', '.join(spent)}" if reader is not None else ""
+        cost = f"of a CPU: hopscope {fmt.per_cent(self._own.percent())}, BPF {', '.join(spent)}" if found else ""
         return Frame(
             time.time_ns(),
             time.monotonic() - self._started_s,
