@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import ipaddress
 import os
-import re
 import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from hopscope.errors import KernelError
 from hopscope.kernel import netns
+from hopscope.model.cgroup import shorten
 from hopscope.model.message import endpoint
 from hopscope.probes.attach import cgroup_root
 
@@ -24,7 +24,6 @@ NOT_KNOWN: Final = "-"
 # Groups that are named by the ends of packets' flows.
 GROUPS_OF_FLOWS: Final = frozenset({"port", "peer", "flow"})
 _PROTOCOLS: Final = {socket.IPPROTO_TCP: "tcp", socket.IPPROTO_UDP: "udp"}
-_CONTAINER: Final = re.compile(r"([0-9a-f]{64})")
 
 
 class NamespaceNames:
@@ -128,9 +127,3 @@ def _cgroup_names() -> dict[int, str]:
             continue  # removed meanwhile
         found[inode] = shorten(directory.removeprefix(str(root)) or "/")
     return found
-
-
-def shorten(path: str) -> str:
-    """Return a cgroup's path, for a container its id's first twelve digits as its tools show them."""
-    container = _CONTAINER.search(path)
-    return f"container {container[1][:12]}" if container else path

@@ -102,6 +102,23 @@ fixed(
     kind="view",
 )
 fixed(
+    "process_cgroups",
+    "a process whose cgroup is known, with the last one that it was seen in",
+    columns(
+        "pid cgroup_path at_host",
+        cgroup_path="path of the cgroup that limits its CPU time",
+        at_host="in a joined trace `@HOST`; else empty",
+    ),
+    f"""
+        SELECT pid, cgroup_path, {_AT_HOST} AS at_host
+        FROM (SELECT pid, {CLEAN.format("cgroup_path")} AS cgroup_path,
+                     row_number() OVER (PARTITION BY pid ORDER BY time_ns DESC, cgroup_path DESC) AS age
+              FROM threads WHERE cgroup_path <> '') known
+        LEFT JOIN hosts h ON h.host = {host_of_thread("known.pid")}
+        WHERE age = 1""",
+    kind="view",
+)
+fixed(
     "cpu_names",
     "a CPU with events, with its name",
     columns("cpu name", name="its number; in a joined trace `HOST:NUMBER`"),

@@ -100,6 +100,27 @@ def test_from_the_overview_down_to_one_message_and_back() -> None:
     play(RECORDINGS / "events", script)
 
 
+def test_cpu_time_of_a_recording_by_process_and_cgroup() -> None:
+    async def script(screen: Shown) -> None:
+        await screen.until("interrupts, softirqs and threads with sockets take")
+        await screen.press(*["down"] * 5)
+        while ">" not in next(line for line in screen.lines() if " cpu " in line)[:2]:
+            await screen.press("up")
+        await screen.press("enter")
+        await screen.until("softirq  NET_RX")
+        await screen.press("enter")
+        await screen.until("CPU time by process")
+        await screen.until("client (6927)  thread")
+        await screen.press("y")
+        await screen.until("hopscope report cpu --from=")
+        await screen.press("tab")
+        await screen.until("in which cgroups processes were")
+        await screen.press("tab")
+        await screen.until("CPU time by cpu")
+
+    play(RECORDINGS / "tcp-rx", script)
+
+
 def test_time_filter_and_resize() -> None:
     async def script(screen: Shown) -> None:
         await screen.until("paused 1/4")

@@ -112,7 +112,7 @@ def test_the_heat_map_is_the_histograms_of_the_report(ask: Ask, trace: Trace) ->
         assert hop["p95_ns"] == [part.percentile(95) for part in parts]
 
 
-@pytest.mark.parametrize("by", ["", "cpu", "process"])
+@pytest.mark.parametrize("by", ["", "cpu", "process", "cgroup"])
 def test_cpu_time_over_time_is_that_of_the_report(by: str, ask: Ask, trace: Trace) -> None:
     answer = ask({"ask": "cpu", "by": by})
     bounds = answer["bounds_s"]

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from hopscope.model.cpu import CpuSnapshot
     from hopscope.model.drops import DropSnapshot
     from hopscope.model.histogram import Histogram
+    from hopscope.model.report import Report
     from hopscope.model.snapshot import HopRow, Snapshot
     from hopscope.verbs.check.findings import Check
     from hopscope.verbs.sockets.report import SocketReport
@@ -91,8 +92,8 @@ class Answer:
 
     Attributes
     ----------
-    cpu
-        Of a question about CPU time.
+    cpu, cpu_time
+        Of a question about CPU time, live and of a recording.
     notes
         Sentences on what is missing.
     """
@@ -100,6 +101,7 @@ class Answer:
     question: Question
     hops: Sequence[HopRow] = ()
     cpu: CpuSnapshot | None = None
+    cpu_time: Report | None = None
     messages: Sequence[SlowMessage] = ()
     lines: Sequence[str] = ()
     notes: Sequence[str] = ()
@@ -115,8 +117,8 @@ class Frame:
         CLOCK_REALTIME of its end.
     since_s
         Its end, since the recording, or the screen, was started.
-    rx, tx, cpu, drops, sockets, check
-        None where there is nothing (yet); `absent` says why.
+    rx, tx, cpu, cpu_time, drops, sockets, check
+        None where there is nothing (yet); `absent` says why. A recording has `cpu_time` (``report cpu``), and no `cpu`.
     absent
         Area → why there is nothing, a sentence without a full stop.
     cost
@@ -130,6 +132,7 @@ class Frame:
     rx: Snapshot | None = None
     tx: Snapshot | None = None
     cpu: CpuSnapshot | None = None
+    cpu_time: Report | None = None
     drops: DropSnapshot | None = None
     sockets: SocketReport | None = None
     check: Check | None = None
@@ -201,6 +204,8 @@ def _times(histogram: Histogram, *, unicode: bool) -> str:
 
 
 def _of_cpu(frame: Frame) -> Worst | None:
+    if frame.cpu_time is not None:
+        return _of_cpu_time(frame.cpu_time)
     if (cpu := frame.cpu) is None:
         return None
     busiest = max(cpu.rows, key=lambda row: row.ns, default=cpu.total)
@@ -212,6 +217,18 @@ def _of_cpu(frame: Frame) -> Worst | None:
     busy = f"; {who} {fmt.per_cent(100 * cores)}" if who else ""
     share = fmt.per_cent(100 * cpu.cores(cpu.total.ns))
     return Worst("cpu", harm, f"networking takes {share} of one CPU{most}{busy}")  # type: ignore[arg-type]
+
+
+def _of_cpu_time(report: Report) -> Worst:
+    """Return what has most of the recorded time. It is not networking's alone, so that no part of it is harm."""
+    if not len(report):
+        return Worst("cpu", "fine", "no interrupt, softirq or thread with sockets ran")
+    shares = [float(str(each)) for each in report.column("share")]
+    part, name = (report.column(each)[0] for each in ("part", "name"))
+    who = str(name) if part == "thread" else f"{part} {name}"
+    whole, most = (fmt.per_cent(100 * each) for each in (sum(shares), shares[0]))
+    sentence = f"interrupts, softirqs and threads with sockets take {whole} of one CPU; {who} {most}"
+    return Worst("cpu", "fine", sentence)
 
 
 def _of_drops(frame: Frame) -> Worst | None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 # Of a heat map.
 _COLUMNS = 120
-_CPU_BY = ("cpu", "process")
+_CPU_BY = ("cpu", "process", "cgroup")
 _REQUESTS_BY = ("protocol", "operation", "status")
 _BY = ("flow", "interface", "cpu", "process", "netns", "host")
 
@@ -208,7 +208,7 @@ def interrupts(*, common: Common) -> None:
     cls=Command,
     short_help="CPU time of interrupts, softirqs and threads that use sockets.",
     examples=(
-        ("What did each CPU spend its time on?", "hopscope report cpu --group-by cpu trace"),
+        ("What did each container take?", "hopscope report cpu --group-by cgroup trace"),
         ("A flame graph of one tenth of a second", "hopscope report cpu --from 1.2 --until 1.3 --plot cpu.svg trace"),
     ),
 )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from hopscope.model.cgroup import shorten
 from hopscope.model.report import Column, Report, of_rows
 from hopscope.model.stacks import Stack
 from hopscope.trace.activity import interrupt_runs, softirq, thread_runs
@@ -39,6 +40,8 @@ BY_COLUMNS: Final = (
     Column("cpu", "text", "CPU, with --group-by", "CPU"),
     Column("process", "text", "process whose thread ran or was interrupted, with --group-by; -: none that is recorded",
            "process"),
+    Column("cgroup", "text", "cgroup of that process (containers: 12 digits of their id), with --group-by; -: unknown",
+           "cgroup"),
 )  # fmt: skip
 BY: Final = tuple(each.name for each in BY_COLUMNS)
 _PARTS: Final = ("irq", "softirq", "thread")
@@ -93,6 +96,18 @@ class CpuTime:
     parts: tuple[I64, I64, I64]
     time_ns: I64
 
+    def of_slice(self, number: int) -> CpuTime:
+        """Return what CPUs did in one slice."""
+        chosen = np.flatnonzero(self.slice == number)
+        irq, soft, process = (each[chosen] for each in self.parts)
+        return CpuTime(
+            self.bounds_ns[number : number + 2],
+            self.cpu[chosen],
+            np.zeros(len(chosen), np.int64),
+            (irq, soft, process),
+            self.time_ns[chosen],
+        )
+
     def part(self) -> I64:
         """Return which part has the time."""
         irq, soft, _ = self.parts
@@ -101,7 +116,11 @@ class CpuTime:
 
 def cpu_time(trace: Trace, selection: Selection, slices: int = 1) -> CpuTime:
     """Return what CPUs did in the selected period, in so many slices of equal length."""
-    bounds_ns = _bounds(trace, selection, slices)
+    return cpu_time_between(trace, _bounds(trace, selection, slices))
+
+
+def cpu_time_between(trace: Trace, bounds_ns: I64) -> CpuTime:
+    """Return what CPUs did in slices that begin, and the last of which ends, at these times; CLOCK_MONOTONIC."""
     layers = [*(_interrupts(trace, kind) for kind in _PARTS[:_THREAD]), _threads(trace)]
     cells: list[list[I64]] = [[] for _ in range(6)]
     for cpu in np.unique(np.concatenate([each.cpu for each in layers])).tolist():
@@ -129,11 +148,15 @@ def report_cpu(trace: Trace, selection: Selection, *, by: str | None = None, lim
     Parameters
     ----------
     by
-        One of :data:`BY`: also for each CPU, or for each process that ran or was interrupted.
+        One of :data:`BY`: also for each CPU, or for each process that ran or was interrupted, or its cgroup.
     limit
         Maximum number of rows.
     """
-    found = cpu_time(trace, selection)
+    return report_of(trace, cpu_time(trace, selection), by=by, limit=limit)
+
+
+def report_of(trace: Trace, found: CpuTime, *, by: str | None = None, limit: int | None = None) -> Report:
+    """Return the report on the whole of a period; parameters as of :func:`report_cpu`."""
     names = _Names(trace)
     sums: dict[tuple[str, ...], int] = {}
     for group, part, name, time_ns in zip(names.groups(found, by), *names.named(found), found.time_ns, strict=True):
@@ -144,7 +167,10 @@ def report_cpu(trace: Trace, selection: Selection, *, by: str | None = None, lim
     rows.sort(key=lambda row: (-float(row[-2] or 0), *map(str, row[:-2])))
     columns = (*([BY_COLUMNS[BY.index(by)]] if by else []), *COLUMNS)
     left_out = 0 if limit is None else max(len(rows) - limit, 0)
-    return of_rows("cpu", columns, rows[:limit], notes=_notes(trace, found), left_out=left_out)
+    notes = _notes(trace, found)
+    if by == "cgroup" and not names.cgroups:
+        notes.append("the trace does not say in which cgroups processes were")
+    return of_rows("cpu", columns, rows[:limit], notes=notes, left_out=left_out)
 
 
 def cpu_over_time(
@@ -188,16 +214,23 @@ def cpu_stacks(trace: Trace, selection: Selection) -> list[Stack]:
 
 
 class _Names:
-    """The names of CPUs and processes."""
+    """The names of CPUs, processes and their cgroups."""
 
     def __init__(self, trace: Trace) -> None:
-        build(trace, "cpu_names", "thread_names")
+        build(trace, "cpu_names", "process_cgroups", "thread_names")
         self.cpus: Mapping[int, str] = dict(trace.rows("SELECT cpu, name FROM cpu_names"))
         self.processes: Mapping[int, str] = dict(trace.rows("SELECT pid, min(name) FROM thread_names GROUP BY pid"))
+
+        self.cgroups: Mapping[int, str] = {
+            pid: shorten(path) + at_host
+            for pid, path, at_host in trace.rows("SELECT pid, cgroup_path, at_host FROM process_cgroups")
+        }
 
     def groups(self, found: CpuTime, by: str | None) -> list[str]:
         if by == "cpu":
             return [self.cpus[cpu] for cpu in found.cpu.tolist()]
+        if by == "cgroup":
+            return [self.cgroups.get(each, _NONE) for each in found.parts[_THREAD].tolist()]
         return [self.processes.get(each, str(each)) if each >= 0 else _NONE for each in found.parts[_THREAD].tolist()]
 
     def named(self, found: CpuTime) -> tuple[list[str], list[str]]:

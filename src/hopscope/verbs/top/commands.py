@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hopscope.verbs.frames.source import Ask
     from hopscope.verbs.top.pages import Page
 
-_OF_RECORDING = {"cpu": "report summary", "drops": "report drops", "sockets": "report tcp", "check": "check"}
+_OF_RECORDING = {"cpu": "report cpu", "drops": "report drops", "sockets": "report tcp", "check": "check"}
 
 
 def command_line(  # noqa: PLR0913, PLR0917 # what it depends on

@@ -10,6 +10,7 @@ from hopscope.model.share import shares
 from hopscope.term import format as fmt
 from hopscope.term.grid import Column, render_grid
 from hopscope.term.histogram import hop_lines
+from hopscope.term.report_table import render_report
 from hopscope.term.sparkline import sparkline
 from hopscope.verbs.check.table import render_check
 from hopscope.verbs.cpu.table import render_cpu
@@ -89,7 +90,7 @@ class Content:
 def keys_of(area: Area, *, live: bool) -> Sequence[str]:
     """Return what the hops, or the CPU time, of an area can be grouped by."""
     if area == "cpu":
-        return ("process", "cgroup", "interface", "cpu")
+        return ("process", "cgroup", "interface", "cpu") if live else ("process", "cgroup", "cpu")
     if not live:
         return ("flow", "process", "interface", "cpu", "netns")
     return ("interface", "process", "cgroup", "netns", "cpu") if area == "rx" else ("process", "cgroup", "netns", "cpu")
@@ -148,7 +149,7 @@ class Pages:
             hop = worst_hop(frame.hops(area))
             if hop:
                 return hop_lines(hop, self.terminal, max(room - 3, 1))
-            if area in {"rx", "tx", *frame.absent} or getattr(frame, area) is None:
+            if area in {"rx", "tx", *frame.absent} or not _has(frame, area):
                 return self.terminal.fold(found[row].sentence)
             return [text for text, _ in self._of_text_area(Page("area", area), frame).rows]
 
@@ -208,8 +209,8 @@ class Pages:
             return self._text(answer.lines or notes)
         if page.kind == "messages":
             return self._messages(page, answer, notes)
-        if answer.cpu:
-            return self._text(render_cpu(answer.cpu, self.terminal, limit=_ROWS, breakdown=False).split("\n"))
+        if lines := self._cpu_lines(answer):
+            return self._text(lines)
         by = answer.question.by
         rows = list(groups_of(answer.hops, page.hop[0]))
         if page.sort:
@@ -248,8 +249,7 @@ class Pages:
             if page.kind == "details":
                 return self._text(render_details(report, self.terminal, _ROWS).split("\n"))
             return self._text(render_sockets(report, self.terminal, _ROWS).split("\n"), Page("details", "sockets"))
-        if page.area == "cpu" and frame.cpu:
-            lines = render_cpu(frame.cpu, self.terminal, limit=_ROWS, breakdown=False).split("\n")
+        if page.area == "cpu" and (lines := self._cpu_lines(frame)):
             return self._text(lines, Page("groups", "cpu"))
         if page.area == "drops" and frame.drops:
             return self._text(render_drops(frame.drops, self.terminal, _ROWS).split("\n"))
@@ -257,8 +257,18 @@ class Pages:
             return self._text(render_check(frame.check, self.terminal, everything=page.kind == "details").split("\n"))
         return self._text(["waiting for the first interval"])
 
+    def _cpu_lines(self, of: Frame | Answer) -> list[str]:
+        """Return CPU time, live or recorded; nothing where there is none."""
+        if of.cpu_time is not None:
+            return render_report(of.cpu_time, self.terminal).split("\n")
+        return render_cpu(of.cpu, self.terminal, limit=_ROWS, breakdown=False).split("\n") if of.cpu else []
+
     def _text(self, lines: Sequence[str], opens: Page | None = None) -> Content:
         return Content(rows=[(line, opens) for line in lines])
+
+
+def _has(frame: Frame, area: Area) -> bool:
+    return getattr(frame, area) is not None or (area == "cpu" and frame.cpu_time is not None)
 
 
 def _in_order(rows: Sequence[HopRow], sort: int) -> list[HopRow]:

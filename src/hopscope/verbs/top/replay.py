@@ -7,6 +7,8 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from hopscope.errors import HopscopeError, UsageError
 from hopscope.model.drops import DropRow, DropSnapshot
 from hopscope.model.snapshot import HopRow, Overhead, Snapshot
@@ -18,6 +20,7 @@ from hopscope.verbs.explain.analysis import explain
 from hopscope.verbs.explain.text import told_of
 from hopscope.verbs.frames.frame import Answer, Frame, SlowMessage
 from hopscope.verbs.frames.source import Ask, Fill, Filled, Filter, Frames, Record, Said
+from hopscope.verbs.report.cpu import cpu_time_between, report_of
 from hopscope.verbs.report.drops import drop_reasons
 from hopscope.verbs.report.hops import UNKNOWN, hops_of_groups, hops_over_time
 from hopscope.verbs.report.messages import messages
@@ -28,18 +31,20 @@ if TYPE_CHECKING:
     from queue import SimpleQueue
 
     from hopscope.model.histogram import Histogram
+    from hopscope.model.report import Report
     from hopscope.store.trace import Trace
     from hopscope.term.terminal import Terminal
     from hopscope.verbs.check.findings import Check
     from hopscope.verbs.frames.frame import Area, Question
     from hopscope.verbs.frames.source import Event, Request
+    from hopscope.verbs.report.cpu import CpuTime
 
 _MOST_FRAMES: Final = 600
 _SLOWEST: Final = 20
 _GROUPS: Final = 50
+_ROWS: Final = 200
 _NOTHING: Final = Overhead(0, None, None, 0.0, 0)
 _NO_TIMES: Final[Mapping[Area, str]] = {
-    "cpu": "a recording has no CPU time by part of the stack; `hopscope cpu` measures it",
     "sockets": "`hopscope report tcp` shows what was recorded of sockets",
 }
 
@@ -87,6 +92,7 @@ class ReplaySource:
         self._frames: list[Frame] = []
         self._bounds_s: list[float] = []
         self._checked: Check | None = None
+        self._cpu_time: CpuTime | None = None
         self._absent: dict[Area, str] = dict(_NO_TIMES)
 
     def run(self, post: Callable[[Event], object], requests: SimpleQueue[Request]) -> None:
@@ -116,7 +122,7 @@ class ReplaySource:
                 self._post(Filled(number, self._filled(number)))
             case Ask(question, number) if question:
                 try:
-                    answer = self._answer(question, self._of(number))
+                    answer = self._answer(question, number)
                 except HopscopeError as error:
                     answer = Answer(question, notes=[str(error)])
                 self._post(answer)
@@ -133,6 +139,7 @@ class ReplaySource:
         length_s = (last - first) / 1e9 if first is not None else 0.0
         slices = min(max(round(length_s / self._interval_s), 1), _MOST_FRAMES)
         self._bounds_s, hops = hops_over_time(trace, self._selection, slices)
+        self._cpu_time = None
         lost = lost_events(trace)
         cost = f"{plural(len(self._bounds_s) - 1, 'interval')} of {length_s / slices:.3g} s"
         self._frames = [
@@ -168,7 +175,7 @@ class ReplaySource:
         return replace(self._selection, from_s=begin_s, until_s=end_s)
 
     def _filled(self, number: int) -> Frame:
-        """Return a frame with its drops, which take a query."""
+        """Return a frame with its drops and its CPU time, which take queries."""
         frame = self._frames[number]
         if frame.drops is None:
             begin_s, end_s = self._bounds_s[number : number + 2]
@@ -184,12 +191,24 @@ class ReplaySource:
             drops = DropSnapshot(
                 "interval", frame.at_ns, end_s - begin_s, rows, sum(counts), 0, _NOTHING, (), notes=report.notes
             )
-            frame = self._frames[number] = replace(frame, drops=drops)
+            frame = self._frames[number] = replace(frame, drops=drops, cpu_time=self._cpu_report(number))
         return frame
+
+    def _cpu_report(self, number: int, by: str | None = None) -> Report:
+        """Return the CPU time in a frame; that of all frames is added up when it is asked for first."""
+        if self._cpu_time is None:
+            bounds_ns = [self._trace.metadata.started_ns + round(each * 1e9) for each in self._bounds_s]
+            self._cpu_time = cpu_time_between(self._trace, np.array(bounds_ns, np.int64))
+            if not len(self._cpu_time.time_ns):
+                self._absent["cpu"] = "the recording does not say what CPUs did; `hopscope record -P cpu` does"
+        return report_of(self._trace, self._cpu_time.of_slice(number), by=by, limit=_ROWS)
 
     # ---- questions ----
 
-    def _answer(self, question: Question, selection: Selection) -> Answer:
+    def _answer(self, question: Question, number: int) -> Answer:
+        selection = self._of(number)
+        if question.kind == "groups" and question.area == "cpu":
+            return Answer(question, cpu_time=self._cpu_report(number, question.by))
         if question.kind == "groups":
             hop, before, point = question.hop
             found = hops_of_groups(self._trace, selection, (before, point), question.by, _GROUPS)

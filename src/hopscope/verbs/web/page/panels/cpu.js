@@ -6,7 +6,7 @@ import { flameGraph } from "../flame.js";
 import { lines } from "../lines.js";
 import { table } from "../table.js";
 
-const GROUPS = { "": "part", cpu: "CPU", process: "process" };
+const GROUPS = { "": "part", cpu: "CPU", process: "process", cgroup: "cgroup" };
 
 export default {
   id: "cpu",
