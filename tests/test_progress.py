@@ -9,6 +9,8 @@ import subprocess
 import sys
 from typing import Final
 
+from hopscope import progress
+
 _PROGRAM: Final = """
 import sys
 from hopscope.gate import guarded, tell
@@ -20,6 +22,14 @@ with guarded(for_good=False), progress():
     doing("reading more", 2, 3)
     sys.stdin.readline()
 """
+
+
+def test_what_somebody_else_estimates_is_said_where_it_is_known() -> None:
+    shares = iter([None, 0.254])
+    step = progress._Step("making it", 0, 0, 5.0, lambda: next(shares))
+    assert [progress._words(step, 3.0, 9.0) for _ in range(2)] == [
+        "hopscope: making it, 6 s", "hopscope: making it, about 25% of it, 6 s",
+    ]  # fmt: skip
 
 
 def test_it_is_shown_until_something_is_printed() -> None:

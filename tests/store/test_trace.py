@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,6 +17,7 @@ from hopscope.store.schema import TABLES
 from hopscope.store.trace import Trace
 from hopscope.store.writer import TraceWriter
 from tests.store.columns import metadata, rows
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -172,3 +174,16 @@ def test_killed_it_says_so(copy: Path) -> None:
     (copy / FILE).write_bytes(killed.packed())
     with Trace(copy) as trace:
         assert trace.warnings == ["the recorder was killed or is still running: the trace ends with the last full file"]
+
+
+def test_which_part_of_a_query_is_done_is_told_while_it_runs(whole: Path) -> None:
+    with Trace(whole) as trace, ThreadPoolExecutor(1) as worker:
+        running = worker.submit(trace.rows, "SELECT count(*) FROM range(10000000000) t WHERE hash(range) = 7")
+        seen: list[float] = []
+        eventually(lambda: (share := trace.share_done()) is not None and not seen.append(share), "no estimate")
+        eventually(lambda: (share := trace.share_done()) is not None and share > seen[0], "the estimate stays")
+        trace.interrupt()
+        assert isinstance(running.exception(), KeyboardInterrupt)
+        assert 0 < seen[0] < 1
+        assert trace.share_done() is None
+    assert trace.share_done() is None

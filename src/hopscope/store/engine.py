@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import threading
 from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, Literal, TypeAlias
@@ -129,6 +130,10 @@ class Engine(ABC):
     def interrupt(self) -> None:  # noqa: B027 # not every engine can
         """Have a query that another thread runs end soon, if the engine can."""
 
+    def share_done(self) -> float | None:
+        """Return which part of the query that another thread runs is done, 0 to 1; None: that is not known."""
+        return None
+
     @abstractmethod
     def cause(self, error: Exception) -> Cause | None:
         """Tell what an exception is about; None: it is none of the engine's."""
@@ -151,6 +156,7 @@ class DuckDB(Engine):
         self._folder = folder
         self._unrestricted = unrestricted
         self._spill = Spill()
+        self._closing = threading.Lock()
         # The last ones asked for.
         self._kinds_of: Sequence[Path] = ()
         self._kinds: dict[str, str] = {}
@@ -307,13 +313,22 @@ class DuckDB(Engine):
         """Have a query that another thread runs end with what :meth:`cause` calls interrupted."""
         self._connection.interrupt()
 
+    def share_done(self) -> float | None:
+        """Return the engine's own estimate, which is by what it has read, and need not grow evenly."""
+        with self._closing:
+            if self._folder_fd < 0:
+                return None
+            percent = self._connection.query_progress()
+        return percent / 100 if percent > 0 else None
+
     def close(self) -> None:
         """Close the connection; again is allowed."""
-        self._connection.close()
-        self._spill.close()
-        if self._folder_fd >= 0:
-            os.close(self._folder_fd)
-            self._folder_fd = -1
+        with self._closing:
+            self._connection.close()
+            self._spill.close()
+            if self._folder_fd >= 0:
+                os.close(self._folder_fd)
+                self._folder_fd = -1
 
     def cause(self, error: Exception) -> Cause | None:
         """Tell by the kind of the exception."""
@@ -341,6 +356,8 @@ class DuckDB(Engine):
         }
 
     def _restrict(self) -> None:
+        # For `share_done`; none is drawn.
+        self._connection.execute("SET enable_progress_bar_print = false; SET enable_progress_bar = true")
         if not self._unrestricted:
             lines = _text(str(self._spill.folder / _LINES)) if self._spill.folder else ""
             self._connection.execute(

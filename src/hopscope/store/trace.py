@@ -217,6 +217,17 @@ class Trace:
         """Have a query that another thread runs end with a KeyboardInterrupt there, if the engine can."""
         self._engine.interrupt()
 
+    def share_done(self) -> float | None:
+        """Return which part of the query that another thread runs is done, 0 to 1, as the engine estimates it.
+
+        None: there is none, or the engine does not know.
+        """
+        return self._engine.share_done()
+
+    def sizes_bytes(self, table: Table) -> list[int]:
+        """Return the size of each of a table's files, as :meth:`by_file` reads them."""
+        return [file.stat().st_size for file in self._parts[table.name].whole]
+
     def close(self) -> None:
         """Close the engine."""
         self._engine.close()

@@ -201,10 +201,12 @@ def build(trace: Trace, *names: str, selection: Selection | None = None, **param
     order = _order(trace, wanted, given)
     last = _last_users(order, set(wanted))
     for place, each in enumerate(order):
-        doing(f"making the relation {each.name} ({place + 1} of {len(order)})")
+        doing(f"making the relation {each.name} ({place + 1} of {len(order)})", share=trace.share_done)
         _make(trace, each, given)
         for name in last.get(place, ()):
             _drop(trace, _RELATIONS[name])
+    if order:
+        doing("querying the relations", share=trace.share_done)
     for name in names:
         if name in _ALIASES:
             trace.make_view(name, f"SELECT * FROM {_ALIASES[name]}")

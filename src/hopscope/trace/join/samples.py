@@ -11,12 +11,13 @@ import numpy as np
 
 from hopscope.clock.change import Change
 from hopscope.clock.samples import Direction, Samples
+from hopscope.progress import doing
 from hopscope.store.hosts import BACK, CHANGES, THERE, UNKNOWN_RATE
 from hopscope.store.probes import read_changes, read_probes
 from hopscope.trace.join.packets import Seen, fewest, matched, one_in, received, sent
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -87,19 +88,25 @@ def packets(
     shared = [flow for flow, times in Counter(flow for each in flows for flow in each).items() if times > 1]
     common = [set(shared) & set(each) for each in flows]
     every = one_in([trace for parts in traces for trace in parts])
-    left, came = (
-        [
-            Seen.joined([look(trace, ours, every=every) for trace in parts])
-            for parts, ours in zip(traces, common, strict=True)
-        ]
-        for look in (sent, received)
-    )
+    looks: dict[str, tuple[Callable[..., Seen], list[Seen]]] = {"sent": (sent, []), "received": (received, [])}
+    for name, (look, seen) in looks.items():
+        for number, (parts, ours) in enumerate(zip(traces, common, strict=True)):
+            doing(f"looking for packets that host {number + 1} of {len(traces)} {name}", share=share_of(parts))
+            seen.append(Seen.joined([look(trace, ours, every=every) for trace in parts]))
+    left, came = (seen for _, seen in looks.values())
     found = {}
-    for first, second in combinations(range(len(sources)), 2):
+    pairs = list(combinations(range(len(sources)), 2))
+    for number, (first, second) in enumerate(pairs):
+        doing("comparing the clocks of hosts, pair", number, len(pairs))
         there, back = (Direction(*fewest(*matched(left[a], came[b]))) for a, b in ((first, second), (second, first)))
         if len(there) or len(back):
             found[first, second] = between(sources, (first, second), there, back)
     return found
+
+
+def share_of(parts: Sequence[Trace]) -> Callable[[], float | None]:
+    """Return what says which part of the query is done that runs in one of the traces."""
+    return lambda: next((share for each in parts if (share := each.share_done()) is not None), None)
 
 
 def between(sources: Sequence[Source], ends: Ends, there: Direction, back: Direction) -> Samples:

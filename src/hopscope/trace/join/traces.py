@@ -20,7 +20,7 @@ from hopscope.trace.join.absences import absences
 from hopscope.trace.join.clocks import axes
 from hopscope.trace.join.flows import flows_of, own_numbers
 from hopscope.trace.join.metadata import merged_metadata
-from hopscope.trace.join.samples import changes, packets, probes, stamped_by_nics
+from hopscope.trace.join.samples import changes, packets, probes, share_of, stamped_by_nics
 from hopscope.trace.join.sources import sources
 from hopscope.trace.join.trusted import contradiction_ns, trusted_axes
 
@@ -29,11 +29,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hopscope.store.meta import ComparedPair
+    from hopscope.store.schema import Table
     from hopscope.trace.join.clocks import Axis, Compared
     from hopscope.trace.join.numbers import Numbers
     from hopscope.trace.join.sources import Source
 
 Clock: TypeAlias = Literal["compared", "tai"]
+_MB: Final = 10**6
 _ROTATE_NEVER_S: Final = float("inf")
 # Written from metadata of the hosts, not from their traces.
 _MADE: Final = frozenset({"hosts", "clocks", "absences"})
@@ -89,9 +91,12 @@ def join(folders: Sequence[Path], out: Path, *, without: Collection[str] = (), c
     """
     given = sources(folders, without=without)
     with ExitStack() as stack:
-        doing("comparing the clocks of the hosts")
+        doing("opening the traces of the hosts")
         traces = [[stack.enter_context(Trace(part.folder)) for part in source.parts] for source in given.hosts]
-        seen = [flows_of(parts) for parts in traces]
+        seen = []
+        for number, of_host in enumerate(traces):
+            doing(f"looking for the flows of host {number + 1} of {len(traces)}", share=share_of(of_host))
+            seen.append(flows_of(of_host))
         alone = own_numbers(seen)
         between = [each.keys.keys() - own.keys() for each, own in zip(seen, alone, strict=True)]
         trusted = trusted_axes(given.hosts, traces) if clock == "tai" else None
@@ -178,12 +183,13 @@ def _write(
 ) -> int:
     """Move all rows, and return their number."""
     rows = stacks = 0
+    everything = (trace.sizes_bytes(table) for parts in traces for trace in parts for table in _copied(trace))
+    moved = _Moved(sum(map(sum, everything)))
     for host, parts, axis, of_host in zip(hosts, traces, of_hosts, numbers, strict=True):
         for trace, of_part in zip(parts, of_host, strict=True):
             of_part.first_stack = stacks
             stacks += trace.rows("SELECT coalesce(max(stack), -1) + 1 FROM stacks")[0][0]
-            doing(f"joining host {host.number + 1} of {len(hosts)}")
-            rows += _copy(trace, of_part, writer)
+            rows += _copy(trace, of_part, writer, moved)
         writer.append("clocks", axis.rows(host.number))
     _write_hosts(hosts, writer)
     return rows
@@ -200,18 +206,34 @@ def fingerprint(folders: Sequence[Path]) -> str:
     return digest.hexdigest()
 
 
-def _copy(trace: Trace, numbers: Numbers, writer: TraceWriter) -> int:
+class _Moved:
+    """Says how many bytes of files have been moved."""
+
+    def __init__(self, of_bytes: int) -> None:
+        self._what = "joining the rows of all hosts" + (", MB" if of_bytes >= _MB else "")
+        self._of_bytes = of_bytes
+        self._bytes = 0
+        self.add(0)
+
+    def add(self, size_bytes: int) -> None:
+        """Add a file."""
+        self._bytes += size_bytes
+        doing(self._what, self._bytes // _MB, self._of_bytes // _MB)
+
+
+def _copied(trace: Trace) -> list[Table]:
+    """Return the tables whose rows are moved."""
+    return [*(table for table in TABLES if table.name not in _MADE), *trace.metadata.tables]
+
+
+def _copy(trace: Trace, numbers: Numbers, writer: TraceWriter, moved: _Moved) -> int:
     """Move the rows of a trace, and return their number."""
     count = 0
-    for table in TABLES:
-        if table.name not in _MADE:
-            for columns in trace.by_file(table):
-                writer.append(table.name, numbers.converted(table, columns))
-                count += len(columns[table.columns[0].name])
-    for table in trace.metadata.tables:
-        for columns in trace.by_file(table):
-            writer.append(numbers.tables[table.name], numbers.converted(table, columns))
+    for table in _copied(trace):
+        for size_bytes, columns in zip(trace.sizes_bytes(table), trace.by_file(table), strict=True):
+            writer.append(numbers.tables.get(table.name, table.name), numbers.converted(table, columns))
             count += len(columns[table.columns[0].name])
+            moved.add(size_bytes)
     return count
 
 
