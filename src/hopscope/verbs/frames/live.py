@@ -253,7 +253,8 @@ class LiveSource:
             if (percent := each.overhead.bpf_cpu_percent) is not None
         ]
         lost = [f"{verb} {each.lost:,}" for verb, each in found.items() if getattr(each, "lost", 0)]
-        cost = f"of a CPU: hopscope {fmt.per_cent(self._own.percent())}, BPF {', '.join(spent)}" if found else ""
+        own, programs = fmt.per_cent(self._own.percent()), ", ".join(spent) or "unknown"
+        cost = f"of a CPU: hopscope {own}, BPF {programs}" if found else ""
         return Frame(
             time.time_ns(),
             time.monotonic() - self._started_s,
