@@ -117,6 +117,7 @@ class Panel {
     this.aborted = fresh(this.aborted);
     const { signal } = this.aborted;
     const [from_ns, until_ns] = this.picture.view;
+    const moves = this.picture.element.dataset.state === "asking";
     this.tellMarkers();
     this.#state("asking");
     const left = new Set(Object.keys(PARTS));
@@ -127,9 +128,9 @@ class Panel {
       waited();
     };
     try {
-      if (this.loaded) await waits(REST_MS / 3, signal);
+      // One step is asked for at once; of a view that moves on, where it rests a little.
+      if (moves) await waits(REST_MS / 3, signal);
       const list = this.events(signal);
-      this.loaded = true;
       if (Object.keys(PARTS).some((part) => !this.picture.parts[part])) waited();
       await Promise.all([Promise.all(Object.keys(PARTS).map(one)).then(() => this.#state("drawn")), list]);
       if (this.picture.parts.events.marks.has_flows) this.picture.show("events", await this.asked("events", { from_ns, until_ns, flows: true }, signal));
