@@ -76,9 +76,9 @@ def test_datagrams_of_ipv6_alone_compare_clocks(kept_lab: Lab, tmp_path: Path) -
     with Trace(tmp_path / JOINED) as trace:
         assert trace.rows("SELECT DISTINCT protocol FROM flows WHERE protocol IN (6, 17)") == [(17,)]
         (compared,) = trace.metadata.joined["pairs"]
-        assert compared["probes"] == [0, 0]
+        assert compared["probes"] == (0, 0)
         # Nothing was lost, and all requests differ: all but the first are told apart. Answers begin as requests do.
-        assert compared["packets"] == [MESSAGES - 1, MESSAGES - 1]
+        assert compared["packets"] == (MESSAGES - 1, MESSAGES - 1)
         bounds = trace.columns("SELECT low_ns, high_ns FROM clocks WHERE host = 1")
         assert (np.asarray(bounds["low_ns"]) <= 0).all()
         assert (np.asarray(bounds["high_ns"]) >= 0).all()
