@@ -76,6 +76,9 @@ def test_help_has_sections_and_two_examples(name: str, command: click.Command) -
     assert len(command.examples) == 2
     assert all(f"\n    {line}\n" in shown + "\n" for _, line in command.examples)
     assert max(map(len, shown.splitlines())) <= 80
+    options = [each for each in command.params if isinstance(each, click.Option) and not each.hidden]
+    names = {max(each.opts, key=len) for each in options}
+    assert names <= set(re.findall(r"(?m)^  (?:-\w, )?(--[\w-]+)", shown))
 
 
 @pytest.mark.parametrize(("name", "command"), commands().items())

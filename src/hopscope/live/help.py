@@ -27,9 +27,25 @@ SOCKETS: Final = "Which sockets"
 OUTPUT: Final = "Output"
 HOSTS: Final = "Several hosts"
 CLIENTS: Final = "Which clients"
+SUBSCRIBERS: Final = "Subscribers"
+RECEIVER: Final = "Receiver of metrics"
 OTHER: Final = "Other options"
 # In this order they are shown.
-SECTIONS: Final = (MEASURE, RECORD, FLIGHT, RECORDINGS, TRAFFIC, SOCKETS, CLIENTS, OUTPUT, REPLAY, HOSTS, OTHER)
+SECTIONS: Final = (
+    MEASURE,
+    RECORD,
+    FLIGHT,
+    RECORDINGS,
+    TRAFFIC,
+    SOCKETS,
+    CLIENTS,
+    RECEIVER,
+    SUBSCRIBERS,
+    OUTPUT,
+    REPLAY,
+    HOSTS,
+    OTHER,
+)
 
 # Words of tcpdump's filters that a value follows, and the option that selects the same.
 _LIKE_PCAP: Final = {

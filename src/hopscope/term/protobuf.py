@@ -7,6 +7,7 @@ rows of an array, and NumPy puts the numbers of all of them in place at once.
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -51,6 +52,21 @@ def content(field: int, value: bytes | str) -> bytes:
     """Return a field with bytes, a text or a message."""
     raw = value.encode() if isinstance(value, str) else value
     return varint(field << 3 | _BYTES) + varint(len(raw)) + raw
+
+
+def double(field: int, value: float) -> bytes:
+    """Return a field with a double."""
+    return varint(field << 3 | _FIXED64) + struct.pack("<d", value)
+
+
+def fixed64(field: int, value: int) -> bytes:
+    """Return a field with eight bytes, fixed64 or sfixed64."""
+    return varint(field << 3 | _FIXED64) + struct.pack("<q", value)
+
+
+def zigzag(value: int) -> int:
+    """Return a signed number as sint32 and sint64 have it."""
+    return value << 1 if value >= 0 else (-value << 1) - 1
 
 
 def numbers(field: int, name: str, values: NDArray[Any]) -> list[Part]:

@@ -82,7 +82,7 @@ class Access:
             Anybody could read, or a file is wrong.
         """
         host, port = address_of(where)
-        local = _is_loopback(host)
+        local = is_loopback(host)
         token = token_of(token_file) if token_file else None
         with_certificates = bool(allowed or allow_file)
         if not (local or with_certificates or token):
@@ -131,7 +131,8 @@ def token_of(path: Path) -> str:
     return token
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Tell whether an address or a name is of this machine alone."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from hopscope.errors import UsageError
-from hopscope.live.help import CLIENTS, MEASURE, OTHER, Command, option, section
+from hopscope.live.help import CLIENTS, MEASURE, OTHER, RECEIVER, SUBSCRIBERS, Command, option, section
 from hopscope.live.host_options import listening_options
 from hopscope.live.options import (
     buffer_option,
@@ -34,7 +34,6 @@ _COLLECTED: Final = ("rx", "tx", "cpu", "drops", "sockets", "check")
 _GROUPS: Final = ("interface", "netns", "cgroup")
 _DAY_S: Final = 86_400
 _MIB: Final = 1 << 20
-SUBSCRIBERS: Final = "Subscribers"
 # In a context's meta: the words of the command line, and that its services alone are wanted.
 _WORDS, _SERVICES = "hopscope.serve.words", "hopscope.serve.services"
 
@@ -77,6 +76,11 @@ class _Rereadable(Command):
 @listening_options("Serve metrics at this address.", "The server's certificate", "the clients")
 @section(CLIENTS, option("--token-file", type=PATH, metavar="FILE", help="Clients must send the token in FILE."))
 @section(
+    RECEIVER,
+    option("--otlp", metavar="URL", help="Push metrics to this OpenTelemetry receiver (OTLP over HTTP)."),
+    option("--otlp-token-file", type=PATH, metavar="FILE", help="Send it the token in FILE."),
+)
+@section(
     SUBSCRIBERS,
     option("--socket", type=PATH, metavar="PATH", help="Serve events to those who connect to this unix socket."),
     option("--socket-group", metavar="GROUP", help="Group that may connect. [default: hopscope, if it exists]"),
@@ -105,6 +109,8 @@ def command(  # noqa: PLR0913 # one parameter an option
     allowed: tuple[str, ...],
     allow_file: Path | None,
     token_file: Path | None,
+    otlp: str | None,
+    otlp_token_file: Path | None,
     tls: Tls,
     socket: Path | None,
     socket_group: str | None,
@@ -121,25 +127,32 @@ def command(  # noqa: PLR0913 # one parameter an option
     --tls-cert and --tls-key, and either --token-file or --tls-ca with --allow. SIGHUP reads --config again and starts
     anew, unless a terminal controls the command. See docs/serve.md.
 
+    With --otlp, the same metrics are pushed each interval to a receiver of OpenTelemetry. Its URL is https, or
+    http on this machine alone.
+
     With --socket, other programs subscribe to events, as Arrow or JSON lines, by hopscope.subscribe() in Python or by
     one line of JSON. What nobody subscribes to is not attached. See docs/subscribe.md.
     """
     del config
-    if listen is None and socket is None:
+    if listen is None and socket is None and otlp is None:
         raise UsageError("There is nothing to serve", "Give --listen 127.0.0.1:9764, or --socket /run/hopscope.sock")
+    if otlp_token_file and otlp is None:
+        raise UsageError("--otlp-token-file is for --otlp", "Give --otlp URL as well")
     from hopscope.verbs.serve.run import serve  # noqa: PLC0415
 
     services: list[Service] = []
-    if listen is not None:
-        if not all(map(find_spec, ("starlette", "uvicorn"))):
+    if listen is not None or otlp is not None:
+        if listen is not None and not all(map(find_spec, ("starlette", "uvicorn"))):
             raise UsageError("Metrics need Starlette and uvicorn", "Install them: pip install 'hopscope[serve]'")
         from hopscope.verbs.serve.access import Access  # noqa: PLC0415 # ssl
-        from hopscope.verbs.serve.metrics import Metrics  # noqa: PLC0415 # Starlette takes a tenth of a second
+        from hopscope.verbs.serve.metrics import Metrics  # noqa: PLC0415
+        from hopscope.verbs.serve.push import Receiver  # noqa: PLC0415
         from hopscope.verbs.serve.wanted import Wanted  # noqa: PLC0415
 
-        access = Access.of(listen, tls, allowed, allow_file, token_file)
+        access = Access.of(listen, tls, allowed, allow_file, token_file) if listen is not None else None
+        receiver = Receiver.of(otlp, otlp_token_file) if otlp is not None else None
         wanted = Wanted(tuple(dict.fromkeys(collected)), interval, group_by, max_groups, chosen)
-        services.append(Metrics(access, wanted))
+        services.append(Metrics(access, receiver, wanted))
     if socket is not None:
         from hopscope.verbs.serve.subscriptions import Subscriptions  # noqa: PLC0415
 

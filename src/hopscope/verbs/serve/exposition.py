@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from hopscope.model.histogram import MIN_INDEX, OVERFLOW_SLOT, SCALE, ZERO_SLOT, Histogram
-from hopscope.term.protobuf import content, number
+from hopscope.term.protobuf import content, double, number, zigzag
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -31,11 +31,16 @@ _ZERO_S: Final = 2.0**-24
 _TYPES: Final = {"counter": 0, "gauge": 1, "histogram": 4}
 # Metric: where the value of each type is.
 _VALUES: Final = {"counter": 3, "gauge": 2, "histogram": 7}
-_FIXED64: Final = 1
 # What is longer than the longest bucket, 16 s: the bucket of a native histogram that ends at infinity.
 _INFINITE: Final = (1024 << SCALE) + 1
 # A gap of no more empty buckets is cheaper than a span of its own.
 _GAP: Final = 2
+
+
+def both_of(families: Sequence[Family], started_ns: int) -> bytes:
+    """Return both forms, as the process that hands them out takes them."""
+    text, protobuf = text_of(families), protobuf_of(families, started_ns)
+    return HEAD.pack(len(text), len(protobuf)) + text + protobuf
 
 
 def text_of(families: Iterable[Family]) -> bytes:
@@ -103,18 +108,18 @@ def _metric(family: Family, values: Sequence[str], value: Value, created: bytes)
     if isinstance(value, Histogram):
         inner = _histogram(value) + content(15, created)
     else:
-        inner = _double(1, float(value)) + (content(3, created) if family.type == "counter" else b"")
+        inner = double(1, float(value)) + (content(3, created) if family.type == "counter" else b"")
     return b"".join(labels) + content(_VALUES[family.type], inner)
 
 
 def _histogram(histogram: Histogram) -> bytes:
-    classic = [content(3, number(1, count) + _double(2, upper_s)) for upper_s, count in _classic(histogram)]
+    classic = [content(3, number(1, count) + double(2, upper_s)) for upper_s, count in _classic(histogram)]
     return b"".join([
         number(1, histogram.count),
-        _double(2, histogram.sum_ns / _NS_PER_S),
+        double(2, histogram.sum_ns / _NS_PER_S),
         *classic,
-        number(5, _zigzag(SCALE)),
-        _double(6, _ZERO_S),
+        number(5, zigzag(SCALE)),
+        double(6, _ZERO_S),
         number(7, int(histogram.counts[ZERO_SLOT])),
         *_spans(histogram),
     ])  # fmt: skip
@@ -131,12 +136,12 @@ def _spans(histogram: Histogram) -> Iterator[bytes]:
             runs.append([index])
     end = 0
     for run in runs:
-        yield content(12, number(1, _zigzag(run[0] - end)) + number(2, len(run)))
+        yield content(12, number(1, zigzag(run[0] - end)) + number(2, len(run)))
         end = run[-1] + 1
     before = 0
     for index in (each for run in runs for each in run):
         count = counts.get(index, 0)
-        yield number(13, _zigzag(count - before))
+        yield number(13, zigzag(count - before))
         before = count
     if not runs:
         yield content(12, number(1, 0) + number(2, 0))  # else it would not be known to be native
@@ -146,15 +151,6 @@ def _native(histogram: Histogram) -> Iterator[tuple[int, int]]:
     counts = histogram.counts.tolist()
     yield from enumerate(counts[1:OVERFLOW_SLOT], MIN_INDEX)
     yield _INFINITE, counts[OVERFLOW_SLOT]
-
-
-def _double(field: int, value: float) -> bytes:
-    return bytes([field << 3 | _FIXED64]) + struct.pack("<d", value)
-
-
-def _zigzag(value: int) -> int:
-    """Return a signed number as sint32 and sint64 have it."""
-    return value << 1 if value >= 0 else (-value << 1) - 1
 
 
 def _timestamp(at_ns: int) -> bytes:

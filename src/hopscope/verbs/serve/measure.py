@@ -21,12 +21,12 @@ from hopscope.live.stop import stop_on_signal
 from hopscope.verbs.check.findings import Checker
 from hopscope.verbs.frames.live import attach, words_for
 from hopscope.verbs.serve.beats import beat, fail
-from hopscope.verbs.serve.exposition import HEAD, protobuf_of, text_of
 from hopscope.verbs.serve.families import Families
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from socket import socket
+    from typing import TypeAlias
 
     from hopscope.live.stop import Stop
     from hopscope.model.counters.readings import Readings
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from hopscope.verbs.serve.wanted import Wanted
     from hopscope.verbs.sockets.report import SocketReport
 
+    Form: TypeAlias = Callable[[Sequence[Family], int], bytes]
+
 # How often rings are emptied.
 _BETWEEN_S: Final = 0.25
 # Between two readings of all sockets, and of all counters, at least: they take milliseconds.
@@ -43,21 +45,23 @@ _SOCKETS_S: Final = 5.0
 _CHECK_S: Final = 10.0
 
 
-def measure(wanted: Wanted, line: socket, beats: socket) -> None:
+def measure(wanted: Wanted, lines: Sequence[tuple[socket, Form]], beats: socket) -> None:
     """Send metrics until a signal comes, or nobody takes them any more.
 
     Parameters
     ----------
-    line
-        To the process that hands them out.
+    lines
+        To the processes that hand them out or send them, and what makes what each of them takes of the families, and of
+        when counting began: CLOCK_REALTIME, ns.
     beats
         To the process that watches, for each time.
     """
     try:
         with stop_on_signal() as stop, Measurement(wanted) as measurement:
             while not measurement.wait(stop):
-                text, protobuf = measurement.forms()
-                line.sendall(HEAD.pack(len(text), len(protobuf)) + text + protobuf)
+                families = measurement.families()
+                for line, form in lines:
+                    line.sendall(form(families, measurement.started_ns))
                 beat(beats)
     except HopscopeError as error:
         fail(beats, error)
@@ -70,6 +74,11 @@ class Measurement:
     ----------
     wanted
         What is measured.
+
+    Attributes
+    ----------
+    started_ns : int
+        CLOCK_REALTIME since when is counted, once entered.
 
     Raises
     ------
@@ -97,7 +106,7 @@ class Measurement:
             if len(self._absent) == len(self._wanted.collected):
                 raise HopscopeError(next(iter(self._absent.values())))
             self._stack = stack.pop_all()
-        self._started_ns = time.time_ns()
+        self.started_ns = time.time_ns()
         self._next_s = time.monotonic()
         return self
 
@@ -116,10 +125,9 @@ class Measurement:
         measure_costs([each.collector for each in self._running.values()], window_s)
         return False
 
-    def forms(self) -> tuple[bytes, bytes]:
-        """Read everything, and return it as text and as Protocol Buffers."""
-        families = list(self._measured())
-        return text_of(families), protobuf_of(families, self._started_ns)
+    def families(self) -> list[Family]:
+        """Read everything."""
+        return list(self._measured())
 
     def _attach(self, verb: str, stack: contextlib.ExitStack) -> None:
         try:

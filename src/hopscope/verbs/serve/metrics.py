@@ -1,8 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Metrics for Prometheus: one process measures, as root, and another, without any rights, talks to the network."""
+"""Metrics: one process measures, as root, and others, without any rights, talk to the network.
+
+One is read by Prometheus, and one sends to a receiver of OpenTelemetry.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -12,10 +17,15 @@ from hopscope.kernel.capabilities import require_rights
 from hopscope.live.privileges import unprivileged_user
 from hopscope.live.processes import forked, http_server
 from hopscope.recorded.confine import confine
-from hopscope.verbs.serve.app import make_app
+from hopscope.verbs.serve.exposition import both_of
+from hopscope.verbs.serve.otlp import pushed
+from hopscope.verbs.serve.push import push
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from hopscope.verbs.serve.access import Access
+    from hopscope.verbs.serve.push import Receiver
     from hopscope.verbs.serve.wanted import Wanted
 
 # What attaches nothing.
@@ -29,42 +39,72 @@ class Metrics:
     Attributes
     ----------
     access
-        Where it listens, and for whom.
+        Where it listens, and for whom; None: nowhere.
+    receiver
+        Where metrics are pushed to; None: nowhere.
     wanted
         What is measured.
     """
 
-    access: Access
+    access: Access | None
+    receiver: Receiver | None
     wanted: Wanted
 
     def start(self, children: dict[int, str], beats: socket.socket) -> str:
-        """Start both processes, and return the address of the metrics."""
+        """Start the processes, and return the address of the metrics, or of where they are pushed to."""
         if not set(self.wanted.collected) <= _READ_ALONE:
             require_rights()
-        access = self.access
-        ours, theirs = socket.socketpair()
-        with listen(access.host, access.port) as listening, ours, theirs:
+        with contextlib.ExitStack() as stack:
+            listening = stack.enter_context(listen(self.access.host, self.access.port)) if self.access else None
+            pairs = [[stack.enter_context(each) for each in socket.socketpair()] for _ in range(2)]
+            (served, to_served), (pushing, to_pushing) = pairs
+            lines = [(to_served, both_of)] if self.access else []
+            lines += [(to_pushing, pushed)] if self.receiver else []
 
             def run_measuring() -> None:
                 from hopscope.verbs.serve.measure import measure  # noqa: PLC0415 # in this process alone
 
-                listening.close()
-                ours.close()
-                measure(self.wanted, theirs, beats)
+                for each in filter(None, (listening, served, pushing)):
+                    each.close()
+                measure(self.wanted, lines, beats)
 
             children[forked(run_measuring)] = "measures"
-            app = make_app(ours, self.wanted.interval_s, access.token, access.hosts)
-            # All is loaded before: the other user need not be able to read where hopscope is installed.
-            run_server = http_server(app, listening, access.secured)
+            if receiver := self.receiver:
 
-            def run_serving() -> None:
-                theirs.close()
-                beats.close()
-                confine()
-                run_server()
+                def run_pushing() -> None:
+                    for each in filter(None, (listening, served, to_served, to_pushing, beats)):
+                        each.close()
+                    push(receiver, pushing)
 
-            children[forked(run_serving, unprivileged_user())] = "serves metrics"
-            return access.url(listening.getsockname()[1])
+                # What a name means is asked for by modules that are loaded now: the other user may not be able to.
+                importlib.import_module("encodings.idna")
+                children[forked(run_pushing, unprivileged_user())] = "pushes metrics"
+            if self.access and listening:
+                self._serve(self.access, listening, served, children, (to_served, pushing, to_pushing, beats))
+                return self.access.url(listening.getsockname()[1])
+            return f"pushing to {receiver.url}" if receiver else ""
 
     def end(self) -> None:
         """Do nothing: it leaves nothing."""
+
+    def _serve(
+        self,
+        access: Access,
+        listening: socket.socket,
+        line: socket.socket,
+        children: dict[int, str],
+        others: Sequence[socket.socket],
+    ) -> None:
+        from hopscope.verbs.serve.app import make_app  # noqa: PLC0415 # Starlette takes a tenth of a second
+
+        app = make_app(line, self.wanted.interval_s, access.token, access.hosts)
+        # All is loaded before: the other user need not be able to read where hopscope is installed.
+        run_server = http_server(app, listening, access.secured)
+
+        def run_serving() -> None:
+            for each in others:
+                each.close()
+            confine()
+            run_server()
+
+        children[forked(run_serving, unprivileged_user())] = "serves metrics"
