@@ -354,7 +354,7 @@ def test_every_record_of_values_that_found_no_room_is_counted(tmp_path: Path, mo
     kept = found["e_function_called"]["n"].tolist()
     assert len(kept) + tracepoints.lost == DATAGRAMS
     assert int(found[LOSSES.name]["lost"].sum()) == tracepoints.lost > 0
-    assert kept == sorted(set(kept))
+    assert len(kept) == len(set(kept))  # in the order of the CPUs that it was on
 
 
 @pytest.mark.root

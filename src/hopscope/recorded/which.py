@@ -35,7 +35,7 @@ def which_recording(given: Path | None, say: Callable[[str], object] = complain)
         last, later = last_recording()
         say(f"reading {last.folder}" + (f"; {because(later)}" if later else ""))
         return last.folder
-    if given.is_file() and (missing := missing_comments(given)) is not None:
+    if (missing := _of_packets(given)) is not None:
         raise UsageError(
             missing or f"{given} is a file of packets, and no recording",
             "Name the recording" if missing else f"Open it with `hopscope wireshark {given}`, or name the recording",
@@ -51,6 +51,13 @@ def names_recording(word: str) -> bool:
     from hopscope.store.recordings import recording_named  # noqa: PLC0415 # as above
 
     return _exists(Path(word)) or recording_named(word) is not None
+
+
+def _of_packets(path: Path) -> str | None:
+    """Return what :func:`missing_comments` says; None where it is no file that can be read, which others tell of."""
+    with contextlib.suppress(OSError, ValueError):
+        return missing_comments(path) if path.is_file() else None
+    return None
 
 
 def _exists(path: Path) -> bool:

@@ -175,7 +175,8 @@ def test_a_cgroup_has_the_time_that_the_kernel_gives_its_processes(tmp_path: Pat
     with Trace(folder) as trace:
         whole = report_cpu(trace, Selection(), by="cgroup")
     for name, ns in used_ns.items():
-        assert ns <= sum(int(row[3]) for row in whole.rows() if row[0] == name) <= ns * 1.2
+        # What it ran before it was first seen is missing.
+        assert ns * 0.95 <= sum(int(row[3]) for row in whole.rows() if row[0] == name) <= ns * 1.2
 
 
 @pytest.mark.root
