@@ -156,6 +156,7 @@ def test_programs_at_rules_come_with_the_rules(everywhere: EveryNamespace) -> No
 
 
 @pytest.mark.root
+@pytest.mark.alone  # recordings of other tests take places in each new namespace, too
 def test_taken_places_are_passed_over(everywhere: EveryNamespace) -> None:
     with Namespace() as made:
         path = Path(f"/proc/{made.pid}/ns/net")

@@ -200,6 +200,6 @@ def test_a_process_has_the_time_that_the_kernel_gives_it(tmp_path: Path) -> None
     with Trace(tmp_path / "trace") as trace:
         whole = report_cpu(trace, Selection(), by="process")
         mine = max((row for row in whole.rows() if row[1] == "thread"), key=lambda row: int(row[3]))[0]
-        # The kernel's clock of a process goes on in interrupts and softirqs.
+        # The clock of a process goes on in interrupts and softirqs; what it ran before it was first seen is missing.
         time_ns = sum(int(row[3]) for row in whole.rows() if row[0] == mine)
-    assert used_ns <= time_ns <= used_ns * 1.2
+    assert used_ns * 0.95 <= time_ns <= used_ns * 1.2

@@ -60,7 +60,7 @@ def test_bpftrace_counts_as_many_packets(lab: Lab, veth: NetworkPath) -> None:
         pytest.skip("bpftrace is not installed: apt-get install bpftrace")
     program = 'tracepoint:net:netif_receive_skb /str(args->name) == "server0" && args->len == 1205/ { @ = count(); }'
     # In a mount namespace of its own, so that tracefs is nowhere else.
-    script = 'mount -t tracefs tracefs /sys/kernel/tracing && exec bpftrace -e "$0"'
+    script = 'mountpoint -q "$1" || mount -t tracefs tracefs "$1" && exec bpftrace -e "$0"'
     with subprocess.Popen(
         [
             "unshare",
@@ -71,6 +71,7 @@ def test_bpftrace_counts_as_many_packets(lab: Lab, veth: NetworkPath) -> None:
             "-c",
             script,
             f'BEGIN {{ printf("ready\\n"); }} {program}',
+            "/sys/kernel/tracing",
         ],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
