@@ -21,6 +21,7 @@ import hopscope as hopscope_api
 from tests.lab.another_user import AnotherUser, another_user
 from tests.lab.command import HOPSCOPE, complaint, environ, hopscope
 from tests.lab.measure import ping, tcp_pair, udp_pair, way
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -95,6 +96,7 @@ CASES: Final = {
     "wire TRACE": Case(("wire", _of("udp"), "--speed", "50", "--wait", "0"), r"[1-9][\d,]* events? sent to hop0"),
     "wire match -e": Case(("wire", "match", "-e", "net:net_dev_queue", "len > 100"), "ether.16:2. = 1024"),
     "record --wire": Case(("record", "-o", "t", "--wire", "hop0", "-d", "1"), r"[1-9][\d,]* events in"),
+    "mark": Case(("mark", "here"), r"marked the recording of process \d+"),
     "count": Case(("count", "net:net_dev_queue", *_SECONDS), r"[1-9][\d,]* events\n"),
     "count -g pid": Case(
         ("count", "net:net_dev_queue", "-g", "pid", *_SECONDS), r"[1-9][\d,]* events\n", {"CAP_SYS_ADMIN": _COST}
@@ -125,7 +127,7 @@ CASES: Final = {
 
 
 # Run as root alone, by tests of their own.
-_NOT_HERE: Final = {"top", "web", "agent", "mark", "top TRACE", "web TRACE"}
+_NOT_HERE: Final = {"top", "web", "agent", "top TRACE", "web TRACE"}
 # One that reads a recording does so for all of them.
 _SLOW: Final = {
     "clock",
@@ -192,7 +194,11 @@ def run(
     if words[0] == "serve":
         return served([*before, *HOPSCOPE, *map(str, given)], variables, folder, lab)
     try:
-        with wired(lab) if "--wire" in words else contextlib.nullcontext():
+        with contextlib.ExitStack() as stack:
+            if "--wire" in words:
+                stack.enter_context(wired(lab))
+            if words[0] == "mark":
+                stack.enter_context(recording(user, lab, variables, folder))
             return hopscope(*given, before=before, **variables)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -210,6 +216,18 @@ def wired(lab: Lab) -> Iterator[None]:
         yield
         child.terminate()
         child.communicate()
+
+
+@contextlib.contextmanager
+def recording(user: AnotherUser, lab: Lab, variables: dict[str, str], folder: Path) -> Iterator[None]:
+    """Have a recording of this user's own run meanwhile."""
+    held = user.words({"CAP_BPF", "CAP_PERFMON", "CAP_NET_ADMIN"}, lab.server)
+    argv = [*held, *HOPSCOPE, "record", "-o", str(folder)]
+    unix = Path("/proc/thread-self/net/unix")
+    with subprocess.Popen(argv, env=environ(**variables), stderr=subprocess.DEVNULL) as child:
+        eventually(lambda: "hopscope-mark-" in lab.server.call(unix.read_text), "it takes no marks")
+        yield
+        child.terminate()
 
 
 def served(argv: list[str], variables: dict[str, str], path: Path, lab: Lab) -> subprocess.CompletedProcess[str]:
