@@ -19,7 +19,8 @@ from urllib.parse import quote
 import pytest
 
 import hopscope
-from hopscope.errors import UsageError
+from hopscope.errors import HopscopeError, UsageError
+from hopscope.verbs.web import serve
 from hopscope.verbs.web.collector import Sender, listen
 from hopscope.verbs.web.command import command
 from tests.lab.command import hopscope as run
@@ -175,6 +176,15 @@ def test_it_ends_when_a_process_behind_it_does(tmp_path: Path) -> None:
             or None
         )
     )
+
+
+def test_where_nobody_can_start_a_reader_it_is_one_sentence() -> None:
+    for unread in (b"", b"!"):
+        ours, theirs = socket.socketpair()
+        ours.send(unread)
+        theirs.close()
+        with ours, pytest.raises(HopscopeError, match="has ended"):
+            serve._reader(ours, 0)
 
 
 def test_who_measures_ends_in_silence_with_who_serves() -> None:

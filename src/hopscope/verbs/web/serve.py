@@ -130,11 +130,20 @@ def _keeper(folder: Path, other: Path | None, children: dict[int, str]) -> socke
 
 
 def _reader(keeper: socket.socket, number: int) -> socket.socket:
-    """Start a process that reads the recording, and return the socket to ask it."""
+    """Start a process that reads the recording, and return the socket to ask it.
+
+    Raises
+    ------
+    HopscopeError
+        Who starts it has ended.
+    """
     from hopscope.verbs.web.keeper import ask_for, received  # noqa: PLC0415
 
-    ask_for(keeper, number)
-    return received(keeper)
+    try:
+        ask_for(keeper, number)
+        return received(keeper)
+    except ConnectionError:
+        raise _has_ended() from None
 
 
 def _expect(line: socket.socket) -> None:
@@ -149,7 +158,7 @@ def _expect(line: socket.socket) -> None:
     while not data.endswith(b"e\0\0\0\0"):
         part = line.recv(1 << 16)
         if not part:
-            raise HopscopeError("The process that reads the recording has ended", "Start `hopscope web` again")
+            raise _has_ended()
         data += part
     length = struct.unpack("!I", data[1:5])[0]
     head = json.loads(data[5 : 5 + length])
@@ -157,6 +166,10 @@ def _expect(line: socket.socket) -> None:
         error = HopscopeError(json.loads(data[5 + length + 5 : -5])["error"])
         error.exit_code = head["exit_code"]
         raise error
+
+
+def _has_ended() -> HopscopeError:
+    return HopscopeError("The process that reads the recording has ended", "Start `hopscope web` again")
 
 
 def _collector(interval_s: float, children: dict[int, str]) -> socket.socket:
