@@ -22,8 +22,6 @@ from hopscope.verbs.serve.otlp import pushed
 from hopscope.verbs.serve.push import push
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from hopscope.verbs.serve.access import Access
     from hopscope.verbs.serve.push import Receiver
     from hopscope.verbs.serve.wanted import Wanted
@@ -56,55 +54,49 @@ class Metrics:
             require_rights()
         with contextlib.ExitStack() as stack:
             listening = stack.enter_context(listen(self.access.host, self.access.port)) if self.access else None
-            pairs = [[stack.enter_context(each) for each in socket.socketpair()] for _ in range(2)]
-            (served, to_served), (pushing, to_pushing) = pairs
-            lines = [(to_served, both_of)] if self.access else []
-            lines += [(to_pushing, pushed)] if self.receiver else []
+            served, to_served = map(stack.enter_context, socket.socketpair())
+            pushing, to_pushing = map(stack.enter_context, socket.socketpair())
+
+            def keep(*kept: socket.socket) -> None:
+                """Close what belongs to the other processes, in one that was forked."""
+                for each in (listening, served, to_served, pushing, to_pushing, beats):
+                    if each and each not in kept:
+                        each.close()
 
             def run_measuring() -> None:
                 from hopscope.verbs.serve.measure import measure  # noqa: PLC0415 # in this process alone
 
-                for each in filter(None, (listening, served, pushing)):
-                    each.close()
+                keep(to_served, to_pushing, beats)
+                lines = [(to_served, both_of)] if self.access else []
+                lines += [(to_pushing, pushed)] if self.receiver else []
                 measure(self.wanted, lines, beats)
 
             children[forked(run_measuring)] = "measures"
             if receiver := self.receiver:
 
                 def run_pushing() -> None:
-                    for each in filter(None, (listening, served, to_served, to_pushing, beats)):
-                        each.close()
+                    keep(pushing)
                     push(receiver, pushing)
 
                 # What a name means is asked for by modules that are loaded now: the other user may not be able to.
                 importlib.import_module("encodings.idna")
                 children[forked(run_pushing, unprivileged_user())] = "pushes metrics"
-            if self.access and listening:
-                self._serve(self.access, listening, served, children, (to_served, pushing, to_pushing, beats))
-                return self.access.url(listening.getsockname()[1])
-            return f"pushing to {receiver.url}" if receiver else ""
+            if not (self.access and listening):
+                return f"pushing to {receiver.url}" if receiver else ""
+            from hopscope.verbs.serve.app import make_app  # noqa: PLC0415 # Starlette takes a tenth of a second
+
+            access = self.access
+            app = make_app(served, self.wanted.interval_s, access.token, access.hosts)
+            # All is loaded before: the other user need not be able to read where hopscope is installed.
+            run_server = http_server(app, listening, access.secured)
+
+            def run_serving() -> None:
+                keep(served, listening)
+                confine()
+                run_server()
+
+            children[forked(run_serving, unprivileged_user())] = "serves metrics"
+            return access.url(listening.getsockname()[1])
 
     def end(self) -> None:
         """Do nothing: it leaves nothing."""
-
-    def _serve(
-        self,
-        access: Access,
-        listening: socket.socket,
-        line: socket.socket,
-        children: dict[int, str],
-        others: Sequence[socket.socket],
-    ) -> None:
-        from hopscope.verbs.serve.app import make_app  # noqa: PLC0415 # Starlette takes a tenth of a second
-
-        app = make_app(line, self.wanted.interval_s, access.token, access.hosts)
-        # All is loaded before: the other user need not be able to read where hopscope is installed.
-        run_server = http_server(app, listening, access.secured)
-
-        def run_serving() -> None:
-            for each in others:
-                each.close()
-            confine()
-            run_server()
-
-        children[forked(run_serving, unprivileged_user())] = "serves metrics"

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 _PATH: Final = "/v1/metrics"
 _PROTOBUF: Final = "application/x-protobuf"
 _PATIENCE_S: Final = 10.0
-# Of an answer, of which only the beginning is told.
+# How much of an answer is read, and how much of that is shown.
 _MOST_BYTES: Final = 1 << 16
-_TOLD: Final = 200
-# A receiver that is busy may say for how long; else, and at most:
+_SHOWN: Final = 200
+# For how long a receiver that is busy may ask to be left alone, at most.
 _LONGEST_S: Final = 300.0
 
 
@@ -107,7 +107,7 @@ class Receiver:
         if answer.status == http.client.OK:
             return "", 0.0
         after = answer.headers.get("Retry-After", "")
-        text = said.decode(errors="replace").strip()[:_TOLD] if said.isascii() else ""
+        text = said.decode(errors="replace").strip()[:_SHOWN] if said.isascii() else ""
         why = f"{answer.status} {answer.reason}{f': {text}' if text else ''}"
         return why, min(float(after), _LONGEST_S) if after.isdecimal() else 0.0
 
