@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from numpy.typing import NDArray
 
@@ -36,6 +36,11 @@ class Ragged(NamedTuple):
         listed = list(pieces)
         lengths = np.array([len(piece) for piece in listed], np.int64)
         return cls(np.frombuffer(b"".join(listed), np.uint8), np.cumsum(lengths) - lengths, lengths)
+
+    def each(self) -> Iterator[bytes]:
+        """Yield the bytes of each piece."""
+        for start, length in zip(self.starts.tolist(), self.lengths.tolist(), strict=True):
+            yield self.data[start : start + length].tobytes()
 
     def put(self, there: Bytes, at: NDArray[np.int64]) -> None:
         """Copy each piece to where it is to begin."""

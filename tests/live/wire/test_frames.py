@@ -6,23 +6,26 @@ from __future__ import annotations
 import struct
 from ipaddress import IPv6Address
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hopscope import __version__
 from hopscope.live.stream.events import Assembler
-from hopscope.live.wire.frames import Batch, Frames, read_catalogue, read_entries, thermometer
+from hopscope.live.wire.frames import Frames, read_catalogue, read_entries, thermometer
 from hopscope.live.wire.layout import FRAME, MOST_BYTES, Flag, Tlv, table
 from hopscope.model.event_batch import Numbers, Texts
 from hopscope.store.meta import Metadata
 from hopscope.store.schema import Column, Table
 from hopscope.store.trace import Trace
 
+if TYPE_CHECKING:
+    from hopscope.term.ragged import Ragged
+
 ROOT = Path(__file__).parents[3]
 
 
-def heads(batch: Batch) -> np.ndarray[Any, np.dtype[np.void]]:
+def heads(batch: Ragged) -> np.ndarray[Any, np.dtype[np.void]]:
     """Return the fields that all events have, of each frame."""
     return np.frombuffer(b"".join(each[: FRAME.itemsize] for each in batch.each()), FRAME)["event"]
 

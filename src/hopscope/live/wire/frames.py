@@ -6,7 +6,7 @@ from __future__ import annotations
 import ipaddress
 import struct
 import zlib
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -32,6 +32,7 @@ from hopscope.live.wire.layout import (
 )
 from hopscope.model.event_batch import Numbers, Texts
 from hopscope.store.schema import BY_NAME, EVENT_TABLES
+from hopscope.term.ragged import Ragged
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -41,8 +42,7 @@ if TYPE_CHECKING:
     from hopscope.live.stream.events import Events, Names, Table
     from hopscope.live.wire.layout import Entry
     from hopscope.store.meta import Metadata
-
-Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+    from hopscope.term.ragged import Bytes
 
 _NUMBERS: Final = 1 << 32
 # More than Linux' own names have.
@@ -53,27 +53,6 @@ _ENTRY: Final = struct.Struct("!HH")
 # For entries, in whole words.
 _ROOM: Final = (MOST_BYTES - FRAME.itemsize) // ENTRY_BYTES * ENTRY_BYTES
 _ENTRIES_AT: Final = ETHERNET_BYTES + place("tlv_bytes").offset_bytes
-
-
-class Batch(NamedTuple):
-    """Frames, in the order in which they are sent.
-
-    Attributes
-    ----------
-    data : ndarray of uint8, shape (m,)
-        All of them, in any order.
-    starts, sizes : ndarray of int64, shape (n,)
-        Where in it each begins, and how many bytes it has.
-    """
-
-    data: Bytes
-    starts: NDArray[np.int64]
-    sizes: NDArray[np.int64]
-
-    def each(self) -> Iterator[bytes]:
-        """Yield the bytes of each frame."""
-        for start, size in zip(self.starts.tolist(), self.sizes.tolist(), strict=True):
-            yield self.data[start : start + size].tobytes()
 
 
 class Frames:
@@ -128,7 +107,7 @@ class Frames:
         """Number of each point, by its name."""
         return self._numbers
 
-    def of(self, events: Events, chosen: NDArray[np.bool_]) -> Batch:
+    def of(self, events: Events, chosen: NDArray[np.bool_]) -> Ragged:
         """Return a frame of each event that is chosen.
 
         Parameters
@@ -140,7 +119,7 @@ class Frames:
 
         Returns
         -------
-        Batch
+        Ragged
             In the order of the events; each begins as :data:`~hopscope.live.wire.layout.FRAME`.
         """
         rows = np.flatnonzero(chosen)
@@ -203,7 +182,7 @@ class Frames:
         self._devices, self._threads = set(), set()
         return devices, threads
 
-    def _with_entries(self, frames: NDArray[np.void], events: Events, chosen: NDArray[np.bool_]) -> Batch:
+    def _with_entries(self, frames: NDArray[np.void], events: Events, chosen: NDArray[np.bool_]) -> Ragged:
         """Return the frames, and behind those of events with fields of their own these."""
         parts = [frames.view(np.uint8)]
         starts = np.arange(len(frames), dtype=np.int64) * FRAME.itemsize
@@ -221,7 +200,7 @@ class Frames:
                 parts.append(data)
                 starts[rows], sizes[rows] = end + begins, lengths
                 end += len(data)
-        return Batch(np.concatenate(parts) if len(parts) > 1 else parts[0], starts, sizes)
+        return Ragged(np.concatenate(parts) if len(parts) > 1 else parts[0], starts, sizes)
 
     def _reason_numbers(self, events: Events) -> NDArray[np.int32]:
         """Return of each event why its packet was dropped; 0: it was not, or it is not known."""
@@ -322,15 +301,12 @@ class _Text:
         self._number = number
         places = {text: at for at, text in enumerate(dict.fromkeys(texts))}
         self._codes = np.array([places[text] for text in texts], np.int64)
-        encoded = [text.encode(errors="replace") for text in places]
-        self._bytes = np.frombuffer(b"".join(encoded), np.uint8)
-        self._whole = np.array([len(each) for each in encoded], np.int64)
-        self._begins = np.cumsum(self._whole) - self._whole
+        self._texts = Ragged.of(text.encode(errors="replace") for text in places)
         self.sizes = self._lengths = np.zeros(len(texts), np.int64)
 
     def fit(self, rooms: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Cut what is longer than its room, and return which are; with no room for an entry at all, there is none."""
-        whole = self._whole[self._codes]
+        whole = self._texts.lengths[self._codes]
         self._lengths = np.minimum(rooms - ENTRY_BYTES, whole)
         self.sizes = np.where(self._lengths < 0, 0, ENTRY_BYTES + padded_bytes(self._lengths))
         cut: NDArray[np.bool_] = self._lengths < whole
@@ -344,9 +320,8 @@ class _Text:
         head["type"], head["length"] = self._number, lengths
         at = at[there, np.newaxis]
         data[at + np.arange(ENTRY_BYTES)] = head.view(np.uint8).reshape(len(there), ENTRY_BYTES)
-        within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        begins = np.repeat(self._begins[self._codes[there]], lengths)
-        data[np.repeat(at[:, 0] + ENTRY_BYTES, lengths) + within] = self._bytes[begins + within]
+        starts = self._texts.starts[self._codes[there]]
+        Ragged(self._texts.data, starts, lengths).put(data, at[:, 0] + ENTRY_BYTES)
 
 
 def _fill(frames: NDArray[np.void], name: str, column: Numbers | Texts, rows: NDArray[Any]) -> NDArray[np.bool_]:

@@ -183,7 +183,7 @@ class _Hole:
 class Sequence:
     """Frames of one sender by their numbers: which have come before, and which are missing.
 
-    Frames may overtake each other, as in a tunnel: what is missing is told when frames have been taken once more.
+    Frames may arrive out of order, as from a tunnel: what is missing is reported after the next frames have been taken.
 
     Parameters
     ----------

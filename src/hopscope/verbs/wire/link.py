@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
-    from hopscope.live.wire.frames import Batch
+    from hopscope.term.ragged import Ragged
 
 T = TypeVar("T")
 
@@ -112,7 +112,7 @@ class Link:
     ) -> None:
         self._stack.close()
 
-    def send(self, frames: Batch, until_s: float) -> None:
+    def send(self, frames: Ragged, until_s: float) -> None:
         """Send frames, in their order.
 
         Parameters
@@ -131,7 +131,7 @@ class Link:
         while done < count:
             now = slice(done, min(done + _AT_ONCE, count))
             self._iovecs["base"][: now.stop - done] = frames.starts[now] + frames.data.ctypes.data
-            self._iovecs["len"][: now.stop - done] = frames.sizes[now]
+            self._iovecs["len"][: now.stop - done] = frames.lengths[now]
             taken = self._send_some(now.stop - done)
             done += taken
             if not taken and time.monotonic() > until_s:
