@@ -6,13 +6,14 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, BinaryIO, Final
 
+from hopscope.term.pcapng import COMMENT, PACKET, SECTION
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-_SECTION: Final = b"\x0a\x0d\x0d\x0a"
+_SECTION: Final = SECTION.to_bytes(4)  # the same in both orders of bytes
 _LITTLE: Final = b"\x4d\x3c\x2b\x1a"
-_PACKET, _COMMENT = 6, 1
 _HEAD_BYTES, _PACKET_HEAD_BYTES, _SECTION_HEAD_BYTES = 8, 20, 16
 _LONGEST: Final = 1 << 24
 # Of packets, before it is certain that none has any.
@@ -27,8 +28,8 @@ def missing_comments(path: Path) -> str | None:
             return None
         file.seek(0)
         blocks = list(_comments(file))
-    said = any(each.startswith(_FIELDS) for kind, each in blocks if kind != _PACKET)
-    packets = [each for kind, each in blocks if kind == _PACKET]
+    said = any(each.startswith(_FIELDS) for kind, each in blocks if kind != PACKET)
+    packets = [each for kind, each in blocks if kind == PACKET]
     if packets and not any(each.startswith(_VALUES) for each in packets):
         return f"The packets of {path} have no comments of hopscope: another tool has removed them, or made the file"
     if not said:
@@ -48,8 +49,8 @@ def _comments(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
         if not _HEAD_BYTES + 4 <= length <= _LONGEST:
             return
         body = file.read(length - _HEAD_BYTES)[:-4]
-        packets += kind == _PACKET
-        if kind == _PACKET and len(body) >= _PACKET_HEAD_BYTES:
+        packets += kind == PACKET
+        if kind == PACKET and len(body) >= _PACKET_HEAD_BYTES:
             (captured,) = struct.unpack_from(f"{order}I", body, 12)
             yield kind, _comment(body[_PACKET_HEAD_BYTES + captured + -captured % 4 :], order)
         elif head.startswith(_SECTION):
@@ -64,8 +65,8 @@ def _comment(options: bytes, order: str) -> bytes:
         if not code:
             break
         value = options[at + 4 : at + 4 + length]
-        if code == _COMMENT and value.startswith((_FIELDS, _VALUES)):
+        if code == COMMENT and value.startswith((_FIELDS, _VALUES)):
             return value
-        found = value if code == _COMMENT else found
+        found = value if code == COMMENT else found
         at += 4 + length + -length % 4
     return found

@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     from hopscope.term.ragged import Bytes, Joined
 
 LINK_BYTES: Final = 14
-_IPV4_BYTES, _IPV6_BYTES = 20, 40
+IPV4_BYTES, IPV6_BYTES = 20, 40
 _TCP, _UDP = 6, 17
-_TCP_BYTES, _MOST_TCP_BYTES, _UDP_BYTES = 20, 60, 8
+UDP_BYTES: Final = 8
+_TCP_BYTES, _MOST_TCP_BYTES = 20, 60
 _MOST: Final = 0xFFFF
 _NO_OPERATION: Final = 1
 _HEAD: Final = np.dtype(
@@ -110,7 +111,7 @@ class Flows:
     @property
     def network_bytes(self) -> NDArray[np.int64]:
         """Length of IP's header."""
-        return np.where(self.version == 4, _IPV4_BYTES, _IPV6_BYTES)
+        return np.where(self.version == 4, IPV4_BYTES, IPV6_BYTES)
 
     def places(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return which flow each number is; -1: none."""
@@ -127,7 +128,7 @@ class Flows:
         size = header - link
         size = size - np.where(size >= network + _TCP_BYTES, network, 0)
         size = np.where((size >= _TCP_BYTES) & (size <= _MOST_TCP_BYTES) & (size % 4 == 0), size, _TCP_BYTES)
-        transport = np.select([protocol == _TCP, protocol == _UDP], [size, np.full(len(flow), _UDP_BYTES)], 0)
+        transport = np.select([protocol == _TCP, protocol == _UDP], [size, np.full(len(flow), UDP_BYTES)], 0)
         before = np.where(transport > 0, header, link + network)
         rest = transport + np.maximum(length - before, 0)
         lengths = LINK_BYTES + network + transport
@@ -168,7 +169,7 @@ class Flows:
             head["addresses"] = self._addresses[flow]
             return head
         # What is too long for the field is segmented later: Wireshark takes 0 for that.
-        total = np.where(rest + _IPV4_BYTES <= _MOST, rest + _IPV4_BYTES, 0)
+        total = np.where(rest + IPV4_BYTES <= _MOST, rest + IPV4_BYTES, 0)
         number = np.zeros(len(rows), np.int64) if protocol == _TCP else packets.seq[rows] & _MOST
         summed = 0x4500 + total + number + 0x4000 + protocol + self._sums[flow]
         for _ in range(2):

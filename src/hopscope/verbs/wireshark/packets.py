@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from hopscope.term import pcapng
-from hopscope.term.pcapng_packets import LINK_BYTES, Flows, Headers, Options, blocks
+from hopscope.term.pcapng_packets import IPV4_BYTES, IPV6_BYTES, LINK_BYTES, UDP_BYTES, Flows, Headers, Options, blocks
 from hopscope.term.ragged import Joined
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ _QUIET_NS: Final = 500_000_000
 # That are under way at once; then the oldest are taken for complete.
 _MOST: Final = 1 << 16
 _TCP, _UDP = 6, 17
-_IPV4_BYTES, _IPV6_BYTES, _UDP_BYTES = 20, 40, 8
 
 
 class Packets:
@@ -148,9 +147,9 @@ class _Row(NamedTuple):
 
 def _link_bytes(event: Mapping[str, Any]) -> int:
     """Return how many bytes of the link's header a packet has; lengths of TCP's and IP's headers are whole words."""
-    before = event["header_bytes"] - (_IPV6_BYTES if ":" in event["source"] else _IPV4_BYTES)
+    before = event["header_bytes"] - (IPV6_BYTES if ":" in event["source"] else IPV4_BYTES)
     if event["protocol"] == _UDP:
-        return LINK_BYTES if before - _UDP_BYTES >= LINK_BYTES else 0
+        return LINK_BYTES if before - UDP_BYTES >= LINK_BYTES else 0
     return LINK_BYTES if before % 4 == LINK_BYTES % 4 else 0
 
 
