@@ -6,9 +6,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hopscope.live.wire.arrivals import Arrivals
-from hopscope.live.wire.frames import Frames
-from hopscope.live.wire.layout import ETHERNET_BYTES, place
+from hopscope.live.wire.arrivals import MOST, Arrivals
+from hopscope.live.wire.frames import Frames, packed_entry, read_catalogue
+from hopscope.live.wire.layout import ETHERNET_BYTES, ETHERTYPE, FRAME, VERSION, Kind, Tlv, place
 from hopscope.store.schema import EVENT_TABLES
 from tests.live.wired import Sender, in_order, require_same, taken
 
@@ -94,6 +94,42 @@ def test_events_without_all_columns_are_left_out() -> None:
     own = [len(columns["time_ns"]) for table, columns in sender.rows.items() if table.startswith("e_")]
     assert sum(len(columns["time_ns"]) for table, columns in found.items() if table.startswith("e_")) == sum(own)
     assert arrivals.not_understood == 0
+
+
+def test_what_a_stranger_can_make_it_remember_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    for kind, most in {"flows": 2, "threads": 3, "devices": 1, "catalogues": 4}.items():
+        monkeypatch.setitem(MOST, kind, most)
+    sender = Sender("tcp-rx")
+    strangers = [Sender("udp", f"stranger-{number}") for number in range(6)]
+    arrivals = Arrivals()
+    names = sender.catalogue(0)
+    batches = [sender.first, sender.frames, names, names, *(stranger.first for stranger in strangers)]
+    found = taken(arrivals, batches)
+    # Of one that is known, nothing is beyond.
+    assert {kind: len(next(iter(found[kind].values()))) for kind in ("flows", "threads", "devices")} == {
+        kind: MOST[kind] for kind in ("flows", "threads", "devices")
+    }
+    assert arrivals.beyond["flows"] > 0
+    assert arrivals.beyond["catalogues"] == len(strangers) - 3
+    threads = {each[:4] for each in entries(names, Tlv.THREAD)}
+    assert arrivals.beyond["threads"] == 2 * (len(threads) - 3)
+    events = sum(len(found[table]["time_ns"]) for table in EVENT_TABLES if table in found)
+    assert events == sum(len(sender.rows[table]["time_ns"]) for table in EVENT_TABLES)
+
+
+def entries(frames: list[bytes], wanted: Tlv) -> list[bytes]:
+    return [value for frame in frames for kind, value in read_catalogue(frame) if kind is wanted]
+
+
+def test_a_catalogue_without_end_is_none() -> None:
+    reasons = packed_entry(Tlv.REASON, bytes(1000))
+    head = np.zeros(1, FRAME)
+    head["ethertype"] = ETHERTYPE
+    head["event"]["version"], head["event"]["kind"], head["event"]["catalogue"] = VERSION, Kind.CATALOGUE, 7
+    head["event"]["tlv_bytes"] = len(reasons)
+    arrivals = Arrivals()
+    taken(arrivals, [[head.tobytes() + reasons]] * 400)
+    assert arrivals.not_understood == 400 - (1 << 18) // len(reasons)
 
 
 def test_random_bytes_raise_nothing(senders: dict[str, Sender]) -> None:

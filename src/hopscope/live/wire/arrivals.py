@@ -12,7 +12,7 @@ import numpy as np
 
 from hopscope.bpf.layout import HopPoint
 from hopscope.kernel.tracepoint_columns import texts
-from hopscope.live.wire.frames import read_catalogue
+from hopscope.live.wire.frames import MOST_NAME_BYTES, read_catalogue
 from hopscope.live.wire.layout import (
     ENTRY_BYTES,
     ETHERNET_BYTES,
@@ -29,7 +29,7 @@ from hopscope.live.wire.senders import Described, Gap, Sequence
 from hopscope.store.schema import BY_NAME, HOST_UNITS, TEXT, Column
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
     from numpy.typing import NDArray
 
@@ -44,6 +44,9 @@ _FIELDS: Final = {"skb": "packet"}
 _TIMES: Final = 1 << 60
 _INDEXES: Final = 1 << 31
 _IPV4: Final = bytes(10) + b"\xff\xff"
+# What is remembered, whatever a stranger sends: a flow takes some 100 bytes of memory, a thread or device up to 500, a
+# catalogue some MiB. Of what is beyond, events are taken, but not names; of further catalogues, nothing is.
+MOST: Final = {"flows": 1 << 20, "threads": 1 << 18, "devices": 1 << 16, "catalogues": 64}
 
 
 class Arrivals:
@@ -61,12 +64,15 @@ class Arrivals:
         Frames that did not come, and events that the sender had lost before it sent them.
     not_understood, of_others, short : int
         Frames that are none or cannot be, those of other hosts, and events without all columns of their tables.
+    beyond : dict
+        Kind of :data:`MOST` → how often one came that is not remembered, because so many are.
     """
 
     def __init__(self) -> None:
         self.catalogue: Catalogue | None = None
         self.started_ns = self.newest_ns = 0
         self.lost = self.not_understood = self.of_others = self.short = 0
+        self.beyond = dict.fromkeys(MOST, 0)
         self._described = Described()
         self._known: dict[int, Catalogue | None] = {}
         self._sequences: dict[int, Sequence] = {}
@@ -128,7 +134,7 @@ class Arrivals:
         except (ValueError, struct.error):
             self.not_understood += 1
             return
-        if found and number not in self._known and time_ns < _TIMES:
+        if found and number not in self._known and time_ns < _TIMES and self._room("catalogues", self._known, [number]):
             self._meet(number, found, int(head["number"]), time_ns)
         if self._known.get(number):
             yield from self._named(number, entries, time_ns)
@@ -147,14 +153,23 @@ class Arrivals:
         for kind, value in entries:
             if kind is Tlv.COUNTS and len(value) == _COUNTS.size:
                 yield from self._lost_there(number, min(_COUNTS.unpack(value)[2], _TIMES - 1), time_ns)
-        devices = [value for kind, value in entries if kind is Tlv.DEVICE and len(value) >= _DEVICE.size]
-        if fresh := [value for value in dict.fromkeys(devices) if value not in self._devices]:
+        devices = [
+            value[: _DEVICE.size + MOST_NAME_BYTES]
+            for kind, value in entries
+            if kind is Tlv.DEVICE and len(value) >= _DEVICE.size
+        ]
+        if fresh := self._room("devices", self._devices, dict.fromkeys(devices)):
             self._devices.update(fresh)
             cells = [(*_DEVICE.unpack_from(value), _text(value[_DEVICE.size :])) for value in fresh]
             cells = [each for each in cells if each[1] < _INDEXES]
             yield "devices", _columns("devices", ("netns", "ifindex", "type", "name"), cells)
-        threads = {value[:4]: value for kind, value in entries if kind is Tlv.THREAD and len(value) >= _THREAD.size}
-        if renamed := {tid: value for tid, value in threads.items() if self._threads.get(tid) != value}:
+        threads = {
+            value[:4]: value[: _THREAD.size + MOST_NAME_BYTES]
+            for kind, value in entries
+            if kind is Tlv.THREAD and len(value) >= _THREAD.size
+        }
+        taken = [*self._room("threads", self._threads, threads), *(threads.keys() & self._threads.keys())]
+        if renamed := {tid: threads[tid] for tid in taken if self._threads.get(tid) != threads[tid]}:
             since = [time_ns if tid in self._threads else self.started_ns for tid in renamed]
             self._threads |= renamed
             cells = [
@@ -163,6 +178,13 @@ class Arrivals:
             ]
             cells = [each for each in cells if max(each[1:3]) < HOST_UNITS["tid"] and each[0] < _TIMES]
             yield "threads", _columns("threads", ("time_ns", "tid", "pid", "comm", "cgroup_path"), cells)
+
+    def _room(self, kind: str, known: Collection[Any], wanted: Iterable[Any]) -> list[Any]:
+        """Return those that are not known yet and for which there is room; the others are counted."""
+        fresh = [each for each in wanted if each not in known]
+        room = MOST[kind] - len(known)
+        self.beyond[kind] += max(len(fresh) - room, 0)
+        return fresh[:room]
 
     def _lost_there(self, number: int, lost: int, time_ns: int) -> Iterator[tuple[str, Columns]]:
         """Yield what the sender's own rings have lost since it said so before."""
@@ -222,9 +244,11 @@ class Arrivals:
     def _new_flows(self, heads: NDArray[np.void]) -> Iterator[tuple[str, Columns]]:
         told = heads[(heads["flags"] & (Flag.ENDS | Flag.FLOW)) == Flag.ENDS | Flag.FLOW]
         _, first = np.unique(told["flow"], return_index=True)
-        fresh = [told[at] for at in first.tolist() if int(told["flow"][at]) not in self._flows]
+        at_flow = dict(zip(told["flow"][first].tolist(), first.tolist(), strict=True))
+        chosen = self._room("flows", self._flows, at_flow)
+        fresh = [told[at_flow[number]] for number in chosen]
         if fresh:
-            self._flows.update(int(each["flow"]) for each in fresh)
+            self._flows.update(chosen)
             cells = [
                 (
                     int(each["flow"].astype(np.int64)),

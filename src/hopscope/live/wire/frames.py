@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 _NUMBERS: Final = 1 << 32
 # More than Linux' own names have.
-_MOST_NAME_BYTES: Final = 255
+MOST_NAME_BYTES: Final = 255
 # Of threads and devices that a catalogue names.
 _MOST_NAMES: Final = 4096
 _ENTRY: Final = struct.Struct("!HH")
@@ -385,7 +385,7 @@ def packed_entry(kind: Tlv, value: bytes) -> bytes:
 
 
 def _named(kind: Tlv, name: str, form: str, *numbers: int) -> bytes:
-    return packed_entry(kind, struct.pack(form, *numbers) + name.encode(errors="replace")[:_MOST_NAME_BYTES])
+    return packed_entry(kind, struct.pack(form, *numbers) + name.encode(errors="replace")[:MOST_NAME_BYTES])
 
 
 def _packed(entries: Iterable[bytes]) -> Iterator[bytes]:

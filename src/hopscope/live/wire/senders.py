@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 # What the number of a catalogue is the checksum of; the other entries change.
 _DESCRIBES: Final = (Tlv.VERSION, Tlv.HOST, Tlv.REALTIME_OFFSET, Tlv.POINT, Tlv.FIELD, Tlv.REASON)
+# Of one catalogue: those of all tracepoints that a command line has room for are shorter.
+_MOST_BYTES: Final = 1 << 18
 _OWN: Final = "e_"
 _NUMBERS: Final = 1 << 32
 # Of a table that only this sender has, as `record -e` has them.
@@ -93,6 +95,7 @@ class Described:
     def __init__(self) -> None:
         self._number = -1
         self._entries: list[tuple[Tlv, bytes]] = []
+        self._packed = b""
 
     def add(self, number: int, entries: Iterable[tuple[Tlv, bytes]]) -> Catalogue | None:
         """Take a frame of a catalogue; return the catalogue if it is complete.
@@ -104,9 +107,12 @@ class Described:
         """
         entries = list(entries)
         if number != self._number or any(kind is Tlv.COUNTS for kind, _ in entries):
-            self._number, self._entries = number, []
-        self._entries += [(kind, value) for kind, value in entries if kind in _DESCRIBES]
-        packed = b"".join(packed_entry(kind, value) for kind, value in self._entries)
+            self._number, self._entries, self._packed = number, [], b""
+        described = [(kind, value) for kind, value in entries if kind in _DESCRIBES]
+        packed = self._packed + b"".join(packed_entry(kind, value) for kind, value in described)
+        if len(packed) > _MOST_BYTES:
+            raise ValueError("a catalogue that long is none")
+        self._entries, self._packed = [*self._entries, *described], packed
         return _read(self._entries) if zlib.crc32(packed) == number else None
 
 

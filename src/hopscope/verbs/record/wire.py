@@ -11,7 +11,7 @@ from hopscope.kernel.capabilities import require_held
 from hopscope.live.recorder.collector import Taken
 from hopscope.live.recorder.tables import point_names
 from hopscope.live.stop import stop_on_signal
-from hopscope.live.wire.arrivals import Arrivals
+from hopscope.live.wire.arrivals import MOST, Arrivals
 from hopscope.live.wire.inbox import Inbox, Received
 from hopscope.progress import doing
 from hopscope.store.meta import Metadata
@@ -31,6 +31,12 @@ if TYPE_CHECKING:
 _RING_BYTES: Final = 64 << 20
 _LOOK_S: Final = 0.02
 _FRAMES: Final = "frames"
+_BEYOND: Final = {
+    "flows": "addresses of further ones are not recorded",
+    "threads": "names of further ones are not recorded",
+    "devices": "names of further ones are not recorded",
+    "catalogues": "frames of further senders are left out",
+}
 
 
 def record_wire(
@@ -183,4 +189,7 @@ class FromWire:
             found.append(f"{plural(arrivals.of_others, 'event')} of other hosts left out: record each by an interface")
         if arrivals.twice:
             found.append(f"{plural(arrivals.twice, 'frame')} came twice, and were taken once")
+        for kind, count in arrivals.beyond.items():
+            if count:
+                found.append(f"more than {MOST[kind]:,} {kind}: {_BEYOND[kind]} (such came {plural(count, 'time')})")
         return found
