@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import io
 import shutil
 import subprocess
 from decimal import Decimal
@@ -14,6 +15,8 @@ import pytest
 import hopscope
 from hopscope.store.trace import Trace
 from hopscope.trace.relation import build
+from hopscope.trace.selection import Selection
+from hopscope.verbs.export import pcapng
 from tests.lab.command import complaint, printed
 from tests.lab.command import hopscope as run
 from tests.lab.traces import UDP, MadeTrace
@@ -109,6 +112,17 @@ def test_packets_have_the_messages_that_they_carry_and_what_held_these(name: str
     blamed = {(row["begin_ns"], row["flow_name"]): row["blame"] for row in causes}
     held_by = {row["message"]: blamed[row["begin_ns"], row["flow_name"]] for row in carried}
     assert [row[3] for row in found] == [held_by[int(row[1])] for row in found] != []
+
+
+def test_of_too_many_messages_packets_do_not_have_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent = len({row["message"] for row in rows("drops", "messages", packets=True)})
+    for most, has_messages in ((2 * sent, True), (sent - 1, False)):
+        monkeypatch.setattr(pcapng, "_MOST_SENDS", most)
+        out = io.BytesIO()
+        with Trace(RECORDINGS / "drops") as trace:
+            notes = pcapng.write_pcapng(trace, Selection(), out, limit=None)
+        assert (b" message=" in out.getvalue()) == has_messages
+        assert any("send calls and datagrams, more than" in note for note in notes) != has_messages
 
 
 def rows(recording: str, report: str, **options: object) -> list[dict[str, Any]]:

@@ -90,7 +90,7 @@ _CHAINS: Final = f"""
 # tx.driver has no lifetime of its own from which to take them.
 _CARRIED: Final = ("packet", "life_flow", "life_ifindex", "life_netns")
 _STARTS: Final = f"""
-    SELECT {_COLUMNS}, {", ".join(_CARRIED)} FROM skb_step_lifetimes WHERE point = {{tx_start}}
+    SELECT {_COLUMNS}, {", ".join(_CARRIED)} FROM {{steps}} WHERE point = {{tx_start}}
     UNION ALL
     SELECT {_COLUMNS}, {_OWN_NUMBER}, 0, ifindex, netns FROM packets WHERE point = {{tx_driver}}"""
 
@@ -101,10 +101,14 @@ _BESIDE_LIVES: Final = f"""
 _BEFORE_OR_NULL: Final = ", ".join(
     f"CASE WHEN continues THEN {name} END AS {name}" for name in ("from_point", "from_time_ns", "from_cpu")
 )
+# Driver returns have the packets of their calls, which are steps, too: these are computed once for both.
 _LIVES: Final = f"""
-    SELECT {_COLUMNS}, {_BEFORE_OR_NULL}, {", ".join(_CARRIED)} FROM skb_step_lifetimes
+    WITH steps_once AS (
+        SELECT {_COLUMNS}, from_point, from_time_ns, from_cpu, continues, {", ".join(_CARRIED)}
+        FROM skb_step_lifetimes)
+    SELECT {_COLUMNS}, {_BEFORE_OR_NULL}, {", ".join(_CARRIED)} FROM steps_once
     UNION ALL
-    SELECT {_COLUMNS}, {_BEFORE_OR_NULL}, {", ".join(_CARRIED)} FROM driver_return_lifetimes
+    SELECT {_COLUMNS}, {_BEFORE_OR_NULL}, {", ".join(_CARRIED)} FROM ({{returns}}) r
     UNION ALL
     SELECT {_COLUMNS}, NULL, NULL, NULL, {_OWN_NUMBER}, flow, ifindex, netns
     FROM packets WHERE point = {{retransmit}}"""
@@ -205,8 +209,13 @@ def _step_lifetimes(context: Context) -> str:
     aliases=("beside_lives",),
 )
 def _driver_return_lifetimes(context: Context) -> str:
-    terms = _driver_terms(context.trace)
-    starts = _STARTS.format(**_packet_terms(context.trace), **terms)
+    return _returns_of(context.trace, "skb_step_lifetimes")
+
+
+def _returns_of(trace: Trace, steps: str) -> str:
+    """Return the query for driver returns with their packets, which their calls have among these steps."""
+    terms = _driver_terms(trace)
+    starts = _STARTS.format(steps=steps, **_packet_terms(trace), **terms)
     carried = "".join(f", {name}, lag({name}) OVER own AS from_{name}" for name in _CARRIED)
     return _BESIDE_LIVES.format(source=f"({starts}) u", carried=carried, **terms)
 
@@ -219,12 +228,13 @@ def _driver_return_lifetimes(context: Context) -> str:
         "from_time_ns from_cpu packet life_flow life_ifindex life_netns",
     ),
     kind="view",
-    needs=("skb_step_lifetimes", "driver_return_lifetimes"),
+    needs=("skb_step_lifetimes", "loss_spans"),
     aliases=("lives",),
 )
 def _lifetimes(context: Context) -> str:
     retransmit = points(context.trace).get("tcp.retransmit", -1)
-    return _LIVES.format(**_packet_terms(context.trace), retransmit=retransmit)
+    returns = _returns_of(context.trace, "steps_once")
+    return _LIVES.format(**_packet_terms(context.trace), returns=returns, retransmit=retransmit)
 
 
 def previous_events(numbers: Mapping[str, int]) -> dict[str, str]:

@@ -23,7 +23,10 @@ from hopscope.term.ragged import Joined, Ragged, decimals, together
 from hopscope.trace.causes.blame import most_blamed
 from hopscope.trace.gaps import loss_notes
 from hopscope.trace.host_numbers import host_of_netns
+from hopscope.trace.messages.segments import TCP
+from hopscope.trace.messages.udp import UDP
 from hopscope.trace.names import points
+from hopscope.trace.packets.continues import BEGINNINGS
 from hopscope.trace.relation import build
 from hopscope.trace.selection import Selection
 from hopscope.verbs.report.message_packets import follow_packets
@@ -43,8 +46,9 @@ _SLICE: Final = 1 << 12
 _DROP: Final = "skb.drop"
 # Bits for numbers of devices, and of points.
 _PLACE, _POINT = 24, 16
-# Messages whose packets are looked for: of one flow, this takes the square of their number.
-_MOST_MESSAGES: Final = 10_000
+# Send calls and datagrams whose packets are looked for: of one flow, this takes the square of their number. Making
+# the messages of more of them would take as long as all the rest.
+_MOST_SENDS: Final = 10_000
 
 _EVENTS: Final = """
     SELECT packet, time_ns, coalesce(from_time_ns, time_ns) AS from_ns, cpu, point, skb, flow, len_bytes, header_bytes,
@@ -55,15 +59,20 @@ _SELECTED: Final = """(
         SELECT *, max(CASE WHEN {wanted} THEN 1 ELSE 0 END) OVER (PARTITION BY packet) AS wanted,
                min(time_ns) OVER (PARTITION BY packet) AS begin_ns
         FROM skb_lifetimes) l"""
+_CALLS: Final = """
+    SELECT s.flow, count(*) AS calls FROM sockets s JOIN points p ON p.point = s.point
+    WHERE p.name = 'tx.sent' AND s.protocol = {tcp} AND s.len_bytes > 0 AND {window} GROUP BY s.flow"""
 _MESSAGES: Final = """
     SELECT m.message, c.* FROM messages m LEFT JOIN message_causes c ON c.message = m.message ORDER BY m.message"""
 _CARRIED: Final = """
     SELECT p.packet, min(p.message), count(DISTINCT p.message), count(r.packet)
     FROM chosen_packets p LEFT JOIN chosen_retransmissions r ON r.packet = p.packet AND r.message = p.message
     GROUP BY p.packet"""
-_DROPS: Final = """
-    SELECT d.time_ns, d.cpu, d.skb, coalesce(r.name, CAST(d.reason AS STRING)), coalesce(s.name, '')
-    FROM drops d LEFT JOIN reasons r ON r.reason = d.reason LEFT JOIN symbols s ON s.address = d.location"""
+_DROPS: Final = "SELECT time_ns, cpu, skb, reason, location FROM drops"
+_WHY: Final = """
+    SELECT d.reason, d.location, coalesce(r.name, CAST(d.reason AS STRING)), coalesce(max(s.name), '')
+    FROM (SELECT DISTINCT reason, location FROM drops) d
+    LEFT JOIN reasons r ON r.reason = d.reason LEFT JOIN symbols s ON s.address = d.location GROUP BY 1, 2, 3"""
 
 # Whose address each is, as sockets have used it: those of one namespace.
 _ADDRESSES: Final = f"""
@@ -91,30 +100,37 @@ def write_pcapng(trace: Trace, selection: Selection, out: BinaryIO, *, limit: in
     """
     build(trace, "skb_lifetimes", "device_names", "netns_names", "flow_owners")
     doing("following packets")
-    columns, starts, unknown = _events(trace, selection)
-    found = len(starts)
-    bounds = np.append(starts, len(columns["packet"]))[: found + 1 if limit is None else limit + 1]
-    written = max(len(bounds) - 1, 0)
+    columns, bounds, known = _events(trace, selection)
+    wanted = np.flatnonzero(known)
+    written = len(wanted) if limit is None else min(len(wanted), limit)
     doing("following messages")
-    carried, notes = _carried(trace, selection)
-    file = _File(trace, out, carried)
-    file.begin(np.unique(columns["point"]).tolist())
+    sends = _sends(trace, selection, columns, bounds[:-1])
+    carried = _carried(trace, selection) if sends <= _MOST_SENDS else {}
+    columns["why"], why = _dropped(trace, columns)
+    file = _File(trace, out, carried, why)
+    file.begin(np.unique(columns["point"][np.repeat(known, np.diff(bounds))]).tolist())
     for first in range(0, written, _SLICE):
         doing("writing packets", first, written)
-        file.packets(columns, bounds[first : first + _SLICE + 1])
+        part = wanted[first : min(first + _SLICE, written)]
+        file.packets(columns, bounds[part[0] : part[-1] + 2])
     file.end()
-    return [*_left_out(found - written), *notes, *unknown, *loss_notes(trace)]
+    notes = [*_left_out(len(wanted) - written), *_too_many(sends), *_unknown(selection, len(known) - len(wanted))]
+    return [*notes, *loss_notes(trace)]
 
 
 def _left_out(packets: int) -> list[str]:
     return [f"left out: {plural(packets, 'packet')}, the latest ones (--limit)"] if packets else []
 
 
-def _events(trace: Trace, selection: Selection) -> tuple[dict[str, NDArray[Any]], NDArray[np.int64], list[str]]:
-    """Return the events of packets whose flow is known, where each packet begins, and a sentence on the others.
+def _unknown(selection: Selection, packets: int) -> list[str]:
+    """Return a sentence on packets whose flow is not known: where flows are selected, nothing is said of them."""
+    if not packets or selection.is_by_flow or selection.processes:
+        return []
+    return [f"left out: {plural(packets, 'packet')} whose addresses were not recorded"]
 
-    Where flows are selected, others are not: nothing is said of them.
-    """
+
+def _events(trace: Trace, selection: Selection) -> tuple[dict[str, NDArray[Any]], NDArray[np.int64], NDArray[np.bool_]]:
+    """Return the events of packets, where each packet begins and the last one ends, and whose flow is known."""
     lifetimes, chosen = "skb_lifetimes", "TRUE"
     if selection != Selection():  # to find whole packets takes its time
         wanted = f"{selection.flow(trace, 'life_flow')} AND {selection.place(trace, 'life_')}"
@@ -124,14 +140,31 @@ def _events(trace: Trace, selection: Selection) -> tuple[dict[str, NDArray[Any]]
     columns = {name: np.ma.getdata(values) for name, values in events.items()}
     starts = np.flatnonzero(np.diff(columns["packet"], prepend=columns["packet"][:1] - 1))
     known = np.logical_or.reduceat(columns["flow"] != 0, starts) if len(starts) else np.zeros(0, bool)
-    count = int(np.count_nonzero(~known))
-    if not count:
-        return columns, starts, []
-    sizes = np.diff(np.append(starts, len(columns["packet"])))
-    columns = {name: values[np.repeat(known, sizes)] for name, values in columns.items()}
-    starts = np.cumsum(sizes[known]) - sizes[known]
-    said = f"left out: {plural(count, 'packet')} whose addresses were not recorded"
-    return columns, starts, [] if selection.is_by_flow or selection.processes else [said]
+    return columns, np.append(starts, len(columns["packet"])), known
+
+
+def _dropped(trace: Trace, columns: Mapping[str, Any]) -> tuple[NDArray[np.int16], list[list[str]]]:
+    """Return of each event its place among the words on why and where a packet was dropped, -1: none; and these."""
+    drops = {name: np.ma.getdata(values) for name, values in trace.columns(_DROPS).items()}
+    rows = np.flatnonzero(columns["point"] == points(trace).get(_DROP, -1))
+    why = trace.rows(_WHY)
+    of_pair = {(reason, location): at for at, (reason, location, _, _) in enumerate(why)}
+    pairs, which = np.unique(np.stack([drops["reason"], drops["location"]]), axis=1, return_inverse=True)
+    own = np.array([of_pair[reason, location] for reason, location in pairs.T.tolist()], np.int16)
+    said = np.append(own[which.reshape(-1)] if len(own) else own, np.full(len(rows), -1, np.int16))
+    # In this order, a drop is the first of those of one time, CPU and packet.
+    keys = [np.append(drops[name], columns[name][rows]) for name in ("time_ns", "cpu", "skb")]
+    order = np.lexsort((np.arange(len(said)), *keys))
+    begins = np.any([np.diff(key[order], prepend=key[order][:1] - 1) != 0 for key in keys], axis=0)
+    found = np.empty(len(said), np.int16)
+    found[order] = said[order[np.flatnonzero(begins)]][np.cumsum(begins) - 1]
+    made = np.full(len(columns["point"]), -1, np.int16)
+    made[rows] = found[len(drops["skb"]) :]
+    words = [
+        [f"dropped={pcapng.quoted(reason)}", *([f"at={pcapng.quoted(place)}"] if place else [])]
+        for _, _, reason, place in why
+    ]
+    return made, words
 
 
 class _Carried(NamedTuple):
@@ -143,31 +176,48 @@ class _Carried(NamedTuple):
     again: bool
 
 
-def _carried(trace: Trace, selection: Selection) -> tuple[dict[int, _Carried], list[str]]:
-    """Return packet → what it carries; and a sentence if messages are too many for that."""
+def _sends(trace: Trace, selection: Selection, columns: Mapping[str, Any], starts: NDArray[np.int64]) -> int:
+    """Return about how many messages packets carry: datagrams that begin, and send calls on their TCP connections."""
+    flows = columns["flow"]
+    udp = np.array([flow for (flow,) in trace.rows(f"SELECT flow FROM flows WHERE protocol = {UDP}")], np.int64)
+    begins = [number for name, number in points(trace).items() if name in BEGINNINGS and name.startswith("tx.")]
+    datagrams = np.isin(columns["point"][starts], begins)
+    datagrams &= np.logical_or.reduceat(np.isin(flows, udp), starts) if len(starts) else False
+    calls = trace.columns(_CALLS.format(tcp=TCP, window=selection.window(trace, "s.time_ns")))
+    carried = np.isin(np.ma.getdata(calls["flow"]), np.unique(flows))
+    return int(np.count_nonzero(datagrams)) + int(np.ma.getdata(calls["calls"])[carried].sum())
+
+
+def _too_many(sends: int) -> list[str]:
+    if sends <= _MOST_SENDS:
+        return []
+    many = f"they are of {sends:,} send calls and datagrams, more than {_MOST_SENDS:,}"
+    return [f"no messages and causes of packets: {many}. Select a part with --from, --until or --flow"]
+
+
+def _carried(trace: Trace, selection: Selection) -> dict[int, _Carried]:
+    """Return packet → what it carries."""
     build(trace, "messages", selection=selection)
-    ((count,),) = trace.rows("SELECT count(*) FROM messages WHERE total_ns > 0")
-    if count > _MOST_MESSAGES:
-        many = f"they carry {count:,} messages, more than {_MOST_MESSAGES:,}"
-        return {}, [f"no messages and causes of packets: {many}. Select a part with --from, --until or --flow"]
     build(trace, "message_causes", selection=selection)
     follow_packets(trace, selection)
     rows = trace.columns(_MESSAGES)
     causes = np.ma.filled(most_blamed(rows)[0], "").tolist()
     held_by = dict(zip(np.ma.getdata(rows["message"]).tolist(), causes, strict=True))
-    found = {
+    return {
         packet: _Carried(message, messages, held_by[message], again > 0)
         for packet, message, messages, again in trace.rows(_CARRIED)
     }
-    return found, []
 
 
 class _File:
     """The file as it is written, block by block in order of time."""
 
-    def __init__(self, trace: Trace, out: BinaryIO, carried: Mapping[int, _Carried]) -> None:
+    def __init__(
+        self, trace: Trace, out: BinaryIO, carried: Mapping[int, _Carried], why: Sequence[Sequence[str]]
+    ) -> None:
         self._out = out
         self._carried = carried
+        self._why = [*why, ()]  # the last one of packets that were not dropped
         self._carrying = np.array(list(carried), np.int64)
         self._trace = trace
         metadata = trace.metadata
@@ -180,7 +230,6 @@ class _File:
             (flow, bool(sends)): (pid, comm)
             for flow, sends, pid, comm in trace.rows("SELECT flow, sends, pid, comm FROM flow_owners")
         }
-        self._drops = {(at_ns, cpu, skb): (reason, place) for at_ns, cpu, skb, reason, place in trace.rows(_DROPS)}
         losses = trace.rows("SELECT from_ns, until_ns, cpu, lost FROM losses WHERE lost > 0 ORDER BY from_ns, cpu")
         self._losses: Iterator[tuple[int, ...]] = iter(losses)
         self._next_loss = next(self._losses, None)
@@ -200,7 +249,6 @@ class _File:
         self._places = np.array(sorted(self._devices), np.int64).reshape(-1, 2)
         self._sends = {number for number, name in self._points.items() if name.startswith(("tx.", "tcp."))}
         self._transmits = [number for number, name in self._points.items() if name.startswith("tx.")]
-        self._drop = next((number for number, name in self._points.items() if name == _DROP), -1)
         self._named = Ragged.of([b"hopscope packet=", b" total=", *(self._hop(number) for number in self._numbers())])
 
     def begin(self, numbers: Iterable[int]) -> None:
@@ -222,23 +270,25 @@ class _File:
         """Write packets, whose events lie between these places of the columns."""
         events = {name: values[bounds[0] : bounds[-1]].astype(np.int64) for name, values in columns.items()}
         starts, sizes = bounds[:-1] - bounds[0], np.diff(bounds)
-        # Of each packet, the event at which its headers are known; and the first one at a device.
+        # Of each packet, the event at which its headers are known; the first one at a device; and why it was dropped.
         known = _first(self._flows.places(events["flow"]) >= 0, starts)
         place = _first(events["ifindex"] != 0, starts)
+        drop = _first(events["why"] >= 0, starts)
+        why = np.where(drop >= 0, events["why"][drop], -1)
         kept = np.flatnonzero(known >= 0)
-        packets = _Packets(events, starts[kept], (starts + sizes - 1)[kept], known[kept], place[kept])
+        packets = _Packets(events, starts[kept], (starts + sizes - 1)[kept], known[kept], place[kept], why[kept])
         data, lengths = self._flows.headers(self._headers(packets))
         interface = np.where(packets.place >= 0, self._numbers_of(packets, packets.place), 0)
         sends = np.isin(events["point"][packets.first], list(self._sends))
-        comments, dropped = self._comments(packets, sends)
+        comments = self._comments(packets, sends)
         at_ns = events["time_ns"][packets.first]
         number = events["packet"][packets.first]
         options = Options(interface, at_ns + self._to_realtime_ns, number, sends, comments)
         made, places = blocks(data, lengths, options)
         self._write(made, at_ns, places)
         self._counts = self._counts + np.bincount(interface, minlength=len(self._counts))
-        self._dropped = self._dropped + np.bincount(interface[dropped], minlength=len(self._dropped))
-        self._last_ns = max(self._last_ns, int(events["time_ns"].max(initial=0)))
+        self._dropped = self._dropped + np.bincount(interface[packets.why >= 0], minlength=len(self._dropped))
+        self._last_ns = max(self._last_ns, int(events["time_ns"][packets.last].max(initial=0)))
 
     def _write(self, made: Bytes, at_ns: NDArray[np.int64], places: NDArray[np.int64]) -> None:
         """Write blocks of packets, and before each the losses that began until then."""
@@ -297,12 +347,12 @@ class _File:
     def _hop(self, number: int) -> bytes:
         return f"us {self._points.get(number, number)}=".encode()
 
-    def _comments(self, packets: _Packets, sends: NDArray[np.bool_]) -> tuple[Joined, NDArray[np.bool_]]:
-        """Return the comments of packets, and which packets the kernel dropped."""
+    def _comments(self, packets: _Packets, sends: NDArray[np.bool_]) -> Joined:
+        """Return the comments of packets."""
         events, count = packets.events, len(packets.first)
         row, point, spent_ns = packets.hops()
         total_ns = events["time_ns"][packets.last] - events["time_ns"][packets.first]
-        tails, tail, dropped = self._tails(packets, sends)
+        tails, tail = self._tails(packets, sends)
         numbers = (decimals(events["packet"][packets.first]), decimals(total_ns, 3), decimals(spent_ns, 3))
         texts, (named, of_packet, of_total, of_hop, of_tail) = together(self._named, *numbers, tails)
         hops = np.bincount(row, minlength=count)
@@ -314,31 +364,25 @@ class _File:
         at = begin[row] + 4 + 2 * (np.arange(len(row)) - (np.cumsum(hops) - hops)[row])
         which[at], which[at + 1] = named + 2 + point, of_hop + np.arange(len(row))
         which[begin + pieces - 1] = of_tail + tail
-        return Joined(texts.chosen(which), pieces), dropped
+        return Joined(texts.chosen(which), pieces)
 
-    def _tails(
-        self, packets: _Packets, sends: NDArray[np.bool_]
-    ) -> tuple[Ragged, NDArray[np.int64], NDArray[np.bool_]]:
-        """Return ends of comments, of which packets have few different ones; which each has; and what was dropped."""
+    def _tails(self, packets: _Packets, sends: NDArray[np.bool_]) -> tuple[Ragged, NDArray[np.int64]]:
+        """Return ends of comments, of which packets have few different ones; and which each has."""
         number, flow = packets.events["packet"][packets.first], packets.events["flow"][packets.known]
-        pairs, tail = np.unique(np.stack([flow, sends.astype(np.int64)]), axis=1, return_inverse=True)
-        owners = [self._owners.get((flow, bool(out)), (None, "")) for flow, out in pairs.T.tolist()]
-        owned = [[] if pid is None else [f"pid={pid}", f"comm={pcapng.quoted(comm)}"] for pid, comm in owners]
-        found = {_tail(words): at for at, words in reversed(list(enumerate(owned)))}
-        ways = np.array([found[_tail(words)] for words in owned], np.int64)
-        texts = [_tail(words) for words in owned]
-        tail = tail.reshape(-1)
-        drops = self._drops_of(packets)
-        chosen = ways[tail]
-        carrying = np.flatnonzero(np.isin(number, self._carrying)).tolist()
-        for at in sorted({*drops, *carrying}):
-            words = [*drops.get(at, ()), *owned[tail[at]], *self._words(int(number[at]))]
-            chosen[at] = found.setdefault(_tail(words), len(texts))
-            if chosen[at] == len(texts):
-                texts.append(_tail(words))
-        dropped = np.zeros(len(number), bool)
-        dropped[list(drops)] = True
-        return Ragged.of(texts), chosen, dropped
+        kinds = (self._flows.places(flow) * 2 + sends) * len(self._why) + packets.why + 1
+        _, firsts, tail = np.unique(kinds, return_index=True, return_inverse=True)
+        own = [self._own(*each) for each in zip(*(a[firsts].tolist() for a in (flow, sends, packets.why)), strict=True)]
+        texts = [_tail(words) for words in own]
+        chosen = tail.copy()
+        for at in np.flatnonzero(np.isin(number, self._carrying)).tolist():
+            chosen[at] = len(texts)
+            texts.append(_tail([*own[tail[at]], *self._words(int(number[at]))]))
+        return Ragged.of(texts), chosen
+
+    def _own(self, flow: int, sends: bool, why: int) -> list[str]:  # noqa: FBT001 # a key of the owners
+        """Return why a packet was dropped, and whose it is."""
+        pid, comm = self._owners.get((flow, sends), (None, ""))
+        return [*self._why[why], *([] if pid is None else [f"pid={pid}", f"comm={pcapng.quoted(comm)}"])]
 
     def _words(self, packet: int) -> list[str]:
         """Return which message a packet carries, and what held that."""
@@ -347,19 +391,6 @@ class _File:
         words = [f"message={carried.message}", f"messages={carried.messages}"]
         words += [f"cause={pcapng.quoted(carried.cause)}"] * bool(carried.cause)
         return words + ["retransmission"] * carried.again
-
-    def _drops_of(self, packets: _Packets) -> dict[int, list[str]]:
-        """Return packet, by its place → why and where the kernel dropped it."""
-        rows = np.flatnonzero(packets.events["point"] == self._drop)
-        owner = np.searchsorted(packets.first, rows, side="right") - 1
-        inside = (owner >= 0) & (rows <= packets.last[owner])
-        keys = zip(*(packets.events[name][rows].tolist() for name in ("time_ns", "cpu", "skb")), strict=True)
-        found: dict[int, list[str]] = {}
-        for at, key, is_inside in zip(owner.tolist(), keys, inside.tolist(), strict=True):
-            if is_inside and key in self._drops and at not in found:
-                reason, place = self._drops[key]
-                found[at] = [f"dropped={pcapng.quoted(reason)}", *([f"at={pcapng.quoted(place)}"] if place else [])]
-        return found
 
     def _lose(self, until_ns: int | None) -> None:
         """Write the losses that began before a time; None: the rest."""
@@ -381,6 +412,8 @@ class _Packets(NamedTuple):
         A packet's first event and its last one.
     known, place
         The event at which its headers are known, and the first one at a device; -1: none.
+    why
+        Which words say why the kernel dropped it; -1: it did not.
     """
 
     events: Mapping[str, NDArray[np.int64]]
@@ -388,6 +421,7 @@ class _Packets(NamedTuple):
     last: NDArray[np.int64]
     known: NDArray[np.int64]
     place: NDArray[np.int64]
+    why: NDArray[np.int64]
 
     def places(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return namespace and number of the devices of events."""
