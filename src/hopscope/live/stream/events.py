@@ -265,6 +265,7 @@ class Assembler:
     def renew(self, metadata: Metadata) -> None:
         """Take rows of another recorder of this host from now on; packets are followed from one to the other."""
         self._waiting.clear()
+        self.metadata = metadata
         self.reasons = dict(metadata.reasons)
         self._own = {table.name for table in tables_of_events(metadata.tables)}
         self.known: Known = known_of(metadata.points.values(), metadata.tables)

@@ -14,6 +14,7 @@ from hopscope.bpf.layout import HopPoint
 from hopscope.kernel.tracepoint_columns import texts
 from hopscope.live.wire.frames import MOST_NAME_BYTES, read_catalogue
 from hopscope.live.wire.layout import (
+    COUNTS,
     ENTRY_BYTES,
     ETHERNET_BYTES,
     ETHERTYPE,
@@ -151,8 +152,8 @@ class Arrivals:
     def _named(self, number: int, entries: list[tuple[Tlv, bytes]], time_ns: int) -> Iterator[tuple[str, Columns]]:
         """Yield names and losses that a catalogue tells."""
         for kind, value in entries:
-            if kind is Tlv.COUNTS and len(value) == _COUNTS.size:
-                yield from self._lost_there(number, min(_COUNTS.unpack(value)[2], _TIMES - 1), time_ns)
+            if kind is Tlv.COUNTS and len(value) == COUNTS.size:
+                yield from self._lost_there(number, min(COUNTS.unpack(value)[2], _TIMES - 1), time_ns)
         devices = [
             value[: _DEVICE.size + MOST_NAME_BYTES]
             for kind, value in entries
@@ -264,7 +265,6 @@ class Arrivals:
             yield "flows", _columns("flows", names, cells)
 
 
-_COUNTS: Final = struct.Struct("!QQQ")
 _DEVICE: Final = struct.Struct("!IIH")
 _THREAD: Final = struct.Struct("!II")
 

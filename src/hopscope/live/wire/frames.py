@@ -14,6 +14,7 @@ from hopscope import __version__
 from hopscope.live.recorder.tables import table_of
 from hopscope.live.stream.events import PLACE, places_of
 from hopscope.live.wire.layout import (
+    COUNTS,
     ENTRY_BYTES,
     ETHERNET_BYTES,
     ETHERTYPE,
@@ -68,10 +69,19 @@ class Frames:
         Ethernet addresses, of 6 bytes each.
     full
         Whether events of probe points have all columns of their tables.
+    number
+        Of the first frame.
     """
 
-    def __init__(
-        self, metadata: Metadata, names: Sequence[str], destination: bytes, source: bytes, *, full: bool = False
+    def __init__(  # noqa: PLR0913 # as many as a frame begins with
+        self,
+        metadata: Metadata,
+        names: Sequence[str],
+        destination: bytes,
+        source: bytes,
+        *,
+        full: bool = False,
+        number: int = 0,
     ) -> None:
         tables = {table.name: table for table in metadata.tables if table.name in names}
         numbers = {name: number for number, name in metadata.points.items()} | numbers_of_own(tables)
@@ -82,7 +92,6 @@ class Frames:
             tables |= {name: BY_NAME[name] for name in EVENT_TABLES}
             table_of_point |= {name: table_of(number) for number, name in metadata.points.items()}
         self._entries = {name: entries_of(table) for name, table in tables.items()}
-        self._points = np.array([*self._numbers.values(), 0], np.uint16)
         self._described = [
             packed_entry(Tlv.VERSION, __version__.encode()),
             packed_entry(Tlv.HOST, metadata.host.get("name", "").encode()),
@@ -97,7 +106,7 @@ class Frames:
         ]
         self._catalogue = zlib.crc32(b"".join(self._described))
         self._ends = np.void(destination), np.void(source)
-        self._number = 0
+        self.number = number
         # Of frames since the last catalogue, whose names are to come with the next one.
         self._threads: set[int] = set()
         self._devices: set[int] = set()
@@ -126,7 +135,9 @@ class Frames:
         frames = self._begun(len(rows), Kind.EVENT)
         event, flags = frames["event"], np.zeros(len(rows), np.int64)
         points = events.column("point")
-        event["point"] = self._points[points.codes[rows]] if isinstance(points, Texts) else 0
+        assert isinstance(points, Texts)  # noqa: S101 # for the type checker
+        numbers = np.array([*(self._numbers.get(name, 0) for name in points.names), 0], np.uint16)
+        event["point"] = numbers[points.codes[rows]]
         for name in ("time_ns", "cpu", "tid"):
             _fill(event, name, events.column(name), rows)
         flags[_fill_hops(event, events.column("hop_ns"), rows)] |= Flag.HOP
@@ -160,7 +171,7 @@ class Frames:
         made = []
         of_devices, of_threads = self._names_of_frames(names)
         for entries in _packed(
-            [packed_entry(Tlv.COUNTS, struct.pack("!QQQ", *counts)), *self._described, *of_devices, *of_threads]
+            [packed_entry(Tlv.COUNTS, COUNTS.pack(*counts)), *self._described, *of_devices, *of_threads]
         ):
             (frame,) = self._begun(1, Kind.CATALOGUE)
             frame["event"]["tlv_bytes"], frame["event"]["time_ns"] = len(entries), time_ns
@@ -216,8 +227,8 @@ class Frames:
         frames["ethertype"] = ETHERTYPE
         event = frames["event"]
         event["version"], event["kind"], event["catalogue"] = VERSION, kind, self._catalogue
-        event["number"] = np.arange(self._number, self._number + count, dtype=np.int64) % _NUMBERS
-        self._number += count
+        event["number"] = np.arange(self.number, self.number + count, dtype=np.int64) % _NUMBERS
+        self.number += count
         return frames
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
 from enum import IntEnum, IntFlag
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
@@ -59,6 +60,10 @@ class Tlv(IntEnum):
     REASON = 7
     DEVICE = 8
     THREAD = 9
+
+
+# Of :attr:`Tlv.COUNTS`: events sent, not sent, and lost by the recording.
+COUNTS: Final = struct.Struct("!QQQ")
 
 
 @dataclass(frozen=True, slots=True)

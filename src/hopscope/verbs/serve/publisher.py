@@ -86,7 +86,7 @@ class Subscriber:
         require_fields(request, set(own))
         if request.where:
             self._condition = event_condition(request.where, assembler.known)
-        self._encoder = encoder(request.form, request.fields, own)
+        self._encoder = encoder(request.form, request.fields, own, assembler)
         self._from_ns = from_ns
 
     def offer(self, events: Events, kernel_lost: int) -> None:
@@ -98,7 +98,7 @@ class Subscriber:
         count = int(np.count_nonzero(chosen))
         if self._put_bytes - self._written_bytes >= self.request.queue_bytes:
             self._lost += count
-        elif count or self._lost or self._kernel_lost:
+        elif count or self._lost or self._kernel_lost or self._encoder.is_due():
             self._put(self._encoder.batch(events, chosen, self._lost, self._kernel_lost))
             self._lost = self._kernel_lost = 0
 

@@ -7,7 +7,7 @@ import json
 import re
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 from hopscope.errors import HopscopeError, UsageError
 from hopscope.kernel.tracepoints import Spec
@@ -17,7 +17,7 @@ from hopscope.model.condition import comparisons, parse
 from hopscope.model.event_fields import BY_NAME, OTHERS
 from hopscope.probes.catalogue import POINTS
 
-Form: TypeAlias = Literal["arrow", "json"]
+Form: TypeAlias = Literal["arrow", "json", "wire"]
 
 VERSION: Final = 1
 LONGEST: Final = 1 << 16
@@ -68,7 +68,7 @@ class Request:
     fields
         Columns, in this order; of tracepoints as well.
     form
-        ``arrow`` or ``json``.
+        ``arrow``, ``json`` or ``wire``.
     since_s
         So much of what was kept comes first.
     queue_bytes
@@ -130,8 +130,8 @@ def parse_request(line: bytes) -> Request:
         )
     found = _DEFAULTS | asked
     form = found["format"]
-    if form not in ("arrow", "json"):
-        raise UsageError(f"The format {form!r:.40} is unknown", "Use arrow or json")
+    if form not in get_args(Form):
+        raise UsageError(f"The format {form!r:.40} is unknown", f"Use {' or '.join(get_args(Form))}")
     where = found["where"]
     if not isinstance(where, str):
         raise UsageError("where is no text", "See docs/conditions.md")
