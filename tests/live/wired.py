@@ -28,7 +28,7 @@ NAMES = ("flows", "threads", "devices")
 class Sender:
     """Sends a recording's events."""
 
-    def __init__(self, name: str, host: str = "recorder") -> None:
+    def __init__(self, name: str, host: str = "recorder", *, follow: bool = False) -> None:
         with Trace(RECORDINGS / name) as trace:
             self.metadata = trace.metadata
             self.metadata.host["name"] = host
@@ -39,6 +39,8 @@ class Sender:
                 for table in tables
             }
         self.assembler = Assembler(self.metadata)
+        if follow:
+            self.assembler.follow()
         for table, columns in self.rows.items():
             self.assembler.add(table, columns)
         events = self.assembler.ready((1 << 63) - 1)

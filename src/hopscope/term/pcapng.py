@@ -35,9 +35,11 @@ def block(kind: int, body: bytes, options: Iterable[tuple[int, bytes]] = ()) -> 
     return struct.pack("<II", kind, length) + body + listed + struct.pack("<I", length)
 
 
-def section(fields: Iterable[str], application: str) -> bytes:
-    """Return a file's first block, whose comment says which fields packets have."""
-    options = ((COMMENT, f"hopscope/1 {' '.join(fields)}".encode()), (APPLICATION, application.encode()))
+def section(fields: Iterable[str] | None, application: str) -> bytes:
+    """Return a file's first block, whose comment says which fields packets have; None: no comment."""
+    options = [(APPLICATION, application.encode())]
+    if fields is not None:
+        options.insert(0, (COMMENT, f"hopscope/1 {' '.join(fields)}".encode()))
     return block(SECTION, struct.pack("<IHHq", _BYTE_ORDER, 1, 0, -1), options)
 
 
@@ -61,6 +63,17 @@ def statistics(number: int, at_ns: int, counts: Mapping[int, int]) -> bytes:
     """Return the block of a device's counts at a time, by their options: RECEIVED, LOST, DROPPED."""
     body = struct.pack("<III", number, at_ns >> 32, at_ns & 0xFFFFFFFF)
     return block(STATISTICS, body, [(option, struct.pack("<Q", count)) for option, count in counts.items()])
+
+
+def packet(frame: bytes, at_ns: int) -> bytes:
+    """Return the block of a packet of the first device, of which all bytes are there."""
+    head = struct.pack("<IIIII", 0, at_ns >> 32, at_ns & 0xFFFFFFFF, len(frame), len(frame))
+    return block(PACKET, head + padded(frame))
+
+
+def lost(kernel: int, slow: int) -> str:
+    """Return what a live capture says of events that are missing."""
+    return f"lost: {kernel:,} by the kernel, {slow:,} because this capture read too slowly (events)"
 
 
 def journal(message: str, at_ns: int) -> bytes:

@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import socket
 import struct
@@ -24,7 +25,7 @@ from hopscope.lab.netlink import add_addresses
 from hopscope.live.wire.frames import read_catalogue, read_entries
 from hopscope.live.wire.layout import ETHERNET_BYTES, ETHERTYPE, FRAME, Flag, Kind, Tlv
 from hopscope.verbs.wire.match import rendered
-from tests.lab.command import HOPSCOPE, complaint, environ, hopscope, links, only, programs, start, wait_gone
+from tests.lab.command import HOPSCOPE, complaint, environ, hopscope, links, only, printed, programs, start, wait_gone
 from tests.lab.measure import limit, ping, udp_pair, way
 from tests.waiting import eventually
 
@@ -145,6 +146,32 @@ def test_tcpdump_counts_what_a_recording_at_the_same_time_has(kept_lab: Lab, qui
     assert captured == recorded
     assert captured[: len(POINTS)] == [DATAGRAMS] * len(POINTS)
     assert min(captured[:-2]) > 0
+
+
+@pytest.mark.skipif(not shutil.which("tshark"), reason="tshark is not installed")
+def test_a_file_of_tcpdump_shows_what_came(kept_lab: Lab, quiet: Namespace, tmp_path: Path) -> None:
+    file = tmp_path / "events.pcap"
+    with sending(quiet, "--full", "-P", "packets", *only(kept_lab)) as wire, udp_pair(way(kept_lab, "veth-4")) as pair:
+        port = pair[1].getsockname()[1]
+        argv = ["tcpdump", "-i", "hop0", "-U", "-w", str(file), f"ether proto {ETHERTYPE}"]
+        dump = quiet.popen(argv, stderr=subprocess.PIPE, text=True)
+        assert "listening on hop0" in dump.stderr.readline()  # type: ignore[union-attr] # a pipe
+        assert ping(*pair, DATAGRAMS) == DATAGRAMS
+        wire.settled(wire.points()["rx.core"], DATAGRAMS, kept_lab.server.inode)
+        dump.send_signal(signal.SIGINT)
+        dump.communicate()
+    names = {number: name for name, number in wire.points().items()}
+    events = wire.events()
+    mine = events[events["destination_port"] == port]
+    sent = [
+        (str(event["time_ns"]), names[event["point"]], f"{event['hop_ns'] / 1e9:.9f}" * bool(event["flags"] & Flag.HOP))
+        for event in mine
+    ]
+    fields = [word for name in ("time_ns", "point", "hop") for word in ("-e", f"hopwire.{name}")]
+    wanted = ("-T", "fields", *fields, "-Y", f"hopwire.destination_port == {port}")
+    shown = printed("wireshark", "--text", file, "--", *wanted).splitlines()
+    assert [tuple(line.split("\t")) for line in shown] == sent
+    assert len(sent) >= DATAGRAMS * len(POINTS)
 
 
 def test_who_takes_frames_makes_none(kept_lab: Lab, quiet: Namespace) -> None:

@@ -12,6 +12,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,7 @@ from tests.verbs.serve.test_socket import Server, serving
 from tests.waiting import TIMEOUT_S, eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 pytestmark = [
     pytest.mark.root,
@@ -47,12 +48,12 @@ def stub() -> Iterator[Path]:
     """Install the stub; root's tshark looks into the system's folder alone."""
     done = run("wireshark", "--install")
     assert done.returncode == 0, done.stderr
-    path = Path(done.stdout.partition(": ")[0])
+    paths = [Path(line.partition(": ")[0]) for line in done.stdout.splitlines()]
     try:
-        yield path
+        yield paths[0]
     finally:
         assert run("wireshark", "--uninstall").returncode == 0
-    assert not path.exists()
+    assert not any(path.exists() for path in paths)
 
 
 def tshark(*words: object, **more: Any) -> subprocess.Popen[str]:  # noqa: ANN401 # as for Popen
@@ -86,19 +87,24 @@ def test_a_users_tshark_lists_the_interface_and_its_options(tmp_path: Path, monk
     monkeypatch.setattr(os, "geteuid", lambda: 1)
     # No Python is started to answer.
     monkeypatch.setattr(sys, "executable", "/nonexistent")
-    path = install.put()
+    path, script = install.put()
     assert path == tmp_path / ".config" / "wireshark" / "extcap" / "hopscope"
+    assert script == tmp_path / ".local" / "lib" / "wireshark" / "plugins" / "hopscope_events.lua"
 
     def shown(*words: str | Path) -> str:
         done = subprocess.run(words, capture_output=True, text=True, check=True, user="nobody", group="nogroup")
         return done.stdout + done.stderr
 
     listed = shown("tshark", "-D")
-    assert re.search(r"^\d+\. hopscope \(hopscope: packets with their hops\)$", listed, re.MULTILINE), listed
-    assert "EN10MB (Ethernet)" in shown("tshark", "-i", "hopscope", "-L")
-    asked = shown(path, "--extcap-config", "--extcap-interface", "hopscope")
-    assert re.findall(r"\{call=(--\w+)\}", asked) == ["--where", "--points", "--since", "--socket"]
-    assert install.remove() == path
+    options = ["--where", "--points", "--since", "--socket"]
+    for name, title, more in (("hopscope", "packets with their hops", []), ("hopscope-events", "events", ["--events"])):
+        assert re.search(rf"^\d+\. {name} \(hopscope: {title}\)$", listed, re.MULTILINE), listed
+        assert "EN10MB (Ethernet)" in shown("tshark", "-i", name, "-L")
+        asked = shown(path, "--extcap-config", "--extcap-interface", name)
+        assert sorted(re.findall(r"\{call=(--\w+)\}", asked)) == sorted(options + more)
+    # The script is there, and its fields are known.
+    assert "hopwire.hop" in shown("tshark", "-G", "fields")
+    assert install.remove() == [path, script]
     with pytest.raises(UsageError, match="There is no"):
         install.remove()
     path.write_text("#!/bin/sh\n")
@@ -128,6 +134,49 @@ def test_datagrams_with_their_hops_and_a_capture_filter(server: Server) -> None:
         assert (at, length) == (str(port), "18")
         assert re.search(r" total=\d+\.\d{3}us .*rx\.core=\d+\.\d{3}us .*synthetic$", comment), comment
     eventually(lambda: not captures())
+
+
+@pytest.mark.usefixtures("stub")
+def test_events_with_the_catalogue_and_a_capture_filter(server: Server) -> None:
+    fields = ("kind", "point", "hop", "source_port", "comm", "e_net_net_dev_queue.len", "field", "host", "lost")
+    preferences = {"socket": server.path, "points": "rx.core,tx.queue", "events": "net:net_dev_queue"}
+    options = [word for name, value in preferences.items() for word in ("-o", f"extcap.hopscope_events.{name}:{value}")]
+    shown = [word for name in fields for word in ("-e", f"hopwire.{name}")]
+    environment = {**os.environ, "HOPSCOPE_EVENT_FIELDS": "e_net_net_dev_queue.len:number"}
+    with udp_pair(way(server.lab, "veth-4")) as (sender, receiver), udp_pair(way(server.lab, "veth-4")) as (other, _):
+        port = sender.getsockname()[1]
+        # The source port of an event, behind the header of Ethernet; the catalogue; and what has no flow.
+        wanted = f"ether[86:2] = {port} or ether[15] = 255 or ether[86:2] = 0"
+        words = ("-i", "hopscope-events", "-f", wanted, "-l", "-T", "fields", *shown, *options)
+        rows: list[list[str]] = []
+        with tshark(*words, env=environment) as child:
+            assert child.stdout
+            reader = threading.Thread(target=lambda: rows.extend(_rows(child.stdout)))
+            reader.start()
+            eventually(lambda: server.programs() > 0)
+
+            def has_come() -> bool:
+                other.send(bytes(20))
+                sender.send(bytes(10))
+                told = {(row[1], bool(row[4])) for row in rows if row[3] == str(port)}
+                return {("rx.core", True), ("tx.queue", True)} <= told and sum(row[0] == "255" for row in rows) > 3
+
+            eventually(has_come)
+            child.terminate()
+            reader.join()
+    assert receiver.fileno() == -1
+    assert {row[3] for row in rows} == {"", str(port)}
+    assert {row[1] for row in rows if row[0] == "0"} <= {"rx.core", "tx.queue", "e_net_net_dev_queue"}
+    assert all(float(row[2]) > 0 for row in rows if row[1] == "rx.core" and row[2])
+    assert any(row[5].isdigit() and "skbaddr" in row[6] for row in rows if row[1] == "e_net_net_dev_queue")
+    catalogues = [row for row in rows if row[0] == "255" and row[8]]
+    assert catalogues[0] == rows[0]
+    eventually(lambda: not captures())
+
+
+def _rows(lines: Iterable[str]) -> Iterator[list[str]]:
+    for line in lines:
+        yield line.rstrip("\n").split("\t")
 
 
 @pytest.mark.usefixtures("stub")

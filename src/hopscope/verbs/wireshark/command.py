@@ -39,7 +39,7 @@ if TYPE_CHECKING:
                 help="With --live: of these events (docs/conditions.md).",
             ),
             option("--socket", metavar="PATH", help="With --live: where it serves.", default_text="/run/hopscope.sock"),
-            option("--install", is_flag=True, help="Let Wireshark capture from `hopscope serve` (extcap)."),
+            option("--install", is_flag=True, help="Let Wireshark capture from `hopscope serve`, and show events."),
             option("--uninstall", is_flag=True, help="Remove what --install has put there."),
             option("--text", is_flag=True, help="Print rows with tshark in place of opening a window."),
             option(
@@ -71,8 +71,11 @@ def command(  # noqa: PLR0913 # one parameter an option
     Wireshark or tshark. The fields, such as `hopscope.rx_tcp_queue`, are times since the point before, in seconds.
     docs/wireshark.md describes them and the file.
 
+    A file with frames of `hopscope wire`, such as one of tcpdump on hop0, is shown with a field for all that an event
+    has (docs/wire.md).
+
     With --live, packets come from `hopscope serve --socket`, to which the user subscribes without further rights. After
-    --install, Wireshark itself lists the interface `hopscope` for that.
+    --install, Wireshark itself lists interfaces of hopscope for packets and for events, and shows events in any file.
 
     Otherwise nothing is installed, and Wireshark's own settings stay as they are: script and profile are in a temporary
     folder.

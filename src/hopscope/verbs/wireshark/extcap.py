@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What Wireshark starts to capture: a subscription of its user to ``hopscope serve --socket``, written to its pipe.
 
+There are two interfaces: packets with their hops, and events as frames.
+
 Wireshark asks what there is several times before: the stub (:mod:`hopscope.verbs.wireshark.install`) answers that.
 """
 
@@ -8,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import ctypes
-import json
 import os
 import platform
 import select
@@ -22,6 +23,7 @@ from hopscope.errors import HopscopeError
 from hopscope.kernel.pcap import ETHERNET, compiled, library
 from hopscope.live.recorder.tables import point_names
 from hopscope.live.subscribing import SOCKET, subscribed
+from hopscope.verbs.wireshark.event_blocks import EventBlocks
 from hopscope.verbs.wireshark.packets import FIELDS, Packets
 
 if TYPE_CHECKING:
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from hopscope.kernel.pcap import Program
     from hopscope.live.subscribing import Subscribed
 
+# Names of the interfaces.
+PACKETS, EVENTS = "hopscope", "hopscope-events"
 # Between looks whether somebody still reads, and for packets that are complete.
 _LOOK_S: Final = 0.1
 _READ_BYTES: Final = 1 << 18
@@ -68,10 +72,12 @@ def main(argv: Sequence[str]) -> int:
 
 def _options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="hopscope extcap", add_help=False)
+    parser.add_argument("--extcap-interface", dest="interface", default=PACKETS)
     parser.add_argument("--fifo", default="")
     parser.add_argument("--extcap-capture-filter", dest="filter", default="")
     parser.add_argument("--socket", default=SOCKET)
     parser.add_argument("--points", default="packets")
+    parser.add_argument("--events", default="")
     parser.add_argument("--where", default="")
     parser.add_argument("--since", type=float, default=0.0)
     return parser
@@ -88,31 +94,37 @@ def _capture(asked: argparse.Namespace) -> None:
         program = stack.enter_context(compiled(asked.filter, ETHERNET)) if asked.filter else None
         if not asked.fifo:  # it only wants to know whether the filter is one
             return
-        request = {
-            "points": [name for name in asked.points.replace(",", " ").split() if name] or ["packets"],
-            "where": asked.where,
-            "fields": FIELDS,
-            "since": asked.since,
-            "format": "json",
-        }
+        request: dict[str, Any] = {"points": _names(asked.points), "where": asked.where, "since": asked.since}
+        if asked.interface == EVENTS:
+            request |= {"events": _names(asked.events), "format": "wire"}
+        else:
+            request |= {"points": request["points"] or ["packets"], "fields": FIELDS, "format": "json"}
         subscription = subscribed(asked.socket, request)
         stack.enter_context(closing(subscription.line))
         # Without O_CREAT: where fs.protected_fifos is set, root could not open another user's pipe with it.
         pipe = os.open(asked.fifo, os.O_WRONLY)
         stack.callback(os.close, pipe)
-        _pass_on(subscription, pipe, program)
+        offset_ns, host = subscription.head["realtime_offset_ns"], platform.node()
+        made = (
+            EventBlocks(host, offset_ns)
+            if asked.interface == EVENTS
+            else Packets(point_names().values(), host, offset_ns)
+        )
+        _pass_on(subscription, pipe, made, program)
 
 
-def _pass_on(subscription: Subscribed, pipe: int, program: Program | None) -> None:
-    packets = Packets(point_names().values(), platform.node(), subscription.head["realtime_offset_ns"])
-    _write(pipe, packets.begin())
+def _names(text: str) -> list[str]:
+    return text.replace(",", " ").split()
+
+
+def _pass_on(subscription: Subscribed, pipe: int, made: Packets | EventBlocks, program: Program | None) -> None:
+    _write(pipe, made.begin())
     line = subscription.line
     line.settimeout(0)
     rest = bytearray(subscription.file.read1(_READ_BYTES) or b"")  # what came with the first line
     poll = select.poll()
     poll.register(line, select.POLLIN)
     poll.register(pipe, 0)  # POLLERR comes when nobody reads it any more
-    looked_s = 0.0
     while True:
         for descriptor, _ in poll.poll(_LOOK_S * 1000):
             if descriptor == pipe:
@@ -120,18 +132,10 @@ def _pass_on(subscription: Subscribed, pipe: int, program: Program | None) -> No
             data = line.recv(_READ_BYTES)
             rest += data
             if not data:
-                _write_wanted(pipe, packets.complete(None), program)
+                _write_wanted(pipe, made.complete(None), program)
                 return
-        if (end := rest.rfind(b"\n") + 1) or time.monotonic() - looked_s >= _LOOK_S:
-            for text in bytes(rest[:end]).splitlines():
-                event: dict[str, Any] = json.loads(text)
-                if "point" in event:
-                    packets.add(event)
-                else:
-                    _write(pipe, packets.lost(event, time.monotonic_ns()))
-            del rest[:end]
-            looked_s = time.monotonic()
-            _write_wanted(pipe, packets.complete(time.monotonic_ns()), program)
+        _write_wanted(pipe, made.take(rest), program)
+        _write_wanted(pipe, made.complete(time.monotonic_ns()), program)
 
 
 def _write_wanted(pipe: int, blocks: Iterable[bytes], program: Program | None) -> None:

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A stub where Wireshark looks for programs that capture: it answers what Wireshark asks, and starts us to capture."""
+"""What is put where Wireshark looks: a stub that captures, and the script that shows events.
+
+The stub answers what Wireshark asks, and starts us to capture.
+"""
 
 from __future__ import annotations
 
@@ -12,22 +15,31 @@ from typing import Final
 
 from hopscope.errors import UsageError
 from hopscope.live.subscribing import SOCKET
+from hopscope.verbs.wireshark.events import script
+from hopscope.verbs.wireshark.extcap import EVENTS, PACKETS
 
-_NAME: Final = "hopscope"
-_MARK: Final = "# written by `hopscope wireshark --install`"
+_NAME, _SCRIPT_NAME = "hopscope", "hopscope_events.lua"
+_MARK: Final = "written by `hopscope wireshark --install`"
 # A shell: Wireshark asks four or five times before each capture, and waits.
 _STUB: Final = """#!/bin/sh
-{mark}
+# {mark}
 for word; do
   case $word in
     --extcap-interfaces) cat <<'END'; exit ;;
 extcap {{version=1}}{{display=hopscope}}
-interface {{value=hopscope}}{{display=hopscope: packets with their hops}}
+interface {{value={packets}}}{{display=hopscope: packets with their hops}}
+interface {{value={events}}}{{display=hopscope: events}}
 END
     --extcap-dlts) cat <<'END'; exit ;;
 dlt {{number=1}}{{name=EN10MB}}{{display=Ethernet}}
 END
-    --extcap-config) cat <<'END'; exit ;;
+    --extcap-config)
+      case " $* " in
+        *" {events} "*) cat <<'END' ;;
+arg {{number=4}}{{call=--events}}{{display=Tracepoints}}{{tooltip=As record -e has them}}{{type=string}}
+END
+      esac
+      cat <<'END'; exit ;;
 arg {{number=0}}{{call=--where}}{{display=Only events with}}{{tooltip=A condition}}{{type=string}}
 arg {{number=1}}{{call=--points}}{{display=Probe points}}{{tooltip=Or profiles}}{{type=string}}{{default=packets}}
 arg {{number=2}}{{call=--since}}{{display=Seconds before}}{{tooltip=Of serve --keep}}{{type=double}}{{default=0}}
@@ -50,49 +62,58 @@ def change(*, install: bool, uninstall: bool) -> int:
     if install and uninstall:
         raise UsageError("--install and --uninstall exclude each other")
     if install:
-        sys.stdout.write(f"{put()}: Wireshark lists the interface hopscope when it is started anew\n")
+        stub, lua = put()
+        sys.stdout.write(f"{stub}: Wireshark lists the interfaces of hopscope when it is started anew\n")
+        sys.stdout.write(f"{lua}: it shows events then, whatever interface or file they come from\n")
     else:
-        sys.stdout.write(f"removed {remove()}\n")
+        for path in remove():
+            sys.stdout.write(f"removed {path}\n")
     return 0
 
 
-def put() -> Path:
-    """Put the stub where Wireshark looks, and return where that is.
+def put() -> tuple[Path, Path]:
+    """Put the stub and the script where Wireshark looks, and return where that is.
 
     Raises
     ------
     UsageError
         There is no Wireshark, or its folder cannot be written to.
     """
-    path = _folder() / _NAME
-    text = _STUB.format(mark=_MARK, python=shlex.quote(sys.executable), socket=SOCKET)
-    _check(path)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-        path.chmod(0o755)
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror}") from error
-    return path
+    paths = _paths()
+    python = shlex.quote(sys.executable)
+    stub = _STUB.format(mark=_MARK, python=python, socket=SOCKET, packets=PACKETS, events=EVENTS)
+    for path in paths:
+        _check(path)
+    for path, text, mode in zip(paths, (stub, f"-- {_MARK}\n{script()}"), (0o755, 0o644), strict=True):
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+            path.chmod(mode)
+        except OSError as error:
+            raise UsageError(f"{path} cannot be written: {error.strerror}") from error
+    return paths
 
 
-def remove() -> Path:
-    """Remove the stub, and return where it was.
+def remove() -> list[Path]:
+    """Remove what is there of both, and return where it was.
 
     Raises
     ------
     UsageError
-        There is none.
+        There is nothing.
     """
-    path = _folder() / _NAME
-    _check(path)
-    try:
-        path.unlink()
-    except FileNotFoundError as error:
-        raise UsageError(f"There is no {path}", "`hopscope wireshark --install` puts it there") from error
-    except OSError as error:
-        raise UsageError(f"{path} cannot be removed: {error.strerror}") from error
-    return path
+    paths = _paths()
+    there = [path for path in paths if path.exists()]
+    if not there:
+        raise UsageError(f"There is no {paths[0]}", "`hopscope wireshark --install` puts it there")
+    for path in there:
+        _check(path)
+    for path in there:
+        try:
+            path.unlink()
+        except OSError as error:
+            raise UsageError(f"{path} cannot be removed: {error.strerror}") from error
+    return there
 
 
 def _check(path: Path) -> None:
@@ -101,8 +122,8 @@ def _check(path: Path) -> None:
         raise UsageError(f"{path} was not written by hopscope", "Move it away")
 
 
-def _folder() -> Path:
-    """Return the folder in which this user's Wireshark looks, as it says itself."""
+def _paths() -> tuple[Path, Path]:
+    """Return where this user's Wireshark looks for stubs and for scripts, as it says itself, with their names."""
     try:
         done = subprocess.run(["tshark", "-G", "folders"], capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError) as error:
@@ -110,9 +131,16 @@ def _folder() -> Path:
     found = {name: text.strip() for name, _, text in (line.partition(":") for line in done.stdout.splitlines())}
     if "Extcap path" not in found and "Global Extcap path" not in found:
         raise UsageError("This Wireshark was built without extcap, so that it starts no programs to capture")
+    if "Personal Lua Plugins" not in found:
+        raise UsageError("This Wireshark was built without Lua, so that it cannot show events")
+    # Root's Wireshark runs no scripts but the system's.
+    is_root = os.geteuid() == 0
+    scripts = Path(found["Global Lua Plugins" if is_root else "Personal Lua Plugins"])
     # Before 4.2, the user's own folder is not told, and root's Wireshark looks into none.
     if personal := found.get("Personal Extcap path"):
-        return Path(personal)
-    if os.geteuid() == 0:
-        return Path(found["Extcap path"])
-    return Path(found["Personal configuration"]) / "extcap"
+        stubs = Path(personal)
+    elif is_root:
+        stubs = Path(found["Extcap path"])
+    else:
+        stubs = Path(found["Personal configuration"]) / "extcap"
+    return stubs / _NAME, scripts / _SCRIPT_NAME

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import itertools
+import json
+import time
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -60,6 +62,18 @@ class Packets:
         fields += ["dropped:text", "pid:number", "comm:text", "synthetic:flag"]
         return pcapng.section(fields, f"hopscope, live on {self._host}")
 
+    def take(self, data: bytearray) -> Iterator[bytes]:
+        """Take the lines that are whole, and remove them; yield blocks on what is missing."""
+        end = data.rfind(b"\n") + 1
+        lines = bytes(data[:end]).splitlines()
+        del data[:end]
+        for line in lines:
+            event: dict[str, Any] = json.loads(line)
+            if "point" in event:
+                self.add(event)
+            else:
+                yield self.lost(event, time.monotonic_ns())
+
     def add(self, event: Mapping[str, Any]) -> None:
         """Take an event."""
         time_ns, skb = event["time_ns"], int(event["skb"] or 0)
@@ -76,8 +90,7 @@ class Packets:
 
     def lost(self, told: Mapping[str, int], at_ns: int) -> bytes:
         """Return the block of what is missing, as the server has told."""
-        found = f"lost: {told['kernel_lost']:,} by the kernel, {told['lost']:,} because this capture read too slowly"
-        return pcapng.journal(f"{found} (events)", at_ns + self._realtime_offset_ns)
+        return pcapng.journal(pcapng.lost(told["kernel_lost"], told["lost"]), at_ns + self._realtime_offset_ns)
 
     def complete(self, now_ns: int | None) -> Iterator[bytes]:
         """Yield the blocks of packets that are complete by a time; None: of all."""

@@ -9,17 +9,21 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from hopscope.errors import UsageError
 from hopscope.gate import tell
 from hopscope.recorded.packet_file import missing_comments
 from hopscope.recorded.which import which_recording
+from hopscope.verbs.wireshark.events import FIELDS_VARIABLE, own_fields, script, variable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from hopscope.recorded.options import Common
+
+Columns: TypeAlias = "tuple[tuple[str, str, int], ...]"
+Colours: TypeAlias = "tuple[tuple[str, str, tuple[int, int, int], tuple[int, int, int]], ...]"
 
 _SCRIPT: Final = Path(__file__).with_name("hopscope.lua")
 # Keyword of the selection → option of `hopscope export`.
@@ -28,15 +32,30 @@ _OPTIONS: Final = {
     "processes": "--process", "interfaces": "--interface", "namespaces": "--netns", "from_s": "--from",
     "until_s": "--until",
 }  # fmt: skip
+# Of a column of a field: its first occurrence, as text.
+_FIRST: Final = ":0:R"
+# Title, what is in it, and its width in pixels.
 _COLUMNS: Final = (
-    ("Time", "%t"), ("Source", "%s"), ("Destination", "%d"), ("Protocol", "%p"), ("Length", "%L"),
-    ("Path", "%Cus:hopscope.total:0:R"), ("Dropped", "%Cus:hopscope.dropped:0:R"),
-    ("Process", "%Cus:hopscope.comm:0:R"), ("Info", "%i"),
+    ("Time", "%t", 120), ("Source", "%s", 130), ("Destination", "%d", 130), ("Protocol", "%p", 65),
+    ("Length", "%L", 55), ("Path", "%Cus:hopscope.total:0:R", 95), ("Dropped", "%Cus:hopscope.dropped:0:R", 125),
+    ("Process", "%Cus:hopscope.comm:0:R", 110), ("Info", "%i", 400),
+)  # fmt: skip
+_EVENT_COLUMNS: Final = (
+    ("Time", "%t", 120), ("Point", "%Cus:hopwire.point:0:R", 110), ("Hop", "%Cus:hopwire.hop:0:R", 95),
+    ("Source", "%Cus:hopwire.source or hopwire.source6:0:R", 130),
+    ("Destination", "%Cus:hopwire.destination or hopwire.destination6:0:R", 130),
+    ("Dropped", "%Cus:hopwire.reason:0:R", 125), ("Device", "%Cus:hopwire.interface:0:R", 80),
+    ("CPU", "%Cus:hopwire.cpu:0:R", 40), ("Thread", "%Cus:hopwire.comm:0:R", 110), ("Info", "%i", 400),
 )  # fmt: skip
 # Of packets that are dropped or slow: name, filter, background, foreground.
+_DROPPED, _SLOW = ((65535, 45000, 45000), (20000, 0, 0)), ((65535, 60000, 40000), (20000, 12000, 0))
 _COLOURS: Final = (
-    ("hopscope: dropped", "hopscope.dropped", (65535, 45000, 45000), (20000, 0, 0)),
-    ("hopscope: slower than 1 ms", "hopscope.total > 0.001", (65535, 60000, 40000), (20000, 12000, 0)),
+    ("hopscope: dropped", "hopscope.dropped", *_DROPPED),
+    ("hopscope: slower than 1 ms", "hopscope.total > 0.001", *_SLOW),
+)
+_EVENT_COLOURS: Final = (
+    ("hopscope: dropped", 'hopwire.point == "skb.drop"', *_DROPPED),
+    ("hopscope: later than 1 ms", "hopwire.hop > 0.001", *_SLOW),
 )
 
 
@@ -69,7 +88,22 @@ def show(common: Common, more: Sequence[str], *, text: bool, most: int | None) -
                 return code
         else:
             _check(common, file, most)
+            if (fields := own_fields(file)) is not None:
+                return _show_events(program, file, fields, more, text=text)
+            _check_comments(file)
         return run([program, "-r", str(file), *settings(file), *more], profiled(place), text=text)
+
+
+def _show_events(program: str, file: Path, fields: Mapping[str, str], more: Sequence[str], *, text: bool) -> int:
+    """Show a file with frames of events, whose tracepoints have these fields."""
+    with tempfile.TemporaryDirectory(prefix="hopscope-") as folder:
+        place = Path(folder)
+        (place / "events.lua").write_text(script())
+        settings = ["-X", f"lua_script:{place / 'events.lua'}"]
+        # Names come after the frames with their numbers, which a first look finds.
+        settings += ["-2"] * text
+        environment = profiled(place, _EVENT_COLUMNS, _EVENT_COLOURS) | {FIELDS_VARIABLE: variable(fields)}
+        return run([program, "-r", str(file), *settings, *more], environment, text=text)
 
 
 def viewer(*, text: bool) -> str:
@@ -91,9 +125,9 @@ def settings(file: Path) -> list[str]:
     return ["-X", f"lua_script:{_SCRIPT}", "-X", f"lua_script1:{file}"]
 
 
-def profiled(place: Path) -> dict[str, str]:
+def profiled(place: Path, columns: Columns = _COLUMNS, colours: Colours = _COLOURS) -> dict[str, str]:
     """Return the environment in which it has our columns and colours, which are written to a folder."""
-    return {**os.environ, "WIRESHARK_CONFIG_DIR": str(_profile(place))}
+    return {**os.environ, "WIRESHARK_CONFIG_DIR": str(_profile(place, columns, colours))}
 
 
 def run(argv: Sequence[str], environment: Mapping[str, str], *, text: bool) -> int:
@@ -121,26 +155,36 @@ def _selected(common: Common) -> Iterator[str]:
 
 
 def _check(common: Common, file: Path, most: int | None) -> None:
-    """Refuse what cannot be shown, or not in part; say if it has no fields."""
+    """Refuse to show a part of a file."""
     if common.selection or most is not None:
         raise UsageError(
             f"{file} is a file of packets: no part of it can be selected like this",
             "Use a filter of Wireshark: `-Y FILTER` at the end",
         )
+
+
+def _check_comments(file: Path) -> None:
+    """Refuse what cannot be shown; say if it has no fields."""
     missing = missing_comments(file)
     if missing is None:
-        raise UsageError(f"{file} is no pcapng file", "Name a recording, or what `hopscope export pcapng` wrote")
+        raise UsageError(
+            f"{file} is no pcapng file, and has no events of `hopscope wire`",
+            "Name a recording, or what `hopscope export pcapng` wrote",
+        )
     if missing:
         tell(f"hopscope: {missing}. Its packets are shown without fields; export it again to have them")
 
 
-def _profile(place: Path) -> Path:
+def _profile(place: Path, columns: Columns, colours: Colours) -> Path:
     """Write the settings, and return their folder."""
-    columns = ", ".join(f'"{title}", "{kind}"' for title, kind in _COLUMNS)
+    listed = ", ".join(f'"{title}", "{kind}"' for title, kind, _ in columns)
     # Acknowledgement numbers and windows are not recorded: nothing is said of them.
-    (place / "preferences").write_text(f"gui.column.format: {columns}\ntcp.analyze_sequence_numbers: FALSE\n")
-    colours = (f"@{name}@{wanted}@[{_rgb(back)}][{_rgb(front)}]" for name, wanted, back, front in _COLOURS)
-    (place / "colorfilters").write_text("".join(f"{line}\n" for line in colours))
+    (place / "preferences").write_text(f"gui.column.format: {listed}\ntcp.analyze_sequence_numbers: FALSE\n")
+    # There, columns of fields have no occurrence.
+    widths = ", ".join(f"{kind.removesuffix(_FIRST)}, {width}" for _, kind, width in columns)
+    (place / "recent").write_text(f"column.width: {widths}\n")
+    lines = (f"@{name}@{wanted}@[{_rgb(back)}][{_rgb(front)}]" for name, wanted, back, front in colours)
+    (place / "colorfilters").write_text("".join(f"{line}\n" for line in lines))
     return place
 
 
