@@ -34,7 +34,8 @@ pytestmark = [
     pytest.mark.root,
     pytest.mark.skipif(not shutil.which("tshark"), reason="tshark is not installed"),
 ]
-EXTCAP = (sys.executable, "-m", "hopscope.verbs.wireshark.extcap", "--capture", "--extcap-interface", "hopscope")
+EXTCAP = (sys.executable, "-m", "hopscope.verbs.wireshark.extcap", "--capture")
+each_interface = pytest.mark.parametrize("interface", [extcap.PACKETS, extcap.EVENTS])
 
 
 @pytest.fixture(scope="module")
@@ -179,9 +180,11 @@ def _rows(lines: Iterable[str]) -> Iterator[list[str]]:
         yield line.rstrip("\n").split("\t")
 
 
+@each_interface
 @pytest.mark.usefixtures("stub")
-def test_nothing_is_left_of_a_viewer_that_is_killed(server: Server) -> None:
-    words = ("-i", "hopscope", "-o", f"extcap.hopscope.socket:{server.path}", "-w", "/dev/null")
+def test_nothing_is_left_of_a_viewer_that_is_killed(server: Server, interface: str) -> None:
+    preference = f"extcap.{interface.replace('-', '_')}.socket:{server.path}"
+    words = ("-i", interface, "-o", preference, "-w", "/dev/null")
     with tshark(*words, start_new_session=True) as child:
         eventually(lambda: len(captures()) > 0 and server.programs() > 0)
         child.kill()
@@ -189,10 +192,12 @@ def test_nothing_is_left_of_a_viewer_that_is_killed(server: Server) -> None:
         eventually(lambda: not captures())
 
 
-def test_it_ends_when_nobody_reads_or_the_server_ends(server: Server, tmp_path: Path) -> None:
+@each_interface
+def test_it_ends_when_nobody_reads(server: Server, interface: str, tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    with subprocess.Popen([*EXTCAP, "--fifo", pipe, "--socket", server.path], stderr=subprocess.PIPE) as child:
+    argv = [*EXTCAP, "--extcap-interface", interface, "--fifo", pipe, "--socket", server.path]
+    with subprocess.Popen(argv, stderr=subprocess.PIPE) as child:
         reader = os.open(pipe, os.O_RDONLY)
         assert os.read(reader, 4) == b"\x0a\x0d\x0d\x0a"
         os.close(reader)
@@ -200,8 +205,9 @@ def test_it_ends_when_nobody_reads_or_the_server_ends(server: Server, tmp_path: 
     assert (child.returncode, said) == (0, b"")
 
 
+@each_interface
 def test_a_pipe_of_another_user_where_pipes_are_protected(
-    server: Server, tmp_path_factory: pytest.TempPathFactory
+    server: Server, interface: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     setting = Path("/proc/sys/fs/protected_fifos")
     before = setting.read_text()
@@ -212,7 +218,8 @@ def test_a_pipe_of_another_user_where_pipes_are_protected(
     os.chown(pipe, pwd.getpwnam("nobody").pw_uid, -1)
     try:
         setting.write_text("1")
-        with subprocess.Popen([*EXTCAP, "--fifo", pipe, "--socket", server.path]) as child:
+        argv = [*EXTCAP, "--extcap-interface", interface, "--fifo", pipe, "--socket", server.path]
+        with subprocess.Popen(argv) as child:
             reader = os.open(pipe, os.O_RDONLY)
             assert os.read(reader, 4) == b"\x0a\x0d\x0d\x0a"
             child.terminate()
