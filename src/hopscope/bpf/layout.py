@@ -230,7 +230,9 @@ class HopRule(IntEnum):
     HOP_RULE_KEEP = 1
     HOP_RULE_DROP = 2
     HOP_RULES = 2
+    HOP_RULE_CLASS = 3
     HOP_RULE_POINTS = 160
+    HOP_CLASSES = 5
 
 
 class HopRxDiscard(IntEnum):
@@ -1215,7 +1217,7 @@ HOP_RECORD_COUNTERS_DTYPE: Final = np.dtype(
             "lost",
             "captures_lost",
             "plaintexts_lost",
-            "pad",
+            "class_lost",
         ],
         "formats": [
             "<u8",

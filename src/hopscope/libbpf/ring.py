@@ -203,7 +203,7 @@ class RingReader:
         self._rings = dict(zip(self.cpus, (_mapped(fd, size, dtype.itemsize) for fd in fds), strict=True))
 
     @classmethod
-    def per_cpu(cls, rings: Map, dtype: np.dtype[Any], size: int) -> Self:
+    def per_cpu(cls, rings: Map, dtype: np.dtype[Any], size: int, *, first: int = 0, stride: int = 1) -> Self:
         """Make a ring for every online CPU and put it where that CPU's programs look for it.
 
         Parameters
@@ -213,6 +213,8 @@ class RingReader:
             finds no ring there; its program has to count that as lost.
         dtype, size
             As in the constructor.
+        first, stride
+            Where there are several rings for each CPU: the place of this one among them, and their number.
 
         Raises
         ------
@@ -227,7 +229,7 @@ class RingReader:
             for cpu in cpus:
                 fds.append(_created(size))
                 stack.callback(os.close, fds[-1])
-                rings.update(struct.pack("=I", cpu), struct.pack("=i", fds[-1]))
+                rings.update(struct.pack("=I", cpu * stride + first), struct.pack("=i", fds[-1]))
             return cls(fds, dtype, size, cpus)
 
     def read(self) -> NDArray[np.void]:

@@ -60,11 +60,15 @@ def event_option(text: str) -> Callable[[Decorated], Decorated]:
     return option("-e", "--event", "events", metavar="EVENT", multiple=True, help=text)
 
 
+# Sizes of a ring, MiB: the kernel takes powers of two.
+BUFFERS: Final = tuple(str(1 << power) for power in range(9))
+
+
 def buffer_option() -> Callable[[Decorated], Decorated]:
     """Add how large the recorder's rings are."""
     return option(
         "--buffer",
-        type=click.Choice(("1", "2", "4", "8", "16", "32", "64", "128", "256")),
+        type=click.Choice(BUFFERS),
         default="16",
         show_default=True,
         metavar="MIB",

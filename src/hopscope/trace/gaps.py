@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from hopscope.store.unrecorded import RULES, UNRECORDED
+from hopscope.store.unrecorded import CLASSES, CLASSES_OPTION, RULES, UNRECORDED
 from hopscope.term.format import plural
 
 if TYPE_CHECKING:
@@ -28,10 +28,11 @@ def loss_notes(trace: Trace) -> list[str]:
     lost = lost_events(trace)
     if not lost:
         return []
+    of_classes = ", ".join(f"of class {name} {each or 'none'}" for name, _, each in _classes(trace))
     return [
         (
-            f"lost: {plural(lost, 'event')}, because the reader or the disk was too slow;"
-            " results that depend on them are missing"
+            f"lost: {plural(lost, 'event')}{of_classes and f' ({of_classes})'}, because the reader or the disk was too"
+            " slow; results that depend on them are missing"
         )
     ]
 
@@ -51,6 +52,26 @@ def unrecorded_notes(trace: Trace) -> list[str]:
         if counts:
             notes.append(f"left out by --{rule}: {plural(sum(counts.values()), 'event')} ({points})")
     return notes
+
+
+def class_notes(trace: Trace) -> list[str]:
+    """Return a sentence about the events of each class that had rings of their own; of the whole trace."""
+    return [class_note(*each) for each in _classes(trace)]
+
+
+def class_note(name: str, events: int, lost: int) -> str:
+    """Return a sentence about a class of events."""
+    return f"class {name}: {plural(events, 'event')}, {f'{lost:,} lost' if lost else 'none lost'}"
+
+
+def _classes(trace: Trace) -> list[tuple[str, int, int]]:
+    """Return the name of each class, its recorded events, and its lost ones, in the order of names."""
+    if all(table.name != CLASSES.name for table in trace.metadata.tables):
+        return []
+    counts = dict.fromkeys(sorted(trace.metadata.options.get(CLASSES_OPTION) or ()), (0, 0))
+    found = trace.rows(f"SELECT class, sum(events), sum(lost) FROM {CLASSES.name} GROUP BY class ORDER BY class")
+    counts |= {name: (int(events), int(lost)) for name, events, lost in found}
+    return [(name, *each) for name, each in counts.items()]
 
 
 def unfollowed_notes(trace: Trace) -> list[str]:

@@ -14,9 +14,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import build_bpf
-from hopscope.bpf.layout import HOP_BESIDE_DTYPE
+from hopscope.bpf.layout import HOP_BESIDE_DTYPE, HopRule
 from hopscope.errors import UsageError
 from hopscope.libbpf import BpfObject
+from hopscope.live.recorder.options import EventClass
 from hopscope.live.recorder.rules import Rules
 from hopscope.live.recorder.tables import EVENTS, POINTS_PER_TABLE
 from hopscope.model.event_batch import Numbers, Texts
@@ -24,7 +25,7 @@ from tests.libbpf.judge import RunOptions
 from tests.live.replayed import Replayed, conditions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from hopscope.live.stream.events import Events
 
@@ -114,9 +115,10 @@ class InKernel:
         pairs = list(zip(times, cpus, strict=True))
         return events[own], [pairs[at] for at in np.flatnonzero(own).tolist()]
 
-    def rules(self, program: Path, keep: str, drop: str) -> list[int]:
-        """Return which condition leaves out each of the events, as the kernel says."""
-        checked = Rules(keep, drop).checked(list(self.replayed.trace.metadata.points.values()))
+    def rules(self, program: Path, keep: str, drop: str, classes: Sequence[str]) -> list[int]:
+        """Return which condition leaves out each of the events, or which class it is of, as the kernel says."""
+        named = [EventClass(f"class{number}", text) for number, text in enumerate(classes)]
+        checked = Rules(keep, drop, named).checked(list(self.replayed.trace.metadata.points.values()))
         with BpfObject.open(program, checked.functions(self.reasons)) as bpf:
             bpf.set_const("cfg_rules", 1)
             bpf.maps["unrecorded"].set_max_entries(320)
@@ -148,17 +150,32 @@ def recorded() -> Iterator[dict[str, InKernel]]:
 
 @pytest.mark.root
 @settings(max_examples=15, deadline=None)
-@given(name=st.sampled_from(["udp", "events", "drops"]), keep=conditions(NOT_HERE), drop=conditions(NOT_HERE))
-@example("drops", "reason == NETFILTER_DROP or comm != a_name_of_more_than_15_bytes", "not interface == server0")
-@example("udp", "destination == 10.77.0.0/24 and not port == 1", "source == ::/0 or comm == client")
+@given(
+    name=st.sampled_from(["udp", "events", "drops"]),
+    keep=conditions(NOT_HERE),
+    drop=conditions(NOT_HERE),
+    classes=st.lists(conditions(NOT_HERE), max_size=int(HopRule.HOP_CLASSES)),
+)
+@example("drops", "reason == NETFILTER_DROP or comm != a_name_of_more_than_15_bytes", "not interface == server0", [])
+@example("udp", "destination == 10.77.0.0/24 and not port == 1", "source == ::/0 or comm == client", ["tid > 0"])
+@example("udp", "time_ns > 0", "point == rx.copy", ["port == 1", "len_bytes & 1", "comm == client", "cpu >= 0"])
 def test_the_kernel_selects_what_numpy_and_sql_do(
-    program: Path, recorded: dict[str, InKernel], name: str, keep: str, drop: str
+    program: Path, recorded: dict[str, InKernel], name: str, keep: str, drop: str, classes: list[str]
 ) -> None:
     each = recorded[name]
-    kept, dropped = (set(each.replayed.recorded(text)) for text in (keep, drop))
-    assert [kept, dropped] == [set(each.replayed.selected(text)) for text in (keep, drop)]
-    expected = [1 if time not in kept else 2 if time in dropped else 0 for time in each.times]
-    assert each.rules(program, keep, drop) == expected
+    every = [keep, drop, *classes]
+    kept, dropped, *of_classes = (set(each.replayed.recorded(text)) for text in every)
+    assert [kept, dropped, *of_classes] == [set(each.replayed.selected(text)) for text in every]
+    numbers = range(HopRule.HOP_RULE_CLASS, HopRule.HOP_RULE_CLASS + len(classes))
+    expected = [
+        1
+        if time not in kept
+        else 2
+        if time in dropped
+        else next((number for number, events in zip(numbers, of_classes, strict=True) if time in events), 0)
+        for time in each.times
+    ]
+    assert each.rules(program, keep, drop, classes) == expected
 
 
 @pytest.mark.parametrize(

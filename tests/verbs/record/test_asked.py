@@ -22,6 +22,7 @@ OPTIONS = (
     *("--sample", "16", "--snap", "96", "--bytes", "7", "--counters", "0.5", "--interface", "eth0@7"),
     *("-p", "1", "-c", "--nginx"),
     *("--cgroup", "/", "--netns", "self", "--address", "10.0.0.0/8", "--port", "80", "--port", "443"),
+    *("--class", "a=port == 7", "--class-buffer", "a=8"),
     *("--buffer", "4", "--flight", "10", "--trigger", "rx.core>1ms", "--flight-memory", "7"),
     *("--attach", "rx.l4=fentry", "--protocol", "udp"),
 )

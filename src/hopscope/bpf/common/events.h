@@ -667,12 +667,14 @@ struct hop_beside {
 	u32 reason; /* of a drop */
 };
 
-/* Which condition leaves an event out. */
+/* What conditions say of an event: which of them leaves it out, or which class it is of. */
 enum hop_rule {
 	HOP_RULE_KEEP = 1, /* it does not hold */
 	HOP_RULE_DROP = 2, /* it holds */
 	HOP_RULES = 2,
+	HOP_RULE_CLASS = 3,    /* that of the first class holds; the others follow */
 	HOP_RULE_POINTS = 160, /* more than there are */
+	HOP_CLASSES = 5,
 };
 
 enum hop_record_limits {
@@ -700,10 +702,10 @@ struct hop_own {
 
 /* Counters of one CPU. */
 struct hop_record_counters {
-	u64 lost; /* for which the ring had no room */
+	u64 lost; /* for which the ring had no room, of no class */
 	u64 captures_lost;
 	u64 plaintexts_lost;
-	u64 pad[5];
+	u64 class_lost[HOP_CLASSES];
 };
 
 /* Counters of one CPU. */

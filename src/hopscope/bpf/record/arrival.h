@@ -45,6 +45,7 @@ static __always_inline int core_takes(struct sk_buff *skb)
 	u64 time_ns = arrived(skb, HOP_POINT_RX_CORE, false);
 	struct hop_work event = {.point = HOP_POINT_GRO_HOLD, .subject = (u64)skb};
 	struct gro_entry *entry = gro_entry(number_of((u64)skb));
+	u32 ring;
 
 	if (!time_ns || entry->skb != (u64)skb)
 		return 0;
@@ -56,8 +57,9 @@ static __always_inline int core_takes(struct sk_buff *skb)
 		work_at_device(&event, skb->dev);
 	event.tid = current_tid();
 	event.time_ns = time_ns;
-	if (write_work(&event, skb->dev))
-		thread_is_kept(event.tid, event.time_ns);
+	ring = write_work(&event, skb->dev);
+	if (ring)
+		thread_is_kept(event.tid, event.time_ns, ring);
 	return 0;
 }
 

@@ -61,19 +61,19 @@ static __always_inline int call_event(u32 point, u32 number, u64 sk, u32 fd, s32
 {
 	u32 tid = thread_here();
 	u64 now_ns = bpf_ktime_get_ns();
-	bool kept = PUT(hop_socket, &no_key,
-			{
-				.time_ns = now_ns,
-				.point = point,
-				.tid = tid,
-				.sock = sk,
-				.value = number,
-				.seq = fd,
-				.len_bytes = len_bytes,
-			});
+	u32 ring = PUT(hop_socket, &no_key,
+		       {
+			       .time_ns = now_ns,
+			       .point = point,
+			       .tid = tid,
+			       .sock = sk,
+			       .value = number,
+			       .seq = fd,
+			       .len_bytes = len_bytes,
+		       });
 
-	if (kept)
-		thread_is_kept(tid, now_ns);
+	if (ring)
+		thread_is_kept(tid, now_ns, ring);
 	return 0;
 }
 

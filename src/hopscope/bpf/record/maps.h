@@ -5,6 +5,7 @@
 #include "common/events.h"
 #include "common/headers.h"
 #include "common/ring.h"
+#include "common/rules.h"
 
 /* A section of its own, so that user space has the array and nothing else. */
 struct hop_record_counters record_counters[HOP_CPUS] SEC(".bss.counts");

@@ -66,6 +66,7 @@ static __always_inline void rules_end(struct sk_buff *skb, const struct nf_hook_
 	struct evaluation *evaluation = evaluation_at(state);
 	struct hop_work event = {.point = HOP_POINT_NF_RULES};
 	struct headers found = {};
+	u32 ring;
 
 	if (evaluation->skb != (u64)skb)
 		return;
@@ -78,11 +79,12 @@ static __always_inline void rules_end(struct sk_buff *skb, const struct nf_hook_
 	if (!at_hook_wanted(skb, &event, &found, state->out != NULL) || !found.flow)
 		return;
 	if (!cfg_rules)
-		know_flow(found.flow, &found.key);
+		know_flow(found.flow, &found.key, MAIN_RING);
 	event.subject = found.flow;
 	event.tid = BPF_CORE_READ(current_task(), pid);
-	if (write_work(&event, device_at_hook(state)) && cfg_rules)
-		know_flow(found.flow, &found.key);
+	ring = write_work(&event, device_at_hook(state));
+	if (ring && cfg_rules)
+		know_flow(found.flow, &found.key, ring);
 }
 
 static __always_inline bool is_ip(const struct nf_hook_state *state)

@@ -41,12 +41,12 @@ struct passing {
 	u32 ifindex;
 	u32 netns;
 	u32 tid;
+	u32 ring;      /* that its record goes to; NO_RING: it has none */
 	u16 ethertype; /* in network order */
 	u8 point;
 	bool named;  /* its flow is asked for at this point */
 	bool sent;   /* a wanted process sends this datagram right now */
 	bool judged; /* it is wanted, as was seen before: there are no headers to look at */
-	bool kept;   /* there is a record of it */
 };
 
 static __always_inline void passing_of(struct passing *passing, struct sk_buff *skb, u32 point)
@@ -241,15 +241,15 @@ static __always_inline void fill_packet(struct hop_packet *record, const struct 
 	record->netns = passing->netns;
 }
 
-static __always_inline bool is_packet_kept(const struct passing *passing, const struct headers *found,
-					   const struct flow_key *key)
+static __always_inline u32 packet_ring(const struct passing *passing, const struct headers *found,
+				       const struct flow_key *key)
 {
 	struct hop_packet draft;
 
 	if (!cfg_rules)
-		return true;
+		return MAIN_RING;
 	fill_packet(&draft, passing, found);
-	return is_kept(&draft, key, passing->dev, passing->reason);
+	return ring_of(&draft, key, passing->dev, passing->reason);
 }
 
 static __always_inline void begin_packet(struct passing *passing, const struct headers *found)
@@ -264,7 +264,7 @@ static __always_inline void begin_packet(struct passing *passing, const struct h
 
 static __always_inline void write_packet(const struct passing *passing, const struct headers *found)
 {
-	struct hop_packet *record = reserve();
+	struct hop_packet *record = reserve(passing->ring);
 
 	if (!record)
 		return;
@@ -276,12 +276,12 @@ static __always_inline void write_packet(const struct passing *passing, const st
 static __always_inline void record_known(struct passing *passing, const struct headers *found)
 {
 	begin_packet(passing, found);
-	passing->kept = is_packet_kept(passing, found, &found->key);
-	if (!passing->kept)
+	passing->ring = packet_ring(passing, found, &found->key);
+	if (!passing->ring)
 		return;
 	/* What is compared is known to user space, too. */
 	if (found->flow && (passing->named || cfg_rules_headers))
-		know_flow(found->flow, &found->key);
+		know_flow(found->flow, &found->key, passing->ring);
 	write_packet(passing, found);
 }
 
@@ -314,14 +314,14 @@ static __always_inline bool record_packet(struct passing *passing)
 		passing->flow = headed.flow;
 		passing->payload = headed.payload;
 		passing->seq = headed.seq;
-		passing->kept = headed.kept;
+		passing->ring = headed.ring;
 		return wanted;
 	}
 	if (cfg_own && !passing->judged && own_packet(passing->network))
 		return false;
 	begin_packet(passing, &none);
-	passing->kept = is_packet_kept(passing, &none, &no_key);
-	if (passing->kept)
+	passing->ring = packet_ring(passing, &none, &no_key);
+	if (passing->ring)
 		write_packet(passing, &none);
 	return true;
 }
@@ -332,7 +332,7 @@ static __always_inline bool record_here(struct passing *passing)
 	passing->tid = current_tid();
 	if (!record_packet(passing))
 		return false;
-	if (passing->kept)
-		know_thread(passing->tid, passing->time_ns);
+	if (passing->ring)
+		know_thread(passing->tid, passing->time_ns, passing->ring);
 	return true;
 }

@@ -32,7 +32,7 @@ static __always_inline u64 arrived(struct sk_buff *skb, u32 point, bool named)
 	passing.named = named;
 	if (!record_here(&passing))
 		return 0;
-	if (!passing.kept)
+	if (!passing.ring)
 		return passing.time_ns;
 	if (cfg_snap && point == HOP_POINT_RX_DRIVER)
 		capture(skb, &passing, frame_start(skb, &passing));
@@ -88,11 +88,11 @@ static __always_inline int dropped(void *ctx, struct sk_buff *skb, u64 location,
 	passing_somewhere(&passing, skb->dev);
 	passing.named = true;
 	passing.reason = reason;
-	if (!record_here(&passing) || !passing.kept)
+	if (!record_here(&passing) || !passing.ring)
 		return 0;
 	if (cfg_drop_stacks)
 		stack = bpf_get_stackid(ctx, &stacks, 0);
-	record = reserve();
+	record = reserve(passing.ring);
 	if (!record)
 		return 0;
 	*record = (struct hop_drop){

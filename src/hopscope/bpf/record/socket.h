@@ -114,7 +114,7 @@ static __noinline u64 wanted_flow(struct sock *sk, struct flow_key *key)
 	if (!socket_wanted(sk, flow, key, false, false))
 		return 0;
 	if (!cfg_rules)
-		know_flow(flow, key);
+		know_flow(flow, key, MAIN_RING);
 	return flow;
 }
 
@@ -127,17 +127,16 @@ struct socket_event {
 	u64 since_ns; /* how long it has been so: the record is of that time */
 };
 
-/* Returns whether it is kept. */
-static __noinline bool write_socket(struct sock *sk, const struct socket_event *event, const struct flow_key *key,
-				    u64 flow, u32 tid)
+/* Returns the ring, also where that had no room. */
+static __noinline u32 write_socket(struct sock *sk, const struct socket_event *event, const struct flow_key *key,
+				   u64 flow, u32 tid)
 {
-	u32 protocol = key->protocol, netns = sk->__sk_common.skc_net.net->ns.inum, seq = 0;
-	bool kept;
+	u32 protocol = key->protocol, netns = sk->__sk_common.skc_net.net->ns.inum, seq = 0, ring;
 
 	if (protocol == IPPROTO_TCP)
 		seq = event->receives ? BPF_CORE_READ((struct tcp_sock *)sk, copied_seq)
 				      : BPF_CORE_READ((struct tcp_sock *)sk, write_seq);
-	kept = PUT(hop_socket, key,
+	ring = PUT(hop_socket, key,
 		   {
 			   .time_ns = bpf_ktime_get_ns() - event->since_ns,
 			   .point = event->point,
@@ -150,9 +149,9 @@ static __noinline bool write_socket(struct sock *sk, const struct socket_event *
 			   .len_bytes = event->len_bytes,
 			   .netns = netns,
 		   });
-	if (cfg_rules && kept)
-		know_flow(flow, key);
-	return kept;
+	if (cfg_rules && ring)
+		know_flow(flow, key, ring);
+	return ring;
 }
 
 /* Returns whether it was wanted. */
@@ -161,7 +160,7 @@ static __noinline bool record_socket(struct sock *sk, const struct socket_event 
 	struct flow_key key = {};
 	u16 family = sk->__sk_common.skc_family;
 	u64 flow, begin_ns = 0;
-	u32 tid;
+	u32 tid, ring;
 
 	if (family != AF_INET && family != AF_INET6)
 		return false;
@@ -169,14 +168,15 @@ static __noinline bool record_socket(struct sock *sk, const struct socket_event 
 	if (!socket_wanted(sk, flow, &key, event->receives, event->in_call))
 		return false;
 	if (!cfg_rules)
-		know_flow(flow, &key);
+		know_flow(flow, &key, MAIN_RING);
 	tid = thread_here();
 	if (event->in_call && !thread_in(&socket_threads, tid))
 		thread_add(&socket_threads, tid);
 	if (cfg_rules)
 		begin_ns = bpf_ktime_get_ns() - event->since_ns;
-	if (write_socket(sk, event, &key, flow, tid))
-		thread_is_kept(tid, begin_ns);
+	ring = write_socket(sk, event, &key, flow, tid);
+	if (ring)
+		thread_is_kept(tid, begin_ns, ring);
 	return true;
 }
 

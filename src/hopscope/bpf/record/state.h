@@ -38,19 +38,46 @@ _Static_assert(sizeof(struct hop_tcp) == RECORD_BYTES, "one size");
 _Static_assert(sizeof(struct hop_thread) == RECORD_BYTES, "one size");
 _Static_assert(sizeof(struct hop_device) == RECORD_BYTES, "one size");
 
-/* Room for a record, or NULL, counted. */
-static __always_inline void *reserve(void)
+static __always_inline void count_lost(u32 number)
 {
-	u32 cpu = bpf_get_smp_processor_id();
-	void *ring = bpf_map_lookup_elem(&rings, &cpu), *record;
+	u32 cpu = bpf_get_smp_processor_id(), class = number - MAIN_RING - 1;
+	struct hop_record_counters *counters;
 
-	record = ring ? bpf_ringbuf_reserve(ring, RECORD_BYTES, 0) : NULL;
-	if (unlikely(!record)) {
-		barrier_var(cpu);
-		atomic_add(&record_counters[cpu & (HOP_CPUS - 1)].lost, 1);
-	}
+	barrier_var(cpu);
+	counters = &record_counters[cpu & (HOP_CPUS - 1)];
+	barrier_var(class);
+	if (cfg_classes && class < HOP_CLASSES)
+		atomic_add(&counters->class_lost[class], 1);
+	else
+		atomic_add(&counters->lost, 1);
+}
+
+/* Room for what says what a number in records means, or NULL: the next event that has the number says it. */
+static __always_inline void *reserve_name(u32 number)
+{
+	u32 cpu = bpf_get_smp_processor_id(), index = cpu;
+	void *ring;
+
+	if (cfg_classes)
+		index = cpu * (MAIN_RING + cfg_classes) + number - MAIN_RING;
+	ring = bpf_map_lookup_elem(&rings, &index);
+	return ring ? bpf_ringbuf_reserve(ring, RECORD_BYTES, 0) : NULL;
+}
+
+/* Room for an event, or NULL, counted. */
+static __always_inline void *reserve(u32 number)
+{
+	void *record = reserve_name(number);
+
+	if (unlikely(!record))
+		count_lost(number);
 	return record;
 }
+
+/* What devices and queueing disciplines are is said in the first class's ring, where there is one: there are few of them, and
+ * what is of no class may leave no room for them.
+ */
+#define NAMES_RING (cfg_classes ? MAIN_RING + 1 : MAIN_RING)
 
 static __always_inline void submit(void *record)
 {
@@ -92,10 +119,10 @@ static __always_inline bool handles_frames(u32 tid)
 	return cfg_own_ethertype && thread_in(&frame_threads, tid);
 }
 
-static __noinline int tell_thread(u32 tid, u64 time_ns)
+static __noinline int tell_thread(u32 tid, u64 time_ns, u32 ring)
 {
 	struct task_struct *task = current_task();
-	struct hop_thread *record = reserve();
+	struct hop_thread *record = reserve_name(ring);
 
 	if (!record)
 		return 0;
@@ -113,9 +140,9 @@ static __noinline int tell_thread(u32 tid, u64 time_ns)
 }
 
 /* The same of a thread that has left its CPU. */
-static __noinline int tell_turn(const struct turn *turn)
+static __noinline int tell_turn(const struct turn *turn, u32 ring)
 {
-	struct hop_thread *record = turn ? reserve() : NULL;
+	struct hop_thread *record = turn ? reserve_name(ring) : NULL;
 
 	if (!record)
 		return 0;
@@ -132,10 +159,10 @@ static __noinline int tell_turn(const struct turn *turn)
 }
 
 /* User space knows the running thread now, from that time on. */
-static __always_inline void know_thread(u32 tid, u64 time_ns)
+static __always_inline void know_thread(u32 tid, u64 time_ns, u32 ring)
 {
 	if (unlikely(tid && !thread_in(&known_threads, tid)))
-		tell_thread(tid, time_ns);
+		tell_thread(tid, time_ns, ring);
 }
 
 static __always_inline u32 this_thread(void)
@@ -143,7 +170,7 @@ static __always_inline u32 this_thread(void)
 	u32 tid = current_tid();
 
 	if (unlikely(tid && !thread_in(&known_threads, tid)))
-		tell_thread(tid, bpf_ktime_get_ns());
+		tell_thread(tid, bpf_ktime_get_ns(), MAIN_RING);
 	return tid;
 }
 
@@ -154,7 +181,7 @@ u64 known_devices[DEVICES];
 static __noinline int tell_device(struct net_device *dev, u32 ifindex, u32 netns)
 {
 	u32 index = (ifindex ^ netns * 31) & (DEVICES - 1);
-	struct hop_device *record = reserve();
+	struct hop_device *record = reserve_name(NAMES_RING);
 
 	if (!record)
 		return 0;
@@ -268,13 +295,13 @@ static __always_inline bool flow_sampled(const struct flow_key *key)
 	return !(flow_mix(sum, 0) % cfg_sample);
 }
 
-static __noinline int tell_flow(u64 flow, const struct flow_key *key)
+static __noinline int tell_flow(u64 flow, const struct flow_key *key, u32 ring)
 {
 	struct hop_flow *record;
 
 	if (!key)
 		return 0;
-	record = reserve();
+	record = reserve_name(ring);
 	if (!record)
 		return 0;
 	record->time_ns = bpf_ktime_get_ns();
@@ -291,8 +318,8 @@ static __noinline int tell_flow(u64 flow, const struct flow_key *key)
 	return 0;
 }
 
-static __always_inline void know_flow(u64 flow, const struct flow_key *key)
+static __always_inline void know_flow(u64 flow, const struct flow_key *key, u32 ring)
 {
 	if (unlikely(*flow_place(flow) != flow))
-		tell_flow(flow, key);
+		tell_flow(flow, key, ring);
 }

@@ -10,16 +10,15 @@
 static __noinline int tcp_probed(struct sock *sk)
 {
 	struct inet_connection_sock *icsk = (void *)sk;
-	u32 netns = socket_netns(sk), in_flight = packets_in_flight(sk), tid;
+	u32 netns = socket_netns(sk), in_flight = packets_in_flight(sk), tid, ring;
 	struct flow_key key = {};
 	u64 flow = wanted_flow(sk, &key), now_ns;
-	bool kept;
 
 	if (!flow)
 		return 0;
 	tid = thread_here();
 	now_ns = bpf_ktime_get_ns();
-	kept = PUT(hop_tcp, &key,
+	ring = PUT(hop_tcp, &key,
 		   {
 			   .time_ns = now_ns,
 			   .point = HOP_POINT_TCP_PROBE,
@@ -36,9 +35,9 @@ static __noinline int tcp_probed(struct sock *sk)
 			   .srtt_us = tcp_field(sk, srtt_us) >> 3,
 			   .netns = netns,
 		   });
-	if (cfg_rules && kept) {
-		know_flow(flow, &key);
-		know_thread(tid, now_ns);
+	if (cfg_rules && ring) {
+		know_flow(flow, &key, ring);
+		know_thread(tid, now_ns, ring);
 	}
 	return 0;
 }

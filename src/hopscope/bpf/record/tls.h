@@ -101,9 +101,8 @@ static __always_inline int tls_event(u32 point, const struct tls_frame *frame, s
 {
 	struct tls_call *found = bpf_map_lookup_elem(&tls_calls, frame), call;
 	s32 len_bytes;
+	u32 tid, ring;
 	u64 now_ns;
-	bool kept;
-	u32 tid;
 
 	if (!found)
 		return 0;
@@ -114,7 +113,7 @@ static __always_inline int tls_event(u32 point, const struct tls_frame *frame, s
 	tid = thread_here();
 	if (cfg_calls_by_flow && !thread_in(&socket_threads, tid))
 		return 0;
-	kept = PUT(hop_socket, &no_key,
+	ring = PUT(hop_socket, &no_key,
 		   {
 			   .time_ns = now_ns,
 			   .point = point,
@@ -125,9 +124,9 @@ static __always_inline int tls_event(u32 point, const struct tls_frame *frame, s
 			   .len_bytes = len_bytes,
 			   .netns = task_netns(),
 		   });
-	if (!kept)
+	if (!ring)
 		return 0;
-	thread_is_kept(tid, now_ns);
+	thread_is_kept(tid, now_ns, ring);
 	if (cfg_tls_bytes && len_bytes > 0)
 		take_plaintext(call.from_end ? end - call.from_end : call.data, len_bytes, now_ns, tid);
 	return 0;
@@ -224,26 +223,27 @@ static __noinline int goroutine_uses(struct sock *sk, const struct socket_event 
 	struct goroutine goroutine = {.address = user_goroutine(), .pid = current_pid()};
 	struct tls_call *call = bpf_map_lookup_elem(&tls_goroutines, &goroutine);
 	struct flow_key key = {};
+	u32 ring;
 	u64 flow;
 
 	if (!call)
 		return 0;
 	flow = socket_flow(sk, event->receives, &key);
-	if (PUT(hop_socket, &key,
-		{
-			.time_ns = bpf_ktime_get_ns(),
-			.point = HOP_POINT_TLS_SOCKET,
-			.protocol = key.protocol,
-			.tid = current_tid(),
-			.sock = call->ssl,
-			.flow = flow,
-			.value = event->point,
-			.seq = tls_number(call->begin_ns),
-			.len_bytes = event->len_bytes,
-			.netns = sk->__sk_common.skc_net.net->ns.inum,
-		}) &&
-	    cfg_rules)
-		know_flow(flow, &key);
+	ring = PUT(hop_socket, &key,
+		   {
+			   .time_ns = bpf_ktime_get_ns(),
+			   .point = HOP_POINT_TLS_SOCKET,
+			   .protocol = key.protocol,
+			   .tid = current_tid(),
+			   .sock = call->ssl,
+			   .flow = flow,
+			   .value = event->point,
+			   .seq = tls_number(call->begin_ns),
+			   .len_bytes = event->len_bytes,
+			   .netns = sk->__sk_common.skc_net.net->ns.inum,
+		   });
+	if (cfg_rules && ring)
+		know_flow(flow, &key, ring);
 	return 0;
 }
 

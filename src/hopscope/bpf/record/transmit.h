@@ -23,7 +23,7 @@ static __always_inline int device_takes(struct sk_buff *skb)
 		passing_at_device(&passing, skb->dev);
 	passing.named = true;
 	passing.sent = cfg_by_process && sends_datagram(skb);
-	if (record_here(&passing) && passing.kept && cfg_bytes)
+	if (record_here(&passing) && passing.ring && cfg_bytes)
 		capture_payload(skb, &passing);
 	return 0;
 }
@@ -39,14 +39,14 @@ struct known_qdisc {
 
 struct known_qdisc known_qdiscs[QDISCS];
 
-static __noinline int tell_qdisc(struct Qdisc *qdisc, struct net_device *dev)
+static __noinline bool tell_qdisc(struct Qdisc *qdisc, struct net_device *dev)
 {
 	struct net *net = BPF_CORE_READ(dev, nd_net.net);
 	struct Qdisc_ops *ops = BPF_CORE_READ(qdisc, ops);
-	struct hop_device *record = reserve();
+	struct hop_device *record = reserve_name(NAMES_RING);
 
 	if (!record)
-		return 0;
+		return false;
 	*record = (struct hop_device){
 		.time_ns = bpf_ktime_get_ns(),
 		.point = HOP_POINT_QDISC,
@@ -56,7 +56,7 @@ static __noinline int tell_qdisc(struct Qdisc *qdisc, struct net_device *dev)
 	};
 	BPF_CORE_READ_INTO(&record->name, ops, id);
 	submit(record);
-	return 0;
+	return true;
 }
 
 static __always_inline void know_qdisc(struct Qdisc *qdisc, struct net_device *dev)
@@ -69,10 +69,11 @@ static __always_inline void know_qdisc(struct Qdisc *qdisc, struct net_device *d
 	known = &known_qdiscs[index & (QDISCS - 1)];
 	if (likely(known->qdisc == number && known->ops == ops && known->handle == handle))
 		return;
+	if (!tell_qdisc(qdisc, dev))
+		return;
 	known->qdisc = number;
 	known->ops = ops;
 	known->handle = handle;
-	tell_qdisc(qdisc, dev);
 }
 
 /* Several at once hang together by their pointers. */
@@ -195,7 +196,7 @@ static __always_inline int driver_begins(struct sk_buff *skb, struct net_device 
 		if (cfg_rules_headers)
 			start_flow(place, passing.network, passing.readable_end);
 	}
-	if (cfg_snap && passing.kept)
+	if (cfg_snap && passing.ring)
 		capture(skb, &passing, passing.data);
 	return 0;
 }
@@ -214,8 +215,8 @@ static __noinline int record_returned(struct passing *passing, u32 place)
 	}
 	passing->tid = current_tid();
 	record_known(passing, &found);
-	if (passing->kept)
-		know_thread(passing->tid, passing->time_ns);
+	if (passing->ring)
+		know_thread(passing->tid, passing->time_ns, passing->ring);
 	return 0;
 }
 

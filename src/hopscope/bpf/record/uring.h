@@ -22,21 +22,21 @@ static __always_inline int uring_event(u32 point, const struct uring_request *re
 {
 	u32 tid = thread_here();
 	u64 now_ns = bpf_ktime_get_ns();
-	bool kept = PUT(hop_socket, &no_key,
-			{
-				.time_ns = now_ns,
-				.point = point,
-				.protocol = request->opcode,
-				.tid = tid,
-				.sock = request->sock,
-				.value = user_data,
-				.seq = request->number,
-				.len_bytes = len_bytes,
-				.netns = task_netns(),
-			});
+	u32 ring = PUT(hop_socket, &no_key,
+		       {
+			       .time_ns = now_ns,
+			       .point = point,
+			       .protocol = request->opcode,
+			       .tid = tid,
+			       .sock = request->sock,
+			       .value = user_data,
+			       .seq = request->number,
+			       .len_bytes = len_bytes,
+			       .netns = task_netns(),
+		       });
 
-	if (kept)
-		thread_is_kept(tid, now_ns);
+	if (ring)
+		thread_is_kept(tid, now_ns, ring);
 	return 0;
 }
 

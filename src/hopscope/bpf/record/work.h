@@ -47,15 +47,14 @@ static __always_inline int retransmitted(struct sock *sk, struct sk_buff *skb, s
 {
 	struct tcp_skb_cb *cb = (void *)skb->cb;
 	struct flow_key key = {};
-	u32 netns = socket_netns(sk), tid;
+	u32 netns = socket_netns(sk), tid, ring;
 	u64 flow = error ? 0 : wanted_flow(sk, &key), now_ns;
-	bool kept;
 
 	if (!flow)
 		return 0;
 	tid = thread_here();
 	now_ns = bpf_ktime_get_ns();
-	kept = PUT(hop_packet, &key,
+	ring = PUT(hop_packet, &key,
 		   {
 			   .time_ns = now_ns,
 			   .point = HOP_POINT_TCP_RETRANSMIT,
@@ -67,40 +66,45 @@ static __always_inline int retransmitted(struct sock *sk, struct sk_buff *skb, s
 			   .seq = BPF_CORE_READ(cb, seq),
 			   .netns = netns,
 		   });
-	if (cfg_rules && kept) {
-		know_flow(flow, &key);
-		know_thread(tid, now_ns);
+	if (cfg_rules && ring) {
+		know_flow(flow, &key, ring);
+		know_thread(tid, now_ns, ring);
 	}
 	return 0;
 }
 
 /* ---- what CPUs do ---- */
 
-/* Returns whether it is kept. */
-static __always_inline bool write_work(const struct hop_work *event, const struct net_device *dev)
+/* Returns the ring, also where that had no room. */
+static __always_inline u32 write_work(const struct hop_work *event, const struct net_device *dev)
 {
+	u32 ring = MAIN_RING;
 	struct hop_work *record;
 
 	if (cfg_rules) {
 		struct hop_work draft = *event;
 
-		if (!is_kept(&draft, &no_key, dev, 0))
-			return false;
+		ring = ring_of(&draft, &no_key, dev, 0);
+		if (!ring)
+			return NO_RING;
 	}
-	record = reserve();
+	record = reserve(ring);
 	if (record) {
 		*record = *event;
 		submit(record);
 	}
-	return true;
+	return ring;
 }
 
 static __always_inline int record_work_at(struct hop_work *event, const struct net_device *dev)
 {
+	u32 ring;
+
 	event->tid = thread_here();
 	event->time_ns = bpf_ktime_get_ns();
-	if (write_work(event, dev))
-		thread_is_kept(event->tid, event->time_ns);
+	ring = write_work(event, dev);
+	if (ring)
+		thread_is_kept(event->tid, event->time_ns, ring);
 	return 0;
 }
 
@@ -225,7 +229,7 @@ static __always_inline void turn_event(struct hop_work *record, const struct tur
 }
 
 /* No static function: so the verifier looks at it once, rather than at each turn of the loop. */
-__noinline int turn_kept(u32 place, u32 waited_tid)
+__noinline int turn_ring(u32 place, u32 waited_tid)
 {
 	struct turns *all = bpf_map_lookup_elem(&turns, &(u32){0});
 	struct hop_beside beside = {};
@@ -233,12 +237,12 @@ __noinline int turn_kept(u32 place, u32 waited_tid)
 	struct hop_work draft;
 
 	if (!cfg_rules || !all)
-		return 1;
+		return MAIN_RING;
 	turn = &all->turn[place & (TURNS - 1)];
 	beside.pid = turn->pid;
 	bpf_probe_read_kernel_str(beside.comm, sizeof(beside.comm), turn->comm);
 	turn_event(&draft, turn, waited_tid);
-	return pass_rules(&draft, &no_key, &beside);
+	return ring_for(&draft, &no_key, &beside);
 }
 
 /* Tell of the turn at a place of the ring, if it was in the wait; 0: there is no room for more. Not static: so the verifier
@@ -247,6 +251,7 @@ __noinline int turn_kept(u32 place, u32 waited_tid)
 __noinline int turn_told(u32 place, u64 since_ns, u32 waited_tid)
 {
 	struct turns *all = bpf_map_lookup_elem(&turns, &(u32){0});
+	u32 ring = MAIN_RING;
 	struct hop_work *record;
 	struct turn *turn;
 
@@ -255,13 +260,15 @@ __noinline int turn_told(u32 place, u64 since_ns, u32 waited_tid)
 	turn = &all->turn[place & (TURNS - 1)];
 	if (turn->end_ns <= since_ns || !turn->begin_ns || handles_frames(turn->tid))
 		return 1;
-	if (cfg_rules && !turn_kept(place, waited_tid)) {
+	if (cfg_rules)
+		ring = turn_ring(place, waited_tid);
+	if (!ring) {
 		turn->end_ns = 0;
 		return 1;
 	}
 	if (turn->tid && !thread_in(&known_threads, turn->tid))
-		tell_turn(turn);
-	record = reserve();
+		tell_turn(turn, ring);
+	record = reserve(ring);
 	if (!record)
 		return 0;
 	turn_event(record, turn, waited_tid);

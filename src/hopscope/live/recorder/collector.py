@@ -18,16 +18,16 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from hopscope import __version__
-from hopscope.bpf.layout import HOP_INTERFACE_DTYPE, HOP_PACKET_DTYPE, HopPoint
+from hopscope.bpf.layout import HOP_INTERFACE_DTYPE, HopPoint
 from hopscope.clock.domain import boot_id
 from hopscope.clock.wall_clock import wall_offset_ns
-from hopscope.errors import FormatError, KernelError, UsageError
+from hopscope.errors import KernelError, UsageError
 from hopscope.kernel import pcap
 from hopscope.kernel.drop_reasons import drop_reasons
 from hopscope.kernel.libraries import find
 from hopscope.kernel.tracepoint_columns import CALLER, STACK
 from hopscope.kernel.tracepoints import Tracepoints, wants_stacks
-from hopscope.libbpf import Btf, RingReader, possible_cpus
+from hopscope.libbpf import Btf, possible_cpus
 from hopscope.libbpf.capabilities import NEEDED
 from hopscope.live.attached import Attached
 from hopscope.live.filters import set_list
@@ -36,16 +36,17 @@ from hopscope.live.recorder.captures import Captures
 from hopscope.live.recorder.marks import MARKS, Marks
 from hopscope.live.recorder.options import LIBRARY_POINTS, PREFIX, RecordOptions
 from hopscope.live.recorder.plaintexts import Plaintexts
+from hopscope.live.recorder.rings import Rings, configure_rings
 from hopscope.live.recorder.rules import Rules, Unrecorded
 from hopscope.live.recorder.symbols import STACKS, DropPlaces
-from hopscope.live.recorder.tables import Tables, point_names, since
+from hopscope.live.recorder.tables import Tables, point_names
 from hopscope.live.session import Session
 from hopscope.probes.catalogue import POINTS
 from hopscope.probes.libraries import attach_to_libraries
 from hopscope.probes.resolve import Plan, Resolver
 from hopscope.store.meta import Metadata
 from hopscope.store.plaintext import PLAINTEXTS, risk_notes
-from hopscope.store.unrecorded import RULES, UNRECORDED
+from hopscope.store.unrecorded import CLASSES, CLASSES_OPTION, RULES, UNRECORDED
 from hopscope.term.format import plural
 
 if TYPE_CHECKING:
@@ -127,8 +128,9 @@ class Recorder(SelfTrafficFilter, Attached):
         self._forced = {f"{PREFIX}{name}": way for name, way in options.ways.items()}
         names = options.names()
         self._plan = Plan(Resolver(), [POINTS[name] for name in names], self._forced)
-        self._conditions = Rules(options.keep, options.drop).checked([name.removeprefix(PREFIX) for name in names])
-        if options.tracepoints and any(self._conditions):
+        rules = Rules(options.keep, options.drop, options.classes)
+        self._conditions = rules.checked([name.removeprefix(PREFIX) for name in names])
+        if options.tracepoints and self._conditions.leave_out:
             raise UsageError(
                 "--keep and --drop select events of probe points, and those of -e have filters of their own",
                 "Write -e EVENT:FILTER, or record the two separately",
@@ -172,7 +174,7 @@ class Recorder(SelfTrafficFilter, Attached):
         bpf.set_const("cfg_capture", max(options.snap_bytes, options.payload_bytes))
         bpf.set_const("cfg_from_pages", int(self._from_pages))
         bpf.set_const("cfg_tls_bytes", options.tls_bytes)
-        bpf.maps["rings"].set_max_entries(possible_cpus())
+        configure_rings(bpf, options.classes)
         for name in ("captures", "plaintexts"):
             bpf.maps[name].set_max_entries(possible_cpus())
 
@@ -194,10 +196,8 @@ class Recorder(SelfTrafficFilter, Attached):
             if name in self.not_granted():
                 raise KernelError(f"This kernel supports no attach method for {name}", "`hopscope probes` says why")
         counters = bpf.data(".bss.counts")["record_counters"]
-        self._counters, self._captures_lost = counters["lost"], counters["captures_lost"]
+        self._captures_lost = counters["captures_lost"]
         self._plaintexts_lost = counters["plaintexts_lost"]
-        self._lost = np.zeros(len(self._counters), np.uint64)
-        self._skipped = np.zeros(len(self._counters), np.uint64)
         self._start_own(bpf)
         self._library_notes = self._attach_libraries(bpf) if options.libraries else []
         # What takes time comes before the rings, which fill from their first moment on.
@@ -214,8 +214,8 @@ class Recorder(SelfTrafficFilter, Attached):
         if self._plaintexts:
             stack.callback(self._plaintexts.close)
         self._marks = stack.enter_context(Marks()) if options.marks else None
-        self._reader = RingReader.per_cpu(bpf.maps["rings"], HOP_PACKET_DTYPE, options.ring_bytes)
-        stack.callback(self._reader.close)
+        self._rings = Rings(bpf, options.ring_bytes, options.classes)
+        stack.callback(self._rings.close)
         if options.tracepoints:
             self._tracepoints.start()
         if self._captures:
@@ -224,13 +224,12 @@ class Recorder(SelfTrafficFilter, Attached):
             self._plaintexts.read()
         # From here on all are there: CPUs' rings come one after the other, some 10 ms each, as do those of what is
         # captured. What was seen before is not kept: the rest of it is missing. It is no loss, and nobody asked for it.
-        self.started_ns = self._read_ns = time.monotonic_ns()
+        self.started_ns = self._rings.start()
         self._is_first_take = True
-        self._lost[:] = self._counters
         self._captures_lost_before = self._captures_lost.copy()
         self._plaintexts_lost_before = self._plaintexts_lost.copy()
         self._tables = Tables()
-        self._unrecorded = Unrecorded(bpf, self.started_ns) if any(self._conditions) else None
+        self._unrecorded = Unrecorded(bpf, self.started_ns) if self._conditions.leave_out else None
 
     def _attach_libraries(self, bpf: BpfObject) -> list[str]:
         """Attach to the libraries that are wanted, and return a sentence on each that is not seen."""
@@ -286,6 +285,7 @@ class Recorder(SelfTrafficFilter, Attached):
                 "filters": dict(self._options.shown),
                 "sampling_1_in": self._options.sample,
                 **{name: text for name in RULES if (text := getattr(self._options, name))},
+                CLASSES_OPTION: {each.name: each.condition for each in self._options.classes} or None,
                 "libraries": list(self._options.libraries),
                 "bytes": self._options.payload_bytes or None,
                 **({"tls_bytes": self._options.tls_bytes} if self._plaintexts else {}),
@@ -294,7 +294,10 @@ class Recorder(SelfTrafficFilter, Attached):
 
     def _own_tables(self) -> list[Table]:
         """Return the tables that not every trace has, besides those of tracepoints."""
-        own = ((MARKS, self._marks), (PLAINTEXTS, self._plaintexts), (UNRECORDED, self._unrecorded))
+        own = (
+            *((MARKS, self._marks), (PLAINTEXTS, self._plaintexts)),
+            *((UNRECORDED, self._unrecorded), (CLASSES, self._options.classes)),
+        )
         return [table for table, used in own if used]
 
     def read(self) -> Iterator[tuple[str, dict[str, Array]]]:
@@ -302,22 +305,8 @@ class Recorder(SelfTrafficFilter, Attached):
         return self.rows(self.take())
 
     def take(self) -> Taken:
-        """Take what is in the rings, as it is: quick, so that they do not fill up.
-
-        A ring that holds bytes that are no record is skipped there and counted as lost.
-        """
-        records = []
-        for cpu in self._reader.cpus:
-            skipped = self._reader.skipped_records
-            try:
-                found = self._reader.read_cpu(cpu)
-            except FormatError:
-                self._skipped[cpu] += self._reader.skipped_records - skipped
-                continue
-            if self._is_first_take:
-                found = since(found, self.started_ns)
-            if len(found):
-                records.append((cpu, found))
+        """Take what is in the rings, as it is: quick, so that they do not fill up."""
+        records = self._rings.take()
         # After the records, which have the names of devices.
         others: list[tuple[str, dict[str, Array]]] = []
         others += self._captures.read() if self._captures else ()
@@ -335,15 +324,18 @@ class Recorder(SelfTrafficFilter, Attached):
             late = ((table, _since(columns, self.started_ns)) for table, columns in others)
             others = [(table, columns) for table, columns in late if len(next(iter(columns.values())))]
         self._is_first_take = False
-        return Taken(records, [*others, *self._losses()])
+        lost = self._rings.lost
+        others += self._rings.counts()
+        self.lost += self._rings.lost - lost
+        return Taken(records, others)
 
     def lost_by_now(self) -> int:
         """Return :attr:`lost` and what has been lost since the rings were read; from any thread."""
-        return self.lost + int((self._counters + self._skipped - self._lost).sum())
+        return self.lost + self._rings.lost_by_now() - self._rings.lost
 
     def fullness(self) -> float:
         """Return how full the fullest ring of records is, 0 to 1: a look at it is not worth mentioning."""
-        return self._reader.fullness()
+        return self._rings.fullness()
 
     @property
     def has_other_rings(self) -> bool:
@@ -404,23 +396,6 @@ class Recorder(SelfTrafficFilter, Attached):
     def ended_ns(self, drained_ns: int) -> int:
         """Return when the recording ended, whose rings were last read at a time."""
         return drained_ns
-
-    def _losses(self) -> Iterator[tuple[str, dict[str, Array]]]:
-        now_ns, lost = time.monotonic_ns(), self._counters + self._skipped
-        more = lost - self._lost
-        cpus = np.flatnonzero(more)
-        if len(cpus):
-            self.lost += int(more.sum())
-            yield (
-                "losses",
-                {
-                    "from_ns": np.full(len(cpus), self._read_ns, np.int64),
-                    "until_ns": np.full(len(cpus), now_ns, np.int64),
-                    "cpu": cpus.astype(np.int16),
-                    "lost": more[cpus].astype(np.int64),
-                },
-            )
-        self._lost, self._read_ns = lost, now_ns
 
 
 def _since(columns: dict[str, Array], started_ns: int) -> dict[str, Array]:

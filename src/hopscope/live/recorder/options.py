@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from hopscope.errors import UsageError
 from hopscope.live.filters import Selection
@@ -65,6 +65,24 @@ _OF_PROCESS: Final = ("tx.send", "tx.sent", "rx.received", "tcp.state")
 RING_BYTES: Final = 1 << 24
 
 
+class EventClass(NamedTuple):
+    """Events that have rings of their own.
+
+    Attributes
+    ----------
+    name
+        That the user gave.
+    condition
+        Which they are.
+    ring_bytes
+        Of each CPU's ring: a power of two.
+    """
+
+    name: str
+    condition: str
+    ring_bytes: int = RING_BYTES
+
+
 @dataclass(frozen=True, slots=True)
 class RecordOptions(Selection):
     """Everything that ``record`` can be asked for.
@@ -104,6 +122,8 @@ class RecordOptions(Selection):
     keep, drop
         Only events for which this condition holds, and none of those for which this one does
         (:mod:`hopscope.live.recorder.rules`); empty: all.
+    classes
+        Of these, which have rings of their own.
     own_ethertype
         Frames of this EtherType are hopscope's own: nothing of them is recorded, nor calls of threads that use packet
         sockets, nor when these run; 0: there are none.
@@ -126,6 +146,7 @@ class RecordOptions(Selection):
     tls_bytes: int = 0
     keep: str = ""
     drop: str = ""
+    classes: Sequence[EventClass] = ()
     own_ethertype: int = 0
 
     def names(self) -> list[str]:

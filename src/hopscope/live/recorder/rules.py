@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Conditions that say which events get a record, as instructions of the recorder's programs (``bpf/common/rules.h``).
+"""Conditions that say which events get a record, and in which ring, as instructions of the recorder's programs (``bpf/common/rules.h``).
 
 A condition is evaluated on what the event's row would have, so that the rows are those that the same condition selects
 of a recording without it. There is code for each kind of record, in which fields that it does not have are folded away.
@@ -21,7 +21,7 @@ from hopscope.live.recorder.tables import EVENTS, POINTS_PER_TABLE, point_names
 from hopscope.model.condition import FAILS, PASSES, Comparison, Condition, Joined, Not, comparisons, steps
 from hopscope.model.event_fields import event_condition
 from hopscope.store.schema import BY_NAME
-from hopscope.store.unrecorded import UNRECORDED
+from hopscope.store.unrecorded import RULES, UNRECORDED
 from hopscope.trace.where import known_of
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hopscope.libbpf import BpfObject
+    from hopscope.live.recorder.options import EventClass
     from hopscope.model.condition import Sign
 
 # The C function that the conditions become, and what counts the events that it leaves out.
@@ -58,10 +59,13 @@ class Rules(NamedTuple):
     ----------
     keep, drop
         Conditions as the user wrote them: those that it holds for, and those that it does not; empty: none.
+    classes
+        Of those events, whose condition holds first is of that class.
     """
 
     keep: str = ""
     drop: str = ""
+    classes: Sequence[EventClass] = ()
 
     def checked(self, points: Sequence[str]) -> Checked:
         """Return the conditions, which name none but these points.
@@ -71,7 +75,9 @@ class Rules(NamedTuple):
         UsageError
             One is no condition, or compares what the kernel does not know when an event happens.
         """
-        return Checked(_checked("--keep", self.keep, points), _checked("--drop", self.drop, points))
+        keep, drop = (_checked(f"--{name}", getattr(self, name), points) for name in RULES)
+        classes = [_checked(f"--class {each.name}", each.condition, points) for each in self.classes]
+        return Checked(keep, drop, [each for each in classes if each])
 
 
 class Checked(NamedTuple):
@@ -79,6 +85,12 @@ class Checked(NamedTuple):
 
     keep: Condition | None
     drop: Condition | None
+    classes: Sequence[Condition]
+
+    @property
+    def leave_out(self) -> bool:
+        """Whether some events get no record."""
+        return bool(self.keep or self.drop)
 
     def functions(self, reasons: Mapping[int, str]) -> Mapping[str, Callable[[int], bytes]]:
         """Return what :meth:`hopscope.libbpf.BpfObject.open` takes.
@@ -94,12 +106,13 @@ class Checked(NamedTuple):
 
     def configure(self, bpf: BpfObject) -> None:
         """Set the constants, and the room to count in."""
-        fields = {each.field for condition in self if condition for each in comparisons(condition)}
+        every = [each for each in (self.keep, self.drop, *self.classes) if each]
+        fields = {each.field for condition in every for each in comparisons(condition)}
         bpf.set_const("cfg_rules", int(any(self)))
         bpf.set_const("cfg_rules_headers", int(bool(fields & _OF_HEADERS)))
         bpf.set_const("cfg_rules_names", int(bool(fields & _NAMES)))
         most = int(HopRule.HOP_RULES * HopRule.HOP_RULE_POINTS)
-        bpf.maps[_COUNTS].set_max_entries(most if any(self) else 1)
+        bpf.maps[_COUNTS].set_max_entries(most if self.leave_out else 1)
 
     def code(self, reasons: Mapping[int, str]) -> list[bytes]:
         """Return the function's instructions."""
@@ -107,17 +120,23 @@ class Checked(NamedTuple):
         for register, given in ((_RECORD, 1), (_FLOW, 2), (_BESIDE, 3)):
             made.add(asm.ALU64 | asm.MOV | asm.X, register, given)
         made.add(asm.LDX | asm.MEM | asm.BYTE, _POINT, _RECORD, _offset(HOP_PACKET_DTYPE, "point"))
-        ends = {rule: made.label() for rule in (0, HopRule.HOP_RULE_KEEP, HopRule.HOP_RULE_DROP)}
+        numbers = range(HopRule.HOP_RULE_CLASS, HopRule.HOP_RULE_CLASS + len(self.classes))
+        ends = {rule: made.label() for rule in (0, HopRule.HOP_RULE_KEEP, HopRule.HOP_RULE_DROP, *numbers)}
         for kind in EVENTS:
             following = made.label()
             made.jump(following, asm.JMP | asm.JLT, _POINT, immediate=kind * POINTS_PER_TABLE)
             made.jump(following, asm.JMP | asm.JGE, _POINT, immediate=(kind + 1) * POINTS_PER_TABLE)
             writer = _Writer(made, kind, reasons)
-            kept = made.label()
-            writer.condition(self.keep, kept, ends[HopRule.HOP_RULE_KEEP], without=True)
-            if made.is_used(kept):
-                made.here(kept)
-                writer.condition(self.drop, ends[HopRule.HOP_RULE_DROP], ends[0], without=False)
+            wanted = made.label()
+            writer.condition(self.keep, wanted, ends[HopRule.HOP_RULE_KEEP], without=True)
+            for number, condition in ((HopRule.HOP_RULE_DROP, self.drop), *zip(numbers, self.classes, strict=True)):
+                if made.is_used(wanted):  # the kernel takes no instructions that nothing leads to
+                    made.here(wanted)
+                    wanted = made.label()
+                    writer.condition(condition, ends[number], wanted, without=False)
+            if made.is_used(wanted):
+                made.here(wanted)
+                made.jump(ends[0])
             made.here(following)
         made.here(ends[0])  # no event
         for rule, label in ends.items():

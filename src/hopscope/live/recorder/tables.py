@@ -69,6 +69,11 @@ def since(records: NDArray[np.void], started_ns: int) -> NDArray[np.void]:
     return _where(records, ~(events & (records["time_ns"] < started_ns)))
 
 
+def events_in(records: NDArray[np.void]) -> int:
+    """Return how many of them are events of probe points."""
+    return int((records["point"] >> _CLASS_BITS != _DEFINITIONS).sum())
+
+
 class Tables:
     """Takes records, gives rows; knows what it gave before of flows."""
 

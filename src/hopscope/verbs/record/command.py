@@ -106,6 +106,14 @@ _MIB = 1 << 20
         help="Read counters this often, 0: never.",
     ),
     buffer_option(),
+    option(
+        "--class-buffer",
+        "class_buffers",
+        metavar="NAME=MIB",
+        multiple=True,
+        help="Size of each CPU's ring for a class.",
+        default_text="as --buffer",
+    ),
     option("--wire", metavar="INTERFACE", help="Record what `hopscope wire` sends there, and nothing else."),
 )
 @section(
@@ -135,6 +143,13 @@ _MIB = 1 << 20
     option("--pcap", metavar="EXPRESSION", default="", help="Only what tcpdump would show for this filter."),
     option("--keep", metavar="CONDITION", default="", help="Only events for which it holds (docs/conditions.md)."),
     option("--drop", metavar="CONDITION", default="", help="No events for which it holds."),
+    option(
+        "--class",
+        "classes",
+        metavar="NAME=CONDITION",
+        multiple=True,
+        help="Events with rings of their own: a flood of others costs none.",
+    ),
     option(
         "--sample",
         type=click.IntRange(1, 1 << 20),

@@ -18,9 +18,11 @@ from hopscope.store.capture import Captured, CaptureWriter
 from hopscope.store.counts import LOSS_TABLES
 from hopscope.store.schema import EVENT_TABLES
 from hopscope.store.tables import FILE_S
+from hopscope.store.unrecorded import CLASSES, CLASSES_OPTION
 from hopscope.store.writer import TraceWriter
 from hopscope.term.format import plural
 from hopscope.term.recording import Recording
+from hopscope.trace.gaps import class_note
 from hopscope.trace.recorded_counters import ROW_BYTES
 from hopscope.verbs.record.backlog import Backlog
 from hopscope.verbs.record.counters import CounterLog
@@ -194,6 +196,7 @@ class Pipeline:
         self.events = 0
         self._lost = 0
         self._event_tables: set[str] = set()
+        self._classes: dict[str, tuple[int, int]] = {}
         self._error: DiskFullError | None = None
         self.trigger: Trigger | None = None
 
@@ -202,6 +205,7 @@ class Pipeline:
             trigger.require_attached(self._recorder.not_granted())
         with contextlib.ExitStack() as stack:
             metadata = self._recorder.metadata()
+            self._classes = dict.fromkeys(metadata.options.get(CLASSES_OPTION) or (), (0, 0))
             self._writer = stack.enter_context(TraceWriter(self._destination, metadata))
             reader = stack.enter_context(CounterReader(self._recorder.namespaces)) if self._counters_s else None
             if self._recorder.captures:
@@ -325,6 +329,7 @@ class Pipeline:
             found.append(
                 f"missed: {plural(missed, 'event')}, because the kernel suppressed the BPF program (recursion)"
             )
+        found += [class_note(name, *counts) for name, counts in self._classes.items()]
         return [*found, *self._recorder.remarks()]
 
     def _put_rows(self, rows: Rows) -> None:
@@ -365,6 +370,10 @@ class Pipeline:
             self._event_tables.add(table)
         if table in LOSS_TABLES:
             self._lost += int(columns["lost"].sum())
+        if table == CLASSES.name:
+            for name, *more in zip(*(columns[each].tolist() for each in ("class", "events", "lost")), strict=True):
+                events, lost = self._classes[name]
+                self._classes[name] = events + more[0], lost + more[1]
         if not self._error:
             try:
                 self._append(table, columns)

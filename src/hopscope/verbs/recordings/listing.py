@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from hopscope.errors import HopscopeError
 from hopscope.store.counts import event_counts
-from hopscope.store.unrecorded import RULES
+from hopscope.store.unrecorded import CLASSES_OPTION, RULES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -74,6 +74,8 @@ def options_text(recording: StoredRecording) -> str:
     if options.get("sampling_1_in", 1) != 1:
         words.append(f"sample={options['sampling_1_in']}")
     words += [f"{name}={options[name]}" for name in RULES if name in options]
+    classes = options.get(CLASSES_OPTION)
+    words += [f"class {name}={_text(value)}" for name, value in classes.items()] if isinstance(classes, dict) else []
     if trigger := options.get("trigger"):
         words.append(f"trigger={trigger}")
     return " ".join(words)

@@ -10,7 +10,7 @@ from hopscope.model.report import Column, Report, of_rows
 from hopscope.store.plaintext import CAUTION, risk_notes
 from hopscope.store.schema import EVENT_TABLES
 from hopscope.term.format import plural
-from hopscope.trace.gaps import loss_notes, unattached, unrecorded_notes
+from hopscope.trace.gaps import class_notes, loss_notes, unattached, unrecorded_notes
 from hopscope.trace.join.hosts import absence_notes, host_lines
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def summary(trace: Trace, selection: Selection, *, limit: int | None = None) -> 
     ]
     heading = [*_heading(trace, length_s, sum(row[2] for row in rows)), ""]
     notes = [*_contents_notes(trace), *risk_notes(trace.metadata.tables), *absence_notes(trace), *loss_notes(trace)]
-    notes += unrecorded_notes(trace)
+    notes += [*unrecorded_notes(trace), *class_notes(trace)]
     notes += [f"{point} not attached: {why}" for point, why in unattached(trace).items()]
     return of_rows("summary", COLUMNS, table, notes=notes, heading=heading)
 
