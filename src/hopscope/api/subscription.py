@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Events of this host as they come, from a running ``hopscope serve --socket``: no right is needed but to connect."""
+"""Events as they come, from a running ``hopscope serve --socket``: no right is needed but to connect."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import asyncio
 import socket
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from hopscope.errors import HopscopeError
+from hopscope.errors import HopscopeError, UsageError
 from hopscope.live.subscribing import SOCKET, subscribed
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Subscription:
     """
 
     def __init__(self, subscribed: Subscribed) -> None:
-        self._line, self._file, head = subscribed
+        self._line, self._file, head, self._failure = subscribed
         self.lost = self.kernel_lost = 0
         self._reader: pa.RecordBatchStreamReader | None = None
         self.fields: tuple[str, ...] = tuple(head["fields"])
@@ -66,12 +66,16 @@ class Subscription:
         while True:
             try:
                 found = self._reader.read_next_batch_with_custom_metadata()
-            except StopIteration:
-                return
-            except (pa.ArrowInvalid, OSError) as error:
+            except (StopIteration, pa.ArrowInvalid, OSError) as error:
                 if self._line.fileno() < 0:
                     return
+                if self._failure and (failure := self._failure()):
+                    raise failure from error
+                if isinstance(error, StopIteration):
+                    return
                 raise HopscopeError("The server ended the connection", "Look at what `hopscope serve` says") from error
+            if self._failure:
+                found.batch.validate(full=True)  # another host made it
             said = found.custom_metadata or {}
             self.lost += int(said.get(_LOST[0].encode(), 0))
             self.kernel_lost += int(said.get(_LOST[1].encode(), 0))
@@ -116,8 +120,9 @@ def subscribe(  # noqa: PLR0913 # one parameter an option
     since: float = 0,
     queue: int = 16,
     path: str | os.PathLike[str] = SOCKET,
+    host: str | None = None,
 ) -> Subscription:
-    """Subscribe to events of this host.
+    """Subscribe to events of this host, or of another one.
 
     Parameters
     ----------
@@ -134,7 +139,9 @@ def subscribe(  # noqa: PLR0913 # one parameter an option
     queue
         MiB that may wait in the server while the program does not read, 1 to 256.
     path
-        The socket of `hopscope serve --socket`.
+        The socket of `hopscope serve --socket` on this host.
+    host
+        Another host, whose server it is; as ``--host`` takes it: ``web1``, ``tls://db2:7400`` (docs/remote.md).
 
     Returns
     -------
@@ -144,7 +151,15 @@ def subscribe(  # noqa: PLR0913 # one parameter an option
     Raises
     ------
     HopscopeError
-        Nobody serves there, one may not connect, or what is asked for cannot be recorded; the sentence says which.
+        The host cannot be reached, nobody serves there, one may not connect, or what is asked for cannot be recorded;
+        the sentence says which.
     """
     asked = {"version": 1, "points": [*points], "events": [*events], "where": where, "fields": [*fields]}
-    return Subscription(subscribed(path, {**asked, "format": "arrow", "since": since, "queue": queue}))
+    request = {**asked, "format": "arrow", "since": since, "queue": queue}
+    if host is None:
+        return Subscription(subscribed(path, request))
+    if path != SOCKET:
+        raise UsageError("path is a socket of this host", "There, the variable HOPSCOPE_SOCKET of the agent names it")
+    from hopscope.live.remote.subscription import subscribed_at  # noqa: PLC0415 # what few need
+
+    return Subscription(subscribed_at(host, request))

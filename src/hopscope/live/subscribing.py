@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 from hopscope.errors import HopscopeError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from io import BufferedIOBase
 
 SOCKET: Final = "/run/hopscope.sock"
@@ -29,11 +29,14 @@ class Subscribed(NamedTuple):
         What comes on it, after the server's first line.
     head
         That line (docs/subscribe.md).
+    failure
+        Returns, once no more comes, why that is so if it is no end in order; None of what is served here.
     """
 
     line: socket.socket
     file: BufferedIOBase
     head: Mapping[str, Any]
+    failure: Callable[[], HopscopeError | None] | None = None
 
 
 def subscribed(path: str | os.PathLike[str], request: Mapping[str, Any]) -> Subscribed:

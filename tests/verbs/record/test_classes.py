@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import socket
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,6 +22,7 @@ from tests.lab.measure import ping, udp_pair, way
 from tests.verbs.record.measure import Seen, recording
 
 if TYPE_CHECKING:
+    import socket
     from pathlib import Path
 
     from hopscope.lab import Lab
@@ -47,14 +47,15 @@ def by_class(seen: Seen, column: str) -> dict[str, int]:
 def test_a_flood_costs_no_event_of_a_class_and_each_ring_counts_its_own_losses(kept_lab: Lab) -> None:
     path = way(kept_lab, "veth-4")
     with contextlib.ExitStack() as stack:
-        wanted, narrow, others = flows = [stack.enter_context(udp_pair(path)) for _ in range(3)]
+        wanted, narrow, _ = flows = [stack.enter_context(udp_pair(path)) for _ in range(3)]
         classes = [
             EventClass("wanted", f"port == {port_of(wanted)}", 1 << 20),
             EventClass("narrow", f"port == {port_of(narrow)}", SMALL),
             # What is of a class is not of a later one.
             EventClass("all", f"port in ({port_of(wanted)}, {port_of(narrow)})", SMALL),
         ]
-        options = RecordOptions(profiles=(), points=POINTS, ports=list(map(port_of, flows)), ring_bytes=SMALL, classes=classes)
+        ports = list(map(port_of, flows))
+        options = RecordOptions(profiles=(), points=POINTS, ports=ports, ring_bytes=SMALL, classes=classes)
         with Recorder(options) as recorder:
             seen = Seen(recorder)
             for _ in range(PACKETS):
@@ -70,10 +71,9 @@ def test_a_flood_costs_no_event_of_a_class_and_each_ring_counts_its_own_losses(k
             assert lost == {"narrow": entered - delivered[1], "wanted": 0}
             assert 0 < rest < entered
             assert recorder.lost == seen.rows("losses")["lost"].sum() == lost["narrow"] + entered - rest
-            # What was lost left its name behind, for events of the class alone.
-            threads = seen.flow_of(wanted[0]), seen.rows("packets").having(flow=seen.flow_of(wanted[0]))
-            assert {seen.thread(int(tid), int(threads[1]["time_ns"][-1]))[1] for tid in {threads[1]["tid"][-1]}}
+            # Names came through, too.
             assert len(seen.devices(seen.rows("packets"))) == 2
+            assert set(seen.rows("packets")["tid"]) <= {0, *seen.rows("threads")["tid"]}
 
 
 @pytest.mark.root
@@ -98,9 +98,9 @@ def test_classes_are_what_the_conditions_select_of_all(lab: Lab) -> None:
 
 @pytest.mark.root
 def test_the_end_and_the_summary_name_each_class(lab: Lab, tmp_path: Path) -> None:
-    words = ["-P", "packets", "--netns", str(lab.client.inode), "--class", "sent=point == tx.start", "--class", "none=port == 1"]
-    words += ["--class-buffer", "none=1", "-o", str(tmp_path / "trace"), "--", "sleep", "0"]
-    done = hopscope("record", *words)
+    classes = ["--class", "sent=point == tx.start", "--class", "none=port == 1", "--class-buffer", "none=1"]
+    words = ["-P", "packets", "--netns", str(lab.client.inode), *classes, "-o", str(tmp_path / "trace")]
+    done = hopscope("record", *words, "--", "sleep", "0")
     assert "class none: 0 events, none lost" in done.stderr
     with Trace(tmp_path / "trace") as trace:
         assert trace.metadata.options["classes"] == {"sent": "point == tx.start", "none": "port == 1"}

@@ -61,9 +61,7 @@ class Rings:
         try:
             for place, size in enumerate((ring_bytes, *(each.ring_bytes for each in classes))):
                 self._readers.append(
-                    RingReader.per_cpu(
-                        bpf.maps[_MAP], HOP_PACKET_DTYPE, size, first=place, stride=1 + len(classes)
-                    )
+                    RingReader.per_cpu(bpf.maps[_MAP], HOP_PACKET_DTYPE, size, first=place, stride=1 + len(classes))
                 )
         except BaseException:
             self.close()
@@ -131,8 +129,9 @@ class Rings:
     def _class_counts(self, lost: NDArray[np.uint64], now_ns: int) -> Iterator[tuple[str, dict[str, Array]]]:
         some = np.flatnonzero(self._events + lost.astype(np.int64))
         if len(some):
-            columns = {"class": np.array([self._classes[at].name for at in some], object), "events": self._events[some]}
-            yield CLASSES.name, {**self._period(len(some), now_ns), **columns, "lost": lost[some].astype(np.int64)}
+            names = np.array([self._classes[int(at)].name for at in some], object)
+            counts = {"class": names, "events": self._events[some], "lost": lost[some].astype(np.int64)}
+            yield CLASSES.name, self._period(len(some), now_ns) | counts
             self._events[:] = 0
 
     def _period(self, rows: int, now_ns: int) -> dict[str, Array]:

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Conditions that say which events get a record, and in which ring, as instructions of the recorder's programs (``bpf/common/rules.h``).
+"""Conditions that say which events get a record, and in which ring.
+
+They are instructions of the recorder's programs (``bpf/common/rules.h``).
 
 A condition is evaluated on what the event's row would have, so that the rows are those that the same condition selects
 of a recording without it. There is code for each kind of record, in which fields that it does not have are folded away.

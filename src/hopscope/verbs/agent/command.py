@@ -24,6 +24,7 @@ SERVICES: Final[dict[str, str]] = {
     "clock": "hopscope.live.remote.clock",
     "live": "hopscope.live.remote.served",
     "record": "hopscope.verbs.record.served",
+    "subscribe": "hopscope.verbs.serve.relayed",
 }
 _HOUR_S: Final = 3600.0
 
