@@ -14,6 +14,7 @@ import socket
 import struct
 import subprocess
 import threading
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -25,8 +26,10 @@ from hopscope.lab.netlink import add_addresses
 from hopscope.live.wire.frames import read_catalogue, read_entries
 from hopscope.live.wire.layout import ETHERNET_BYTES, ETHERTYPE, FRAME, Flag, Kind, Tlv
 from hopscope.verbs.wire.match import rendered
+from hopscope.verbs.wire.offload import offload_remark, offload_state
 from tests.lab.command import HOPSCOPE, complaint, environ, hopscope, links, only, printed, programs, start, wait_gone
 from tests.lab.measure import limit, ping, udp_pair, way
+from tests.lab.xdp import XdpSocket
 from tests.waiting import eventually
 
 if TYPE_CHECKING:
@@ -234,6 +237,77 @@ def test_tc_and_nft_count_what_comes(kept_lab: Lab, mirror: Namespace) -> None:
         refused = match(wire, "--apply", "--matcher", "bpf", "--action", "redirect nosuch", mine)
         assert "`tc` refuses the rule" in complaint(refused, refused.returncode)
         assert "has no such rules" in complaint(match(wire, "--clear"), 2)
+
+
+def test_what_nft_drops_and_redirects_is_gone_and_there(kept_lab: Lab, mirror: Namespace) -> None:
+    with (
+        sending(mirror, "-P", "packets", *only(kept_lab)) as wire,
+        udp_pair(way(kept_lab, "veth-4")) as pair,
+        mirror.call(socket.socket, socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETHERTYPE)) as redirected,
+    ):
+        redirected.bind(("m1", ETHERTYPE))
+        redirected.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, 8 << 20)
+        points, port = wire.points(), pair[1].getsockname()[1]
+        mine = f"point == rx.driver and destination_port == {port}"
+        for action in ("drop", "redirect m0"):
+            done = match(wire, "--apply", "--matcher", "nft", "--action", action, mine)
+            if done.returncode:
+                pytest.skip(f"this kernel lacks nft's {action}: {done.stderr.strip()}")
+            wire.frames.clear()
+            assert ping(*pair, DATAGRAMS) == DATAGRAMS
+            # The catalogue is redirected, too, so that what comes is waited for by events of another point.
+            core = (points["rx.core"], port)
+            seen = 0
+            while seen < DATAGRAMS:
+                wire.frames.append(wire.packets.recv(65_536))
+                seen += places(wire.frames[-1:])[core]
+            came: list[bytes] = []
+            with contextlib.suppress(BlockingIOError):
+                while action != "drop":
+                    came.append(redirected.recv(65_536, socket.MSG_DONTWAIT))
+            gone = (points["rx.driver"], port)
+            assert places(wire.frames)[gone] == 0
+            assert places(came)[gone] == (0 if action == "drop" else DATAGRAMS)
+            assert places(came)[core] == 0
+            assert counted(wire, "nft") == DATAGRAMS + len(came) - places(came)[gone]
+            assert match(wire, "--clear").returncode == 0
+        assert dropped(mirror) == 0
+
+
+def places(frames: list[bytes]) -> Counter[tuple[int, int]]:
+    """Return how many events frames have, by point and destination port."""
+    rows = [each[: FRAME.itemsize] for each in frames if each[ETHERNET_BYTES + 1] == Kind.EVENT]
+    events = np.frombuffer(b"".join(rows), FRAME)["event"]
+    return Counter(zip(events["point"].tolist(), events["destination_port"].tolist(), strict=True))
+
+
+def test_af_xdp_gets_every_frame_that_was_sent(kept_lab: Lab, quiet: Namespace, tmp_path: Path) -> None:
+    with (
+        sending(quiet, "-P", "packets", *only(kept_lab)) as wire,
+        udp_pair(way(kept_lab, "veth-4")) as pair,
+        quiet.call(XdpSocket, "hop0", tmp_path) as xdp,
+    ):
+        core = wire.points()["rx.core"]
+        assert ping(*pair, DATAGRAMS) == DATAGRAMS
+        port = pair[1].getsockname()[1]
+        found: list[bytes] = []
+        seen = 0
+        while seen < DATAGRAMS:
+            found += (more := xdp.take())
+            seen += places(more)[core, port]
+    assert {int.from_bytes(each[12:14]) for each in found} == {ETHERTYPE}
+    numbers = [struct.unpack_from("!I", each, ETHERNET_BYTES + 8)[0] for each in found]
+    assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+
+
+def test_what_a_device_could_filter_itself_is_said(quiet: Namespace) -> None:
+    with sending(quiet, "-P", "drops") as wire:
+        said = match(wire, "--matcher", "u32", "hop > 1ms").stdout.splitlines()[-1]
+        assert said == "# hop0 takes no rules, which are all in software (hw-tc-offload: off [fixed])"
+        assert "hw-tc-offload: off [fixed]" in wire.run("ethtool -k hop0").stdout
+    assert "`skip_sw` behind `u32`" in offload_remark("eth0", "on")
+    assert "`ethtool -K eth0 hw-tc-offload on`" in offload_remark("eth0", "off")
+    assert offload_remark("eth0", offload_state("nosuch")) == ""
 
 
 def test_events_of_a_tracepoint_come_with_its_fields_and_are_counted_by_them(kept_lab: Lab, mirror: Namespace) -> None:

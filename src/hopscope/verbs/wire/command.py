@@ -96,6 +96,7 @@ def match(  # noqa: PLR0913 # one parameter an option
     from hopscope.kernel.tracepoints import Spec, wanted_events  # noqa: PLC0415
     from hopscope.verbs.wire import action as actions  # noqa: PLC0415
     from hopscope.verbs.wire.match import rendered  # noqa: PLC0415 # NumPy only when it is needed
+    from hopscope.verbs.wire.offload import offload_remark, offload_state  # noqa: PLC0415
 
     if clear:
         if condition or applied:
@@ -110,6 +111,8 @@ def match(  # noqa: PLR0913 # one parameter an option
     tables = [event.columns.table for event in wanted_events([Spec.parse(text) for text in events])]
     if not applied:
         click.echo(rendered(condition, matchers or _MATCHERS, interface, wanted, tables))
+        if remark := offload_remark(interface, offload_state(interface)):
+            click.echo(f"\n{remark}")
         return 0
     if len(matchers) > 1 or "tcpdump" in matchers:
         raise UsageError("--apply takes one matcher", "Name bpf, u32 or nft")
