@@ -293,6 +293,11 @@ class Assembler:
                 columns = {name: column[late] for name, column in columns.items()}
             self._waiting.setdefault(table, []).append(columns)
 
+    @property
+    def forgotten(self) -> int:
+        """How many packets could not be followed to their end, as there were too many at once."""
+        return self._hops.forgotten if self._hops else 0
+
     def follow(self) -> None:
         """Find out hops, and flows of packets where headers are not looked at, from now on; it takes time."""
         self._hops = self._hops or Hops(self._numbers)

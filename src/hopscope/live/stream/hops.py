@@ -13,6 +13,8 @@ import duckdb
 import numpy as np
 
 from hopscope.store.schema import BY_NAME
+from hopscope.term.format import plural
+from hopscope.trace.packets.continues import ENDS
 from hopscope.trace.packets.skb_lifetimes import previous_events
 
 if TYPE_CHECKING:
@@ -22,8 +24,10 @@ if TYPE_CHECKING:
 
 PACKET_COLUMNS: Final = tuple(column.name for column in BY_NAME["packets"].columns)
 _KEYS: Final = ("skb", "point", "cpu", "time_ns")
-# Addresses whose last events are remembered, and for how long losses are.
-_MOST: Final = 1 << 16
+# Events that are remembered, up to three of an address; addresses that are left where they would be more.
+_MOST_EVENTS: Final = 3 << 16
+MOST: Final = 1 << 16
+# For how long losses are.
 _LOSSES_NS: Final = 60_000_000_000
 _LOSS_COLUMNS: Final = ("from_ns", "until_ns", "cpu", "lost")
 
@@ -46,6 +50,11 @@ class Followed(NamedTuple):
     flow: NDArray[np.int64]
 
 
+def forgotten_note(count: int) -> str:
+    """Return what is missing of packets that were forgotten."""
+    return f"the next hop of {plural(count, 'packet')} is unknown, as more than {MOST:,} were under way at once"
+
+
 class Hops:
     """Knows the last events of each packet.
 
@@ -53,9 +62,16 @@ class Hops:
     ----------
     numbers
         Name → number of each probe point.
+
+    Attributes
+    ----------
+    forgotten : int
+        Packets that had not come to their end when their events were forgotten: there were more than :data:`MOST`.
     """
 
     def __init__(self, numbers: Mapping[str, int]) -> None:
+        self.forgotten = 0
+        self._ends = [numbers[name] for name in ENDS if name in numbers]
         self._tx_start, self._tx_driver = numbers.get("tx.start", -1), numbers.get("tx.driver", -1)
         self._before_flows = np.zeros(0, np.int64)
         self._engine = duckdb.connect(":memory:", config={"threads": "1"})
@@ -138,15 +154,29 @@ class Hops:
             among = np.flatnonzero(wanted)
             last = np.append(skb[among][1:] != skb[among][:-1], True)[: len(among)]
             kept[among[last]] = True
+        if np.count_nonzero(kept) > _MOST_EVENTS:
+            kept = self._newest(kept, every["point"][order], every["time_ns"][order], skb)
         rows = order[kept]
-        if len(rows) > 3 * _MOST:
-            rows = rows[np.argsort(every["time_ns"][rows])[-_MOST:]]
         rows = rows[np.argsort(every["time_ns"][rows], kind="stable")]
         self._before = {name: every[name][rows] for name in PACKET_COLUMNS}
         self._before_flows = flow[rows]
         newest = int(every["time_ns"].max(initial=0))
         recent = self._losses["until_ns"] >= newest - _LOSSES_NS
         self._losses = {name: column[recent] for name, column in self._losses.items()}
+
+    def _newest(
+        self, kept: NDArray[np.bool_], point: NDArray[Any], time_ns: NDArray[Any], skb: NDArray[Any]
+    ) -> NDArray[np.bool_]:
+        """Return which events there is room for, of those to be kept, all in the order of address and time."""
+        last = np.append(skb[1:] != skb[:-1], True)
+        address = np.append(0, np.cumsum(last)[:-1])
+        # Nothing continues what has come to its end.
+        left = ~np.isin(point[last], self._ends)
+        if np.count_nonzero(kept & left[address]) > _MOST_EVENTS:
+            older = np.argsort(np.where(left, time_ns[last], 0))[:-MOST]
+            self.forgotten += int(np.count_nonzero(left[older]))
+            left[older] = False
+        return np.asarray(kept & left[address])
 
 
 def _aligned(

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import json
 import threading
+import time
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,7 +19,9 @@ import numpy as np
 
 from hopscope import __version__
 from hopscope.errors import HopscopeError, UsageError
+from hopscope.gate import tell
 from hopscope.live.stream.events import Assembler, Events
+from hopscope.live.stream.hops import forgotten_note
 from hopscope.model.event_batch import selected
 from hopscope.model.event_fields import event_condition
 from hopscope.verbs.serve.encode import encoder
@@ -42,6 +45,8 @@ _MOST_SUBSCRIBERS: Final = 256
 # Handed to a socket at a time, and not yet read by the other side.
 _WINDOW_BYTES: Final = 1 << 18
 _KEPT_BYTES: Final = 256 << 20
+# Between two sentences on packets that are not followed.
+_SAY_S: Final = 60.0
 _NOTHING: Final[Needed] = (frozenset(), frozenset(), frozenset())
 
 
@@ -155,6 +160,7 @@ class Publisher:
         self._covers = self._asked = _NOTHING
         self._number = 0
         self._complete_ns = 0
+        self._forgotten, self._say_s = 0, 0.0
 
     async def serve(self, listening: socket.socket) -> None:
         """Serve until the process that records has ended."""
@@ -296,7 +302,12 @@ class Publisher:
         for table, columns in rows.rows:
             self._assembler.add(table, columns, self._began.from_ns if self._began else 0)
         self._complete_ns = rows.complete_ns
+        forgotten = self._assembler.forgotten
         self._publish(self._assembler.ready(rows.complete_ns), self._assembler.lost - lost)
+        self._forgotten += self._assembler.forgotten - forgotten
+        if self._forgotten and time.monotonic() >= self._say_s:
+            tell(f"hopscope: {forgotten_note(self._forgotten)}")
+            self._forgotten, self._say_s = 0, time.monotonic() + _SAY_S
 
     def _switch(self, began: Began) -> None:
         self._covers = began.covers

@@ -15,7 +15,7 @@ _OTHERS: Final = "the bytecode of bpf and the raw bytes of nft stay in software"
 def offload_state(interface: str) -> str:
     """Return the feature of an interface in the words of ``ethtool -k``; empty: there is none, or it is not told."""
     try:
-        return next((value for name, feature, value in features() if (name, feature) == (interface, _FEATURE)), "")
+        return next((str(value) for name, what, value in features() if (name, what) == (interface, _FEATURE)), "")
     except OSError:
         return ""
 

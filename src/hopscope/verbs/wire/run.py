@@ -14,6 +14,7 @@ from hopscope.gate import tell
 from hopscope.live.recorder.tables import table_of
 from hopscope.live.stop import stop_on_signal
 from hopscope.live.stream.events import Assembler
+from hopscope.live.stream.hops import forgotten_note
 from hopscope.live.wire.frames import Frames
 from hopscope.live.wire.layout import ETHERTYPE
 from hopscope.model.event_batch import Numbers, Texts, selected
@@ -172,6 +173,8 @@ class Sending:
             said += f"; {self._link.not_sent:,} not sent, because its queue was full"
         if self._recorder.lost:
             said += f"; {self._recorder.lost:,} lost, because the recording's rings were full"
+        if self._assembler.forgotten:
+            said += f"; {forgotten_note(self._assembler.forgotten)}"
         return said
 
     def _look(self, complete_ns: int) -> None:
