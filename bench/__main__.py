@@ -42,6 +42,8 @@ BENCHMARKS: Final = {
     "slow": "which hop tells a slow virtual machine from a fast one, where it is known what makes it slow",
     "ways": "what each way to attach an empty BPF program costs a datagram",
     "offload": "what it takes to select events in the reader, in the recording programs, and by tc from frames",
+    "subscribers": "how many events a second three subscribers of one `serve` get, also when one of them stalls",
+    "wire": "how many frames a second `wire` sends, of a flood and of a recording, and what it does not send",
     "rules": "at which hop 25,000 rules show that match nothing, and which rate they leave to ten TCP flows",
     "services": "what networking takes of the CPU time of ten services, by ours and by perf, and what the answers lose",
     "libraries": "what a recorded function of a library costs its caller",

@@ -8,6 +8,8 @@ import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Self, TypeVar
 
+from hopscope.term import format as fmt
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
@@ -49,6 +51,11 @@ class Spread:
         if max(abs(self.low), abs(self.high)) >= _COARSE:
             form = form.partition(".")[0] + ".0f"
         return f"{self.median:{form}} ({self.low:{form}}..{self.high:{form}})"
+
+
+def rates(spread: Spread) -> str:
+    """Return rates as ``1.23M (1.10M..1.40M)``."""
+    return f"{fmt.rate(spread.median)} ({fmt.rate(spread.low)}..{fmt.rate(spread.high)})"
 
 
 def turns(variants: Sequence[T], rounds: int) -> Iterator[tuple[T, ...]]:

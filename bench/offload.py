@@ -136,7 +136,7 @@ def _by_tc(namespace: Namespace, matcher: str, condition: str) -> Figures:
     argv = [*_HOPSCOPE, "wire", "--point", *_POINTS, "--netns", str(namespace.inode)]
     with namespace.popen(argv, stderr=subprocess.PIPE, text=True) as wire:
         try:
-            _wait_for_wire(wire)
+            wait_for_wire(wire)
             words = ["wire", "match", "--apply", "--matcher", matcher, "--action", "mirror m0", condition]
             done = namespace.run([*_HOPSCOPE, *words], capture_output=True, text=True)
             if done.returncode:
@@ -156,7 +156,14 @@ def _by_tc(namespace: Namespace, matcher: str, condition: str) -> Figures:
     return Figures(kept / took_s, missing / max(sent + missing, 1), own_ns / took_s / 1e9, datagram_ns)
 
 
-def _wait_for_wire(wire: subprocess.Popen[str]) -> None:
+def wait_for_wire(wire: subprocess.Popen[str]) -> None:
+    """Return once ``hopscope wire`` sends.
+
+    Raises
+    ------
+    ToolError
+        It has ended.
+    """
     if not any("Sending events" in line for line in iter(wire.stderr or ())):
         raise ToolError("hopscope wire did not start")
 
