@@ -46,6 +46,7 @@ class Subscription:
     def __init__(self, subscribed: Subscribed) -> None:
         self._line, self._file, head, self._failure = subscribed
         self.lost = self.kernel_lost = 0
+        self._closed = False
         self._reader: pa.RecordBatchStreamReader | None = None
         self.fields: tuple[str, ...] = tuple(head["fields"])
         self.realtime_offset_ns: int = head["realtime_offset_ns"]
@@ -62,12 +63,12 @@ class Subscription:
         """
         import pyarrow as pa  # noqa: PLC0415 # it is optional, and slow to import
 
-        self._reader = self._reader or pa.ipc.open_stream(self._file)
         while True:
             try:
+                self._reader = self._reader or pa.ipc.open_stream(self._file)
                 found = self._reader.read_next_batch_with_custom_metadata()
             except (StopIteration, pa.ArrowInvalid, OSError) as error:
-                if self._line.fileno() < 0:
+                if self._closed:
                     return
                 if self._failure and (failure := self._failure()):
                     raise failure from error
@@ -96,7 +97,8 @@ class Subscription:
 
     def close(self) -> None:
         """End it; also from another thread, where iterating then ends."""
-        if self._line.fileno() >= 0:
+        if not self._closed:
+            self._closed = True
             self._line.shutdown(socket.SHUT_RDWR)
         self._line.close()
 

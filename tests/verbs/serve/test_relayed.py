@@ -137,13 +137,15 @@ def test_why_there_are_no_events_is_one_sentence(
 
 
 @pytest.mark.root
+@pytest.mark.parametrize("events", [0, 1])
 def test_the_end_of_the_agent_is_an_error(
-    server: Server, traffic: Traffic, ssh: Sshd, monkeypatch: pytest.MonkeyPatch
+    server: Server, traffic: Traffic, ssh: Sshd, monkeypatch: pytest.MonkeyPatch, events: int
 ) -> None:
     monkeypatch.setenv("HOPSCOPE_REMOTE_COMMAND", remote_command(server.path))
     with hopscope.subscribe(host="b", points=[POINT], where=traffic.at(), fields=["time_ns"]) as subscription:
-        traffic.send(1)
-        taken(subscription, 1)
+        if events:
+            traffic.send(events)
+            taken(subscription, events)
         for pid in ssh.sessions():
             os.kill(pid, signal.SIGKILL)
         with pytest.raises(ConnectionLostError, match="The connection to b ended"):
