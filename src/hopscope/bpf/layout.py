@@ -1342,6 +1342,31 @@ HOP_RX_EVENT_DTYPE: Final = np.dtype(
     }
 )
 
+# struct hop_sampling
+HOP_SAMPLING_DTYPE: Final = np.dtype(
+    {
+        "names": [
+            "since_ns",
+            "epoch",
+            "mask",
+            "open",
+        ],
+        "formats": [
+            "<u8",
+            "<u8",
+            "<u4",
+            "<u4",
+        ],
+        "offsets": [
+            0,
+            8,
+            16,
+            20,
+        ],
+        "itemsize": 24,
+    }
+)
+
 # struct hop_socket
 HOP_SOCKET_DTYPE: Final = np.dtype(
     {

@@ -247,6 +247,8 @@ class Program:
         return self._kept(Link(library.bpf_link__fd(pointer), functools.partial(library.bpf_link__destroy, pointer)))
 
     def _kept(self, link: Link) -> Link:
+        # Those that were closed are not kept: programs may be attached and detached for as long as the object lives.
+        self._handle.links[:] = [each for each in self._handle.links if each.fd >= 0]
         self._handle.links.append(link)
         return link
 

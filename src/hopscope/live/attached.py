@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from hopscope.libbpf import BpfObject
+    from hopscope.live.budget import Budget
     from hopscope.live.contract import Collector
     from hopscope.model.snapshot import PlanRow
     from hopscope.probes.resolve import Plan
@@ -25,6 +26,8 @@ class Attached(ABC):
 
     _plan: Plan
     _cost: CostMeter
+    # What keeps the cost within a limit, where there is one.
+    _budget: Budget | None = None
 
     @abstractmethod
     def _open(self, stack: contextlib.ExitStack) -> None:
@@ -51,7 +54,7 @@ class Attached(ABC):
 
     def measure_cost(self, window_s: float) -> None:
         """Wait, and let the kernel measure the programs meanwhile; call it once an interval."""
-        self._cost.sample(window_s)
+        sample([] if self._budget else [self._cost], window_s)
 
     def _note_plan(self, bpf: BpfObject, ways: Mapping[str, str]) -> None:
         """Take note of what is attached.
@@ -70,5 +73,9 @@ class Attached(ABC):
 
 
 def measure_costs(collectors: Iterable[Collector[Any]], window_s: float) -> None:
-    """Wait, and let the kernel measure the programs of all of these meanwhile; call it once an interval."""
-    sample([each._cost for each in collectors if isinstance(each, Attached)], window_s)  # noqa: SLF001 # its own class
+    """Wait, and let the kernel measure the programs of all of these meanwhile; call it once an interval.
+
+    Those of a budget are measured by it.
+    """
+    attached = [each for each in collectors if isinstance(each, Attached)]
+    sample([each._cost for each in attached if not each._budget], window_s)  # noqa: SLF001 # its own class

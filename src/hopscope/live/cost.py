@@ -36,6 +36,8 @@ class CostReading:
         How long the statistics were on.
     reader_s
         CPU time of this process.
+    attached_s
+        How long the programs were attached.
     at_s
         CLOCK_MONOTONIC.
     """
@@ -45,6 +47,7 @@ class CostReading:
     missed: NDArray[np.int64]
     window_s: float
     reader_s: float
+    attached_s: float
     at_s: float
 
 
@@ -61,6 +64,16 @@ class CostMeter:
         self._hits = np.zeros(len(self._programs), np.int64)
         self._time_ns = np.zeros(len(self._programs), np.int64)
         self._window_s = 0.0
+        self._attached_s = 0.0
+        self._attached_at_s: float | None = time.monotonic()
+
+    def detached(self) -> None:
+        """Take note that the programs are no longer attached."""
+        self._attached_s, self._attached_at_s = self._time_attached_s(), None
+
+    def attached(self) -> None:
+        """Take note that they are attached again."""
+        self._attached_at_s = time.monotonic()
 
     def sample(self, window_s: float) -> None:
         """Wait, as :func:`sample` does."""
@@ -81,20 +94,28 @@ class CostMeter:
         """Return the cumulative figures."""
         _, _, missed = self._counters.read()
         return CostReading(
-            self._hits.copy(), self._time_ns.copy(), missed, self._window_s, time.process_time(), time.monotonic()
+            hits=self._hits.copy(),
+            time_ns=self._time_ns.copy(),
+            missed=missed,
+            window_s=self._window_s,
+            reader_s=time.process_time(),
+            attached_s=self._time_attached_s(),
+            at_s=time.monotonic(),
         )
 
     def overhead(self, before: CostReading, after: CostReading) -> Overhead:
         """Return the cost between two readings."""
         duration_s = max(after.at_s - before.at_s, 1e-9)
         window_s = after.window_s - before.window_s
-        scale = duration_s / window_s if window_s else 0.0
+        attached_s = after.attached_s - before.attached_s
+        scale = attached_s / window_s if window_s else 0.0
+        known = window_s or not attached_s
         hits, time_ns = after.hits - before.hits, after.time_ns - before.time_ns
         missed = after.missed - before.missed
         return Overhead(
             hits=round(int(hits.sum()) * scale),
             ns_per_hit=_mean(int(time_ns.sum()), int(hits.sum())),
-            bpf_cpu_percent=int(time_ns.sum()) / (window_s * 1e9) * 100 if window_s else None,
+            bpf_cpu_percent=int(time_ns.sum()) * scale / (duration_s * 1e9) * 100 if known else None,
             reader_cpu_percent=(after.reader_s - before.reader_s) / duration_s * 100,
             missed=int(missed.sum()),
             by_program=[
@@ -108,11 +129,16 @@ class CostMeter:
             ],
         )
 
+    def _time_attached_s(self) -> float:
+        running_s = 0.0 if self._attached_at_s is None else time.monotonic() - self._attached_at_s
+        return self._attached_s + running_s
+
 
 def sample(meters: Iterable[CostMeter], window_s: float) -> None:
     """Wait for `window_s` with the statistics switched on, or without where the kernel has none (before 5.8)."""
+    meters = list(meters)
     try:
-        with enable_stats(), contextlib.ExitStack() as stack:
+        with enable_stats() if meters else contextlib.nullcontext(), contextlib.ExitStack() as stack:
             for meter in meters:
                 stack.enter_context(meter.watched())
             time.sleep(window_s)

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from hopscope.errors import UsageError
 from hopscope.live.help import MEASURE, OUTPUT, TRAFFIC, option, section, together
 from hopscope.live.seconds import Seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 Decorated = TypeVar("Decorated", bound="Callable[..., Any]")
 _DAY_S: Final = 86_400
@@ -100,6 +101,32 @@ def rows_shown(limit: int | None) -> int | None:
 def timing_options() -> Callable[[Decorated], Decorated]:
     """Add how often to report, and how long to measure."""
     return section(MEASURE, interval_option(), duration_option())
+
+
+def check_budget(budget: float | None, *, others: Mapping[str, bool]) -> None:
+    """Refuse what a budget excludes: option → whether it is given.
+
+    Raises
+    ------
+    UsageError
+        One is.
+    """
+    for name, given in others.items():
+        if budget is not None and given:
+            raise UsageError(f"--budget measures a part, which {name} cannot have", "Give one of the two")
+
+
+def budget_option() -> Callable[[Decorated], Decorated]:
+    """Add what measuring may cost."""
+    return section(
+        MEASURE,
+        option(
+            "--budget",
+            type=click.FloatRange(0, 100, min_open=True),
+            metavar="PERCENT",
+            help="Measure a part, such that it costs at most PERCENT of one CPU.",
+        ),
+    )
 
 
 def form_options(page: str, *, histogram: bool = False, limit: bool = False) -> Callable[[Decorated], Decorated]:

@@ -6,6 +6,7 @@ The kernel side is ``bpf/common/series.h``.
 
 from __future__ import annotations
 
+import threading
 import time
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -15,16 +16,19 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import numpy as np
 
 from hopscope.libbpf import possible_cpus
+from hopscope.live.estimate import Estimate
 from hopscope.model.histogram import Histogram
-from hopscope.model.snapshot import Discard
+from hopscope.model.snapshot import PERCENTILES, Discard
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from hopscope.libbpf import BpfObject
     from hopscope.live.cost import CostMeter, CostReading
+    from hopscope.live.estimate import Spreads
     from hopscope.live.hops import Hop
     from hopscope.live.labels import Labels
+    from hopscope.model.snapshot import Bounds
 
 Array = np.ndarray[Any, np.dtype[Any]]
 EVERY_CPU: Final = slice(None)
@@ -50,6 +54,8 @@ class Reading:
         CLOCK_MONOTONIC and, for display, CLOCK_REALTIME.
     cost
         What the programs and this process took.
+    spreads
+        Of estimates, where a part was measured; then `slots`, `sum_ns` and `discarded` are of the whole.
     """
 
     slots: Array
@@ -59,6 +65,7 @@ class Reading:
     at_s: float
     clock_ns: int
     cost: CostReading
+    spreads: Spreads | None = None
 
 
 @dataclass(frozen=True)
@@ -92,6 +99,18 @@ class Span:
         """Return the durations of a hop and a group, over all CPUs or some."""
         counts, sums_ns, maxima_ns = self._of_row(row, cpus)
         return Histogram(counts[hop], int(sums_ns[hop]), int(maxima_ns[hop]))
+
+    def bounds(self, hop: int, row: int, cpus: slice, histogram: Histogram) -> dict[str, Bounds] | None:
+        """Return between which durations in ns percentiles of a hop and a group are; None where all was measured.
+
+        Of a single CPU that is not known.
+        """
+        if self.before.spreads is None or self.after.spreads is None:
+            return None
+        if cpus != EVERY_CPU:
+            return dict.fromkeys(PERCENTILES)
+        spread = self.after.spreads.since(self.before.spreads, hop, row)
+        return {name: spread.bounds(histogram, q) for name, q in PERCENTILES.items()}
 
     def _of_row(self, row: int, cpus: slice) -> tuple[Array, Array, Array]:
         """Return counts, sums and maxima of all hops of a group: one look at the arrays, not one a hop."""
@@ -135,6 +154,7 @@ class Series:
     """
 
     def __init__(self, bpf: BpfObject, *, hops: int, discards: int, rows: int, cost: CostMeter) -> None:
+        self.hops = hops
         self._shape = (possible_cpus(), hops, rows)
         self._discards = discards
         self._cost = cost
@@ -144,7 +164,28 @@ class Series:
         self._maxima = np.zeros(self._shape, np.int64)
         # Hop → samples and their sum that turned out to be useless, and the reason that they are counted by.
         self._voided: dict[int, tuple[Array, Array, int]] = {}
+        self._estimate: Estimate | None = None
+        self._lock = threading.Lock()
         self._first = self._last = self._read()
+
+    def estimate(self) -> None:
+        """From now on, tell of the whole, of which :meth:`add` has what was measured."""
+        self._estimate = Estimate(*self._measured())
+        self._first = self._last = self._read()
+
+    def add(self, weights: Array, *, sliced: bool) -> None:
+        """Let what was measured since the last time stand for more.
+
+        Parameters
+        ----------
+        weights
+            float64, shape (hops,): for how many of its kind each sample stands.
+        sliced
+            Whether it is all of a slice of time, rather than samples that were taken one by one.
+        """
+        with self._lock:
+            if self._estimate:
+                self._estimate.add(self._measured(), weights, sliced=sliced)
 
     @staticmethod
     def size(bpf: BpfObject, *, hops: int, rows: int) -> None:
@@ -184,14 +225,27 @@ class Series:
 
     def _read(self) -> Reading:
         counters = self._counters
-        discards = counters["discarded"].astype(np.int64).sum(axis=0)
         scalars = [name for name in counters.dtype.names or () if name != "discarded" and counters[name].ndim == 1]
+        with self._lock:
+            estimate = self._estimate
+            slots, sum_ns, discarded = estimate.rounded() if estimate else self._measured()
+            spreads = estimate.spreads if estimate else None
         return Reading(
-            slots=self._rows["slots"].astype(np.int64),
-            sum_ns=self._rows["sum_ns"].astype(np.int64),
-            discarded=discards.reshape(self._shape[1], self._discards),
+            slots=slots,
+            sum_ns=sum_ns,
+            discarded=discarded,
+            spreads=spreads,
             counts={name: int(counters[name].sum()) for name in scalars},
             at_s=time.monotonic(),
             clock_ns=time.time_ns(),
             cost=self._cost.read(),
+        )
+
+    def _measured(self) -> tuple[Array, Array, Array]:
+        """Return slots, sums and discards as the kernel has them."""
+        discards = self._counters["discarded"].astype(np.int64).sum(axis=0)
+        return (
+            self._rows["slots"].astype(np.int64),
+            self._rows["sum_ns"].astype(np.int64),
+            discards.reshape(self._shape[1], self._discards),
         )

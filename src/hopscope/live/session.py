@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from types import TracebackType
 
-    from hopscope.libbpf import Program
+    from hopscope.libbpf import Link
     from hopscope.probes.resolve import Plan
 
 
@@ -64,12 +64,36 @@ class Session:
         self._later = later
         self._functions = functions
         self._everywhere: EveryNamespace | None = None
+        self._links: list[Link] = []
+        self._paused = False
         self.bpf = self._started()
 
     def refresh(self) -> None:
         """Reach what has come into being since: new network namespaces, and rules of netfilter."""
-        if self._everywhere:
+        if self._everywhere and not self._paused:
             self._everywhere.refresh()
+
+    def pause(self) -> None:
+        """Detach all programs, which stay loaded: nothing of them runs until :meth:`resume`."""
+        for link in self._links:
+            link.close()
+        self._links.clear()
+        if self._everywhere:
+            self._everywhere.pause()
+        self._paused = True
+
+    def resume(self) -> None:
+        """Attach again what :meth:`pause` detached.
+
+        Raises
+        ------
+        LoadError
+            The kernel refuses what it has granted before.
+        """
+        self._attach(self.bpf)
+        if self._everywhere:
+            self._everywhere.resume()
+        self._paused = False
 
     def notes(self) -> list[str]:
         """Return a sentence on what is not attached for want of a capability."""
@@ -115,6 +139,7 @@ class Session:
             try:
                 self._start(bpf)
             except LoadError as error:
+                self._links.clear()
                 bpf.close()
                 if not self._adapt(error):
                     self._give_way(error)
@@ -134,18 +159,18 @@ class Session:
             prepare(bpf.programs[name], kind)
         self._configure(bpf)
         bpf.load()
-        everywhere: list[tuple[Program, str]] = []
-        later = self._later()
-        for name, kind in kinds.items():
-            if name in later:
-                continue
-            if kind in NETFILTER_KINDS:
-                everywhere.append((bpf.programs[name], kind))
-            # Those are run, or attached at a rate or to libraries, by the collector.
-            elif kind not in {"iter", "perf_event"} | LIBRARY_KINDS:
-                attach(bpf.programs[name], kind)
+        self._attach(bpf)
+        everywhere = [(bpf.programs[name], kind) for name, kind in kinds.items() if kind in NETFILTER_KINDS]
         self._everywhere = EveryNamespace(everywhere) if everywhere else None
         self.refresh()
+
+    def _attach(self, bpf: BpfObject) -> None:
+        """Attach all programs but those of netfilter."""
+        later = self._later()
+        for name, kind in self._plan.programs().items():
+            # Those are run, or attached at a rate or to libraries, by the collector.
+            if name not in later and kind not in {"iter", "perf_event"} | LIBRARY_KINDS | NETFILTER_KINDS:
+                self._links += attach(bpf.programs[name], kind)
 
     def _give_way(self, error: LoadError) -> None:
         if error.program is None or not self._plan.refuse(error.program, refusal(error)):

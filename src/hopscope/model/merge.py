@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from hopscope.model.cpu import CpuRow, CpuSnapshot, added
 from hopscope.model.drops import DropRow, DropSnapshot
+from hopscope.model.sampled import Coverage
 from hopscope.model.snapshot import (
     PACKET_FIGURES,
+    PERCENTILES,
     Discard,
     Ending,
     HopRow,
@@ -80,7 +82,14 @@ def _merged(snapshots: Sequence[SnapshotT], duration_s: float, account: _Account
     }
     if isinstance(last, Snapshot):
         all_hops = [each for each in snapshots if isinstance(each, Snapshot)]
-        return replace(last, **common, hops=_hops(all_hops), discarded=_discarded(all_hops), packets=account(all_hops))
+        return replace(
+            last,
+            **common,
+            hops=_hops(all_hops),
+            discarded=_discarded(all_hops),
+            packets=account(all_hops),
+            coverage=_coverage([each.coverage for each in all_hops if each.coverage]),
+        )
     if isinstance(last, DropSnapshot):
         all_drops = [each for each in snapshots if isinstance(each, DropSnapshot)]
         return replace(last, **common, rows=_drops(all_drops), dropped=sum(each.dropped for each in all_drops))
@@ -109,7 +118,21 @@ def _hops(snapshots: Sequence[Snapshot]) -> list[HopRow]:
 
 def _hop(one: HopRow, other: HopRow) -> HopRow:
     errors_ns = [row.error_ns for row in (one, other) if row.error_ns is not None]
-    return replace(one, histogram=one.histogram + other.histogram, error_ns=max(errors_ns, default=None))
+    # How far percentiles of a sum may be off cannot be told from those of its parts.
+    bounds = None if one.bounds is None and other.bounds is None else dict.fromkeys(PERCENTILES)
+    return replace(one, histogram=one.histogram + other.histogram, error_ns=max(errors_ns, default=None), bounds=bounds)
+
+
+def _coverage(parts: Sequence[Coverage]) -> Coverage | None:
+    if not parts:
+        return None
+    return Coverage(
+        parts[0].budget_percent,
+        sum(each.represented_s for each in parts),
+        sum(each.open_s for each in parts),
+        sum(each.followed_s for each in parts),
+        sum(each.slices for each in parts),
+    )
 
 
 def _order(snapshots: Iterable[Snapshot]) -> list[str]:

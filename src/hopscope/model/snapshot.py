@@ -7,14 +7,21 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from hopscope.model.histogram import Histogram
+    from hopscope.model.sampled import Coverage
 
 PACKET_UNIT: Final = "packet"
+# The percentiles that are shown, by the names of their columns.
+PERCENTILES: Final = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "p99.9": 99.9}
 # What the hops `*_wake` consist of: the last part of the names of their hops.
 PARTS_OF_WAKE: Final = ("asleep", "runnable")
 # The chain of hops that lie before the protocol is known: part of every other chain.
 COMMON_CHAIN: Final = ""
 
+# The least and the most that a percentile may be, in ns; None for the most: more than was measured. None: not known.
+Bounds: TypeAlias = tuple[float, float | None] | None
 Kind: TypeAlias = Literal["interval", "total"]
 Outcome: TypeAlias = Literal["dropped", "discarded"]
 PlanStatus: TypeAlias = Literal["attached", "refused", "unavailable", "not needed"]
@@ -42,6 +49,8 @@ class HopRow:
         How far each may be off, where two clocks had to be related.
     cause
         Name of the cause (:mod:`hopscope.model.cause`) that all of its time belongs to, if it is one.
+    bounds
+        Of each of :data:`PERCENTILES`, with 95 % confidence, where a part was measured; None: all was.
     """
 
     hop: str
@@ -53,6 +62,7 @@ class HopRow:
     chain: str | None = None
     error_ns: int | None = None
     cause: str | None = None
+    bounds: Mapping[str, Bounds] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +212,8 @@ class Snapshot:
         Sentences for the user.
     packets
         What became of each packet; None where that is not known.
+    coverage
+        Which part was measured, where the cost of measuring is limited; counts are then estimates of the whole.
     """
 
     verb: str
@@ -217,6 +229,7 @@ class Snapshot:
     filters: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     packets: PacketAccount | None = None
+    coverage: Coverage | None = None
 
     @property
     def sample_count(self) -> int:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 from pathlib import Path
@@ -121,6 +122,7 @@ class EveryNamespace:
     def __init__(self, programs: Sequence[tuple[Program, str]]) -> None:
         self._programs = programs
         self._links: dict[int, dict[tuple[str, Hook], Link]] = {}
+        self._namespaces: dict[int, netns.Namespace] = {}
 
     def refresh(self) -> None:
         """Attach in namespaces, and at hooks with rules, that are new; forget namespaces that are gone.
@@ -130,7 +132,7 @@ class EveryNamespace:
         LoadError
             The kernel refuses in the first namespace; later ones are left out if they vanish meanwhile.
         """
-        found = netns.namespaces()
+        found = self._namespaces = netns.namespaces()
         for inode in self._links.keys() - found.keys():
             for link in self._links.pop(inode).values():
                 link.close()
@@ -147,6 +149,25 @@ class EveryNamespace:
                     raise
             if links:
                 self._links[inode] = links
+
+    def pause(self) -> None:
+        """Detach everywhere."""
+        for links in self._links.values():
+            for link in links.values():
+                link.close()
+            links.clear()
+
+    def resume(self) -> None:
+        """Attach again where it was; namespaces that are gone are left out.
+
+        Raises
+        ------
+        LoadError
+            The kernel refuses.
+        """
+        for inode in [*self._links]:
+            with contextlib.suppress(OSError):
+                netns.inside(self._namespaces[inode], functools.partial(self._attach, self._links[inode]))
 
     @property
     def _are_fixed(self) -> bool:

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, get_args
 
 from hopscope.errors import FormatError
 from hopscope.model.histogram_json import buckets_to_json, histogram_from_json
+from hopscope.model.sampled import CONFIDENCE_PERCENT, Coverage
 from hopscope.model.snapshot import (
     PACKET_FIGURES,
+    PERCENTILES,
     Discard,
     Ending,
     HopRow,
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hopscope.model.checked_json import Fields
-    from hopscope.model.snapshot import HostFact, MethodStatus, PointStatus
+    from hopscope.model.snapshot import Bounds, HostFact, MethodStatus, PointStatus
 
 Json: TypeAlias = dict[str, Any]
 
@@ -45,7 +47,7 @@ ACCOUNTING: Final = frozenset({"rx"})
 _EPOCH: Final = datetime.fromtimestamp(0, UTC)
 _ISO: Final = "%Y-%m-%dT%H:%M:%S.%fZ"
 _STATUSES: Final[tuple[PlanStatus, ...]] = get_args(PlanStatus)
-PERCENTILES: Final = {"p50_ns": 50.0, "p90_ns": 90.0, "p99_ns": 99.0, "p99_9_ns": 99.9}
+_MEMBERS: Final = {name: f"{name.replace('.', '_')}_ns" for name in PERCENTILES}
 
 
 def to_json(snapshot: Snapshot) -> Json:
@@ -64,6 +66,7 @@ def to_json(snapshot: Snapshot) -> Json:
         "overhead": overhead_to_json(snapshot.overhead),
         "plan": [plan_to_json(row) for row in snapshot.plan],
         "notes": list(snapshot.notes),
+        "coverage": _coverage(snapshot.coverage),
         **packets,
     }
 
@@ -90,6 +93,7 @@ def from_json(document: Fields, verb: str) -> Snapshot:
         sampling_1_in=document.whole("sampling_1_in", least=1),
         filters=document.labels("filters"),
         notes=document.texts("notes"),
+        coverage=_coverage_from(document.part_or_none("coverage")),
         packets=_packets_from(document.part_or_none("packets")) if verb in ACCOUNTING else None,
     )
 
@@ -136,7 +140,8 @@ def _hop(row: HopRow) -> Json:
         "sum_ns": histogram.sum_ns,
         "mean_ns": _tenths(histogram.mean_ns),
         "max_ns": histogram.max_ns if count else None,
-        **{name: _tenths(histogram.percentile(q)) for name, q in PERCENTILES.items()},
+        **{_MEMBERS[name]: _tenths(histogram.percentile(q)) for name, q in PERCENTILES.items()},
+        "bounds": None if row.bounds is None else {_MEMBERS[name]: _ends(row.bounds[name]) for name in PERCENTILES},
         "error_ns": row.error_ns,
         "cause": row.cause,
         "buckets": buckets_to_json(histogram),
@@ -154,6 +159,46 @@ def _hop_from(row: Fields) -> HopRow:
         chain=row.text_or_none("chain"),
         error_ns=row.whole_or_none("error_ns"),
         cause=row.text_or_none("cause"),
+        bounds=_bounds_from(row.part_or_none("bounds")),
+    )
+
+
+def _ends(bounds: Bounds) -> Json | None:
+    return None if bounds is None else {"least_ns": _tenths(bounds[0]), "most_ns": _tenths(bounds[1])}
+
+
+def _bounds_from(bounds: Fields | None) -> dict[str, Bounds] | None:
+    if bounds is None:
+        return None
+    return {name: _ends_from(bounds.part_or_none(member)) for name, member in _MEMBERS.items()}
+
+
+def _ends_from(ends: Fields | None) -> Bounds:
+    return None if ends is None else (ends.number("least_ns"), ends.number_or_none("most_ns"))
+
+
+def _coverage(coverage: Coverage | None) -> Json | None:
+    if coverage is None:
+        return None
+    return {
+        "budget_percent": coverage.budget_percent,
+        "represented_s": coverage.represented_s,
+        "open_s": coverage.open_s,
+        "followed_s": coverage.followed_s,
+        "slices": coverage.slices,
+        "confidence_percent": CONFIDENCE_PERCENT,
+    }
+
+
+def _coverage_from(coverage: Fields | None) -> Coverage | None:
+    if coverage is None:
+        return None
+    return Coverage(
+        budget_percent=coverage.number("budget_percent"),
+        represented_s=coverage.number("represented_s"),
+        open_s=coverage.number("open_s"),
+        followed_s=coverage.number("followed_s"),
+        slices=coverage.whole("slices"),
     )
 
 

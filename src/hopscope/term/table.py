@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
+from hopscope.model.sampled import CONFIDENCE_PERCENT
 from hopscope.model.share import TOTAL_SUFFIX, shares
-from hopscope.model.snapshot import PARTS_OF_WAKE
+from hopscope.model.snapshot import PARTS_OF_WAKE, PERCENTILES
 from hopscope.term import format as fmt
 from hopscope.term.bar import BAR_WIDTH, Axis
 from hopscope.term.footer import footer
@@ -22,6 +23,7 @@ from hopscope.term.terminal import Terminal, columns, pad
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from hopscope.model.sampled import Coverage
     from hopscope.model.share import Share
     from hopscope.model.snapshot import HopRow, Snapshot
 
@@ -31,13 +33,19 @@ WIDTHS: Final = {
     "rate/s": 6,
     "mean": 6,
     "p50": 6,
+    "±p50": 6,
     "p90": 6,
     "p99": 6,
+    "±p99": 6,
     "p99.9": 6,
     "max": 6,
 }
-PERCENTILES: Final = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "p99.9": 99.9}
-LEFT_OUT_FIRST: Final = ("p90", "rate/s", "bar", "p99.9", "mean", "max", "share", "count")
+# How far the percentile before it may be off, where a part was measured.
+_ERRORS: Final = {"±p50": "p50", "±p99": "p99"}
+_MOST_SHARE: Final = 9.995
+_NEARLY_ALL: Final = 0.995
+_MOST_TIMES: Final = 99
+LEFT_OUT_FIRST: Final = ("p90", "rate/s", "bar", "p99.9", "mean", "max", "±p50", "share", "±p99", "count")
 
 _HOP_WIDTH = 13
 _WIDEST_BAR = 24
@@ -72,6 +80,8 @@ def heading(snapshot: Snapshot, terminal: Terminal) -> list[str]:
     lines = terminal.fold(f"{snapshot.verb}  {start:%Y-%m-%d %H:%M:%S} UTC  {what}")
     if snapshot.filters:
         lines += terminal.fold("only " + _filters(snapshot))
+    if snapshot.coverage:
+        lines += terminal.fold(_covered(snapshot.coverage))
     if snapshot.sampling_1_in > 1:
         lines += terminal.fold(f"sampled: 1 in {snapshot.sampling_1_in} packets; counts are of the sampled ones")
     return [terminal.paint(line, "dim") for line in lines]
@@ -84,7 +94,8 @@ def choose_layout(rows: Sequence[HopRow], terminal: Terminal) -> Layout:
     least = hop_width + sum(WIDTHS[name] + 1 for name in WIDTHS if name not in LEFT_OUT_FIRST)
     groups = _group_widths(rows, keys, terminal, terminal.width - least)
     fixed = hop_width + sum(width + 1 for width in groups.values())
-    figures = list(WIDTHS)
+    measured_whole = all(row.bounds is None for row in rows)
+    figures = [name for name in WIDTHS if not (measured_whole and name in _ERRORS)]
     bar_width = BAR_WIDTH
     for name in ("", *LEFT_OUT_FIRST):
         figures = [figure for figure in figures if figure != name]
@@ -122,7 +133,7 @@ def _table(snapshot: Snapshot, terminal: Terminal) -> list[str]:
     names = _indented(rows)
     lines = [terminal.paint(_titles(layout, axis, terminal), "dim")]
     for row, name, share in zip(rows, names, shares(rows), strict=True):
-        figures = _figures(row, share, snapshot.duration_s, terminal)
+        figures = _figures(row, share, _represented_s(snapshot), terminal)
         cells = [pad(terminal.cut(row.group.get(key, ""), width), width) for key, width in layout.groups.items()]
         cells.append(pad(terminal.cut(name, layout.hop_width), layout.hop_width))
         cells += [figures[figure].rjust(WIDTHS[figure]) for figure in layout.figures]
@@ -148,11 +159,45 @@ def _figures(row: HopRow, share: Share | None, duration_s: float, terminal: Term
     times = {name: histogram.percentile(q) for name, q in PERCENTILES.items()}
     times |= {"mean": histogram.mean_ns, "max": histogram.max_ns if count else None}
     texts = {name: fmt.time(value, unicode=terminal.unicode) for name, value in times.items()}
+    texts |= {name: _error(row, of, terminal) for name, of in _ERRORS.items()}
     return texts | {
         "share": fmt.part(share.part) if share else "",
         "count": fmt.count(count),
         "rate/s": fmt.rate(count / duration_s) if duration_s > 0 else fmt.MISSING,
     }
+
+
+def _represented_s(snapshot: Snapshot) -> float:
+    """Return the time that counts are of."""
+    return snapshot.coverage.represented_s if snapshot.coverage else snapshot.duration_s
+
+
+def _covered(coverage: Coverage) -> str:
+    """Return which part was measured, as a line."""
+    budget = f"budget {coverage.budget_percent:g}% of a CPU"
+    if coverage.whole:
+        return f"{budget}: everything was measured"
+    parts = [f"{fmt.per_cent(100 * coverage.open_share)} of the time"]
+    parts += [f"in {fmt.plural(coverage.slices, 'slice')}"] if coverage.slices else []
+    if coverage.followed_s < _NEARLY_ALL * coverage.open_s:
+        parts.append(f"and {fmt.per_cent(100 * coverage.followed_s / coverage.open_s)} of its packets")
+    measured = " ".join(parts)
+    return f"{budget}: {measured} measured; counts are estimates, ± is at {CONFIDENCE_PERCENT}% confidence"
+
+
+def _error(row: HopRow, percentile: str, terminal: Terminal) -> str:
+    """Return how far a percentile may be off, as a part of it; or above what it is, where nothing more is known."""
+    value_ns = row.histogram.percentile(PERCENTILES[percentile])
+    bounds = row.bounds.get(percentile) if row.bounds else None
+    if not value_ns or bounds is None:
+        return fmt.MISSING
+    least_ns, most_ns = bounds
+    if most_ns is None:
+        return ">" + fmt.time(least_ns, unicode=terminal.unicode, digits=2)
+    share = max(value_ns - least_ns, most_ns - value_ns) / value_ns
+    if share > _MOST_TIMES:
+        return f"±>{_MOST_TIMES}x"
+    return f"±{share:.0%}" if share < _MOST_SHARE else f"±{share:.0f}x"
 
 
 def _indented(rows: Sequence[HopRow]) -> list[str]:
@@ -190,4 +235,6 @@ def nothing_seen(snapshot: Snapshot) -> str:
             f"No packets matched {_filters(snapshot)}: use a wider filter, or omit it to see whether there is "
             "any traffic."
         )
+    if snapshot.coverage and not snapshot.coverage.whole:
+        return "No packets observed in the part of the time that was measured."
     return "No packets observed: is there any traffic? `hopscope demo` generates its own."

@@ -42,7 +42,7 @@ static __always_inline int softirq_enters(u32 vector)
 	raised_ns = cpu->raised_ns;
 	cpu->raised_ns = 0;
 	cpu->poll_ns = now_ns;
-	if (raised_ns)
+	if (raised_ns && sampling_open())
 		record(HOP_RX_SOFTIRQ, 0, raised_ns, now_ns);
 	return 0;
 }
@@ -82,6 +82,8 @@ static __always_inline int poll_ends(struct napi_struct *napi, s32 budget)
 	}
 	now_ns = bpf_ktime_get_ns();
 	cpu->poll_ns = now_ns;
+	if (!sampling_open())
+		return 0;
 	if (!start_ns) {
 		discard(HOP_RX_NAPI, HOP_RX_NO_STAMP);
 		return 0;
@@ -95,6 +97,8 @@ static __always_inline int poll_ends(struct napi_struct *napi, s32 budget)
 
 static __always_inline bool entry_sampled(struct cpu_state *cpu)
 {
+	if (cfg_budget)
+		return sampling_takes();
 	if (cpu->skip) {
 		cpu->skip--;
 		return false;
@@ -123,10 +127,10 @@ static __always_inline void enter(struct sk_buff *skb, struct stamp *stamp, u64 
 		wanted = device_wanted(dev->ifindex, dev->nd_net.net->ns.inum);
 	if (cfg_own && wanted && !unread)
 		wanted = !own_packet(address(skb->data));
-	if (wanted && cfg_sample > 1) {
+	if (wanted && SAMPLES) {
 		wanted = entry_sampled(cpu);
 		counter = count();
-		if (counter) {
+		if (counter && sampling_open()) {
 			counter->packets++;
 			counter->sampled += wanted;
 		}
@@ -180,8 +184,10 @@ static __always_inline int core_takes(struct sk_buff *skb)
 	cpu->head = head;
 	cpu->segment = 0;
 	stamp = stamp_slot(head);
-	if (unlikely(stamp->head != head || stamp->stage > HOP_STAGE_DRIVER)) {
-		discard(HOP_RX_CORE, HOP_RX_NO_ENTRY);
+	if (unlikely(stamp->head != head || stamp->stage > HOP_STAGE_DRIVER ||
+		     (stamp->stage == HOP_STAGE_DRIVER && !since_known(stamp->first_ns)))) {
+		if (sampling_open())
+			discard(HOP_RX_CORE, HOP_RX_NO_ENTRY);
 		stamp = stamp_take(head);
 		enter(skb, stamp, head, HOP_STAGE_CORE);
 	} else if (cfg_own && stamp->unread && own_packet(address(skb->data))) {

@@ -63,6 +63,7 @@ struct thread {
 	u64 runs;
 	u64 since_ns; /* what came before is not known */
 	u64 delay_ns; /* that it had waited for CPUs before the first run */
+	u64 epoch;    /* see common/sampling.h */
 	struct run run[HOP_RUNS];
 };
 
@@ -151,6 +152,7 @@ struct udp_state {
 	u64 last_ns;
 	u32 group;
 	u32 stage;   /* HOP_STAGE_NONE: it has no stamp */
+	u64 epoch;   /* see common/sampling.h */
 	u64 emptied; /* a reader has found the queue empty: what comes after that is seen */
 	u64 fence;   /* a locked instruction on it orders a store before a load */
 };

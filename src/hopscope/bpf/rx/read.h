@@ -87,7 +87,7 @@ static __always_inline int udp_call_returns(struct sock *sk, s32 len_bytes, u32 
 
 	if (sk->sk_protocol != IPPROTO_UDP || len_bytes < 0 || flags & (MSG_PEEK | MSG_ERRQUEUE))
 		return 0;
-	state = bpf_sk_storage_get(&udp_states, sk, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	state = udp_state_of(sk);
 	if (!state) {
 		discard(HOP_RX_UDP_READ, HOP_RX_NO_MEMORY);
 		return 0;

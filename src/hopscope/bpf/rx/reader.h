@@ -35,10 +35,11 @@ static __always_inline struct thread *thread_new(const struct thread_key *key, c
 	void *empty = bpf_map_lookup_elem(&thread_empty, &zero);
 
 	if (empty)
-		bpf_map_update_elem(&threads, key, empty, BPF_NOEXIST);
+		bpf_map_update_elem(&threads, key, empty, cfg_budget ? 0 : BPF_NOEXIST);
 	thread = bpf_map_lookup_elem(&threads, key);
 	if (!thread)
 		return NULL;
+	thread->epoch = sampling.epoch;
 	thread->since_ns = threads_all() && cpu->switched_in_ns ? 0 : begun_ns;
 	thread->delay_ns = cpu->delay_ns;
 	atomic_add(&threads_seen, 1);
@@ -52,7 +53,7 @@ static __always_inline void thread_leaves(struct task_struct *task, const struct
 	struct thread *thread = bpf_map_lookup_elem(&threads, &key);
 	struct run *run;
 
-	if (!thread)
+	if (!thread || !epoch_is_ours(thread->epoch))
 		thread = thread_new(&key, cpu, begun_ns);
 	if (!thread)
 		return;
@@ -160,7 +161,7 @@ __noinline u64 reader_off(u64 since_ns, u64 now_ns)
 		return 0;
 	delay_ns = share.delay_ns = BPF_CORE_READ(current_task(), sched_info.run_delay);
 	thread = bpf_map_lookup_elem(&threads, &key);
-	if (thread) {
+	if (thread && epoch_is_ours(thread->epoch)) {
 		off_ns = thread_off(thread, cpu, since_ns, now_ns, &share);
 		if (off_ns == UNKNOWN_NS)
 			return off_ns;

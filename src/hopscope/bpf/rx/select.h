@@ -79,7 +79,7 @@ static __noinline bool unseen_wanted(struct sock *sk)
 {
 	struct endpoints ends = {};
 
-	if (cfg_sample > 1 || cfg_interfaces || cfg_min_queue)
+	if (SAMPLES || cfg_interfaces || cfg_min_queue)
 		return false;
 	if (cfg_namespaces && !namespace_wanted(socket_netns(sk)))
 		return false;

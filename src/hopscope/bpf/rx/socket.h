@@ -277,7 +277,7 @@ static __always_inline int udp_ready(struct cpu_state *cpu, struct sock *sk)
 	cpu->socket = 0;
 	if (cfg_ready_records_udp)
 		udp_queue(sk, head, cpu->network, cpu->transport, 0);
-	state = bpf_sk_storage_get(&udp_states, sk, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	state = udp_state_of(sk);
 	if (!state) {
 		discard(HOP_RX_UDP_READ, HOP_RX_NO_MEMORY);
 		return 0;

@@ -33,6 +33,7 @@ const volatile u32 cfg_interfaces = 0;
 const volatile struct hop_interface cfg_interface[HOP_FILTERS] = {};
 
 #include "common/message.h"
+#include "common/sampling.h"
 #include "common/headers.h"
 #include "rx/account.h"
 #include "rx/maps.h"
@@ -48,6 +49,9 @@ EXPORT_ENUM(hop_rx_life);
 EXPORT_ENUM(hop_rx_flags);
 
 #define UNKNOWN_NS (~0ULL)
+
+/* Are packets left out, by chance? */
+#define SAMPLES (cfg_sample > 1 || cfg_budget)
 
 /* ---- a CPU ---- */
 
@@ -77,7 +81,7 @@ struct cpu_state {
 	u64 handed_over;   /* the skb that a driver handed over last */
 } __attribute__((aligned(128)));
 
-struct cpu_state cpu_states[HOP_CPUS];
+struct cpu_state cpu_states[HOP_CPUS]; /* user space clears it when programs are attached again */
 
 static __always_inline struct cpu_state *this_cpu(void)
 {
@@ -231,7 +235,13 @@ static __always_inline struct stamp *stamp_find(u64 head, u32 hop)
 			discard(hop, HOP_RX_NO_STAMP);
 		return NULL;
 	}
-	return stamp->stage == HOP_STAGE_UNWANTED ? NULL : stamp;
+	if (stamp->stage == HOP_STAGE_UNWANTED)
+		return NULL;
+	if (unlikely(!since_known(stamp->first_ns))) {
+		discard(hop, HOP_RX_NO_STAMP);
+		return NULL;
+	}
+	return stamp;
 }
 
 /* The packet reaches a stage: record the hop that ends there. */

@@ -73,7 +73,7 @@ static __noinline void tcp_fill_holes(struct tcp_state *state, u32 rcv_nxt)
 		state->holes--;
 		if (before(state->seen_seq, segment->end_seq))
 			state->seen_seq = segment->end_seq;
-		if (cfg_order == HOP_ORDER_APART) {
+		if (cfg_order == HOP_ORDER_APART && since_known(segment->first_ns)) {
 			record(HOP_RX_TCP_ORDER, segment->group, segment->queued_ns, state->filled_ns);
 			segment->queued_ns = state->filled_ns;
 		}
@@ -97,7 +97,7 @@ static __always_inline void tcp_merge(struct tcp_state *state, u32 end_seq)
 {
 	struct segment *youngest = segment_at(state, state->produced - 1);
 
-	if (state->produced == state->consumed || cfg_sample > 1)
+	if (state->produced == state->consumed || SAMPLES)
 		return;
 	discard(HOP_RX_TCP_READ, HOP_RX_MERGED);
 	if (cfg_events)
@@ -189,6 +189,8 @@ static __always_inline void tcp_take(const struct tcp_state *state, u32 index, s
 	u32 group = cfg_group_by == HOP_GROUP_PROCESS ? reader : segment->group;
 	struct waiting_key key = {.number = (u64)index + 1};
 
+	if (!since_known(segment->first_ns))
+		return;
 	if (cfg_order == HOP_ORDER_EXCLUDE && segment->flags & SEGMENT_WAS_LATE) {
 		discard(HOP_RX_TCP_READ, HOP_RX_OUT_OF_ORDER);
 		return;

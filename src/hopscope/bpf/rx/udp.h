@@ -9,6 +9,19 @@
 #define UDP_LOOKS 32
 #define UDP_PATIENCE 16
 
+/* NULL: there is no memory for it. What it says of the time before programs were detached is forgotten. */
+static __always_inline struct udp_state *udp_state_of(struct sock *sk)
+{
+	struct udp_state *state = bpf_sk_storage_get(&udp_states, sk, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+
+	if (!state || epoch_is_ours(state->epoch))
+		return state;
+	state->epoch = sampling.epoch;
+	state->head = 0;
+	state->emptied = 0;
+	return state;
+}
+
 /* The reader takes from a queue of its own, and refills it from the socket's. */
 static __always_inline u64 udp_first_in_queue(struct sock *sk)
 {
@@ -33,7 +46,7 @@ static __noinline void udp_set_next(struct udp_state *state, u64 head)
 	state->last_ns = stamp->last_ns;
 	state->group = stamp->group;
 	barrier();
-	if (stamp->head == head)
+	if (stamp->head == head && (state->stage == HOP_STAGE_UNWANTED || since_known(state->first_ns)))
 		stamp->done = 1;
 	else
 		state->stage = HOP_STAGE_NONE;

@@ -34,7 +34,7 @@ static __noinline u64 send_entry(struct sock *sk)
 	struct send_call *call = bpf_map_lookup_elem(&sends, &thread);
 	struct socket *socket = BPF_CORE_READ(sk, sk_socket);
 
-	if (!call)
+	if (!call || !since_known(call->entry_ns))
 		return 0;
 	if (call->sk)
 		return call->sk == (u64)sk ? call->entry_ns : 0;
@@ -95,6 +95,8 @@ static __always_inline bool datagram_sampled(u64 flow, u64 now_ns)
 {
 	u64 *last_ns;
 
+	if (cfg_budget && !sampling_takes())
+		return false;
 	if (cfg_sample > 1 && bpf_get_prandom_u32() % cfg_sample)
 		return false;
 	if (!cfg_gap_ns)

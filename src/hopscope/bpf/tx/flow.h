@@ -21,6 +21,17 @@ static __always_inline struct message *message_at(struct tx_state *state, u32 in
 	return &state->messages[index & (HOP_MESSAGES - 1)];
 }
 
+/* What is known of a socket is of a time before programs were detached: nothing is on the way, and `write_seq` was handed over. */
+static __noinline void state_renew(struct tx_state *state, u32 write_seq)
+{
+	state->epoch = sampling.epoch;
+	state->consumed = state->next_sched = state->next_driver = state->produced;
+	state->write_seq = write_seq;
+	state->opening = 0;
+	for (u32 i = 0; i < CALLS; i++)
+		state->calls[i].entry_ns = 0;
+}
+
 /* ---- the send call ---- */
 
 /* The call of this thread; where more threads send at once than there is room for, one takes the place of another. */

@@ -115,6 +115,7 @@ struct tx_state {
 	u64 end_byte;
 	u64 cookie;
 	u64 followed_ns; /* the last one that was followed */
+	u64 epoch;       /* see common/sampling.h */
 	struct call calls[CALLS];
 	struct clocks clocks;
 	u8 known;

@@ -24,7 +24,7 @@ static __always_inline u64 stamped_id(u64 sk, u32 key)
 	return sk ^ (u64)key << 32 ^ key;
 }
 
-u64 sockets_followed; /* that have a state, some 8 KiB each */
+u64 sockets_followed; /* that have a state, some 8 KiB each; user space sets it to 0 when programs are attached again */
 
 /* Another run's choice brings us here, too: the flag belongs to the socket. What is not wanted has no state.
  * `storage` is the socket as the program knows it.
@@ -33,11 +33,17 @@ static __always_inline struct tx_state *stamped_create(void *storage, struct soc
 {
 	struct tx_state *state = bpf_sk_storage_get(&tx_states, storage, NULL, 0);
 
+	if (state && !epoch_is_ours(state->epoch)) {
+		state_renew(state, tcp_field(sk, write_seq));
+		atomic_add(&sockets_followed, 1);
+		state->counted = 1;
+	}
 	if (state || sockets_followed >= cfg_sockets || !socket_wanted(sk))
 		return state;
 	state = bpf_sk_storage_get(&tx_states, storage, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (state) {
 		atomic_add(&sockets_followed, 1);
+		state->epoch = sampling.epoch;
 		state->counted = 1;
 	}
 	return state;
@@ -47,7 +53,9 @@ static __always_inline struct tx_state *stamped_state(struct bpf_sock_ops *ctx)
 {
 	struct bpf_sock *sk = ctx->sk;
 
-	return sk ? bpf_sk_storage_get(&tx_states, sk, NULL, 0) : NULL;
+	struct tx_state *state = sk ? bpf_sk_storage_get(&tx_states, sk, NULL, 0) : NULL;
+
+	return state && epoch_is_ours(state->epoch) ? state : NULL;
 }
 
 /* The first that is seen of a socket. */
@@ -131,10 +139,13 @@ static __always_inline void stamped_handed(struct bpf_sock_ops *ctx, struct bpf_
 		begin = bpf_sk_storage_get(&tx_begins, storage, NULL, 0);
 		stamped_know(state, sk, bpf_get_socket_cookie(ctx), begin ? begin->write_seq : tcp_field(sk, snd_nxt));
 	}
+	len_bytes = write_seq - state->write_seq;
+	/* Where the call began is not known: the socket's state is of a time before programs were detached. */
+	if (cfg_budget && !len_bytes)
+		return;
 	call = call_of(state, thread);
 	if (call->thread != thread)
 		call->entry_ns = 0;
-	len_bytes = write_seq - state->write_seq;
 	state->write_seq = write_seq;
 	state->end_byte += len_bytes;
 	if (message_wanted(sk)) {
@@ -427,7 +438,7 @@ static __always_inline void stamped_arrives(struct sock *sk)
 	if (!(sk->sk_bpf_cb_flags & SK_BPF_CB_TX_TIMESTAMPING))
 		return;
 	state = bpf_sk_storage_get(&tx_states, sk, NULL, 0);
-	if (state && tcp_waits(state))
+	if (state && epoch_is_ours(state->epoch) && tcp_waits(state))
 		tcp_look_between(state, sk, bpf_ktime_get_ns(), state->write_seq);
 }
 

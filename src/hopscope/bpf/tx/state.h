@@ -14,6 +14,7 @@
 
 #include "common/message.h"
 #include "common/own.h"
+#include "common/sampling.h"
 #include "tx/maps.h"
 
 /* ---- settings: constants to the verifier, which drops the code of what is off ---- */
@@ -72,9 +73,13 @@ __noinline u32 pass_where(u64 head)
 static __always_inline struct pass *pass_find(u64 head)
 {
 	u32 place = pass_where(head);
+	struct pass *pass;
 
 	barrier_var(place);
-	return place < PASS_WAYS ? &pass_set(head)->pass[place] : NULL;
+	if (place >= PASS_WAYS)
+		return NULL;
+	pass = &pass_set(head)->pass[place];
+	return since_known(pass->sched_ns) ? pass : NULL;
 }
 
 static __always_inline void pass_forget(u64 head)
@@ -98,7 +103,7 @@ static __always_inline void datagram_missed(u32 reason)
 /* What was at a place that another packet takes now. */
 static __always_inline void pass_replaced(const struct pass *pass)
 {
-	if (pass->followed && !pass->done_ns)
+	if (pass->followed && !pass->done_ns && since_known(pass->sched_ns))
 		datagram_missed(HOP_TX_NO_STAMP);
 }
 
@@ -194,7 +199,7 @@ struct cpu_state {
 	u64 skb[NESTED];
 } __attribute__((aligned(64)));
 
-struct cpu_state cpu_states[HOP_CPUS];
+struct cpu_state cpu_states[HOP_CPUS]; /* user space clears it when programs are attached again */
 
 static __always_inline struct cpu_state *this_cpu(void)
 {

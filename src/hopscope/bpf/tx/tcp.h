@@ -138,6 +138,8 @@ static __always_inline bool message_sampled(struct tx_state *state)
 	/* A look at the clock is much of what a message costs that is left out. */
 	u64 now_ns = cfg_gap_ns ? bpf_ktime_get_ns() : 0;
 
+	if (cfg_budget && !sampling_takes())
+		return false;
 	if (cfg_gap_ns && now_ns - state->followed_ns < cfg_gap_ns)
 		return false;
 	if (cfg_sample > 1) {

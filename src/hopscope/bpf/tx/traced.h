@@ -16,12 +16,20 @@ static __noinline struct tx_state *traced_state(struct sock *sk, bool create)
 	u32 zero = 0;
 	void *empty;
 
+	if (state && !epoch_is_ours(state->epoch)) {
+		if (!create)
+			return NULL;
+		state_renew(state, tcp_field(sk, write_seq));
+	}
 	if (state || !create)
 		return state;
 	empty = bpf_map_lookup_elem(&traced_empty, &zero);
 	if (empty)
 		bpf_map_update_elem(&traced_states, &key, empty, BPF_NOEXIST);
-	return bpf_map_lookup_elem(&traced_states, &key);
+	state = bpf_map_lookup_elem(&traced_states, &key);
+	if (state)
+		state->epoch = sampling.epoch;
+	return state;
 }
 
 static __always_inline void traced_forget(struct sock *sk)

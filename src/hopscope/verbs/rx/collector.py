@@ -15,10 +15,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from hopscope.bpf.layout import HopLimits, HopProtocolGroup, HopRxDiscard, HopRxHop, HopRxStage
 from hopscope.errors import KernelError, UsageError
 from hopscope.libbpf import Btf
 from hopscope.live.attached import Attached
+from hopscope.live.budget import Budget
 from hopscope.live.contract import NoMessages
 from hopscope.live.hops import named
 from hopscope.live.labels import NOT_KNOWN, OTHER, Labels
@@ -26,6 +29,7 @@ from hopscope.live.messages.found import Found
 from hopscope.live.own_flows import SelfTrafficFilter
 from hopscope.live.series import EVERY_CPU, Series, series_of
 from hopscope.live.session import Session
+from hopscope.live.slices import Slices
 from hopscope.model.snapshot import HopRow, Snapshot
 from hopscope.probes.catalogue import POINTS
 from hopscope.probes.grants import lacks_socket_storage
@@ -112,6 +116,8 @@ class RxCollector(SelfTrafficFilter, Attached):
 
     def interval(self) -> Snapshot:
         """Return what was seen since the last call."""
+        if self._budget:
+            self._budget.interval()
         self._session.refresh()
         error_ns = self._nics.refresh()
         self._nic_error_ns = {"interval": error_ns, "total": max(self._nic_error_ns["total"] or 0, error_ns or 0)}
@@ -186,6 +192,22 @@ class RxCollector(SelfTrafficFilter, Attached):
         )
         known = _DROP in self._attached()
         self._account = Account(bpf) if known else None
+        if self._options.budget is not None:
+            slices = Slices(
+                session=self._session,
+                meter=self._cost,
+                series=self._series,
+                forget=self._forget,
+                sampled=[hop.hop for hop in HOPS if of_packet(hop)],
+            )
+            self._budget = stack.enter_context(Budget(self._options.budget, slices, self._cost))
+
+    def _forget(self) -> None:
+        """Forget what CPUs did before programs were detached; what else there is of then is known by its time."""
+        bpf = self._session.bpf
+        data = bpf.data()
+        data["cpu_states"][...] = np.zeros((), data["cpu_states"].dtype)
+        data["threads_seen"] = 0
 
     # ---- results ----
 
@@ -209,6 +231,7 @@ class RxCollector(SelfTrafficFilter, Attached):
             filters=dict(self._options.shown),
             notes=self._nics.notes(self._nic_error_ns[kind]) + self._notes(span),
             packets=self._packets(kind),
+            coverage=self._budget.coverage(kind) if self._budget else None,
         )
 
     def _packets(self, kind: Kind) -> PacketAccount | None:
@@ -231,7 +254,10 @@ class RxCollector(SelfTrafficFilter, Attached):
         for group, cpus, row in self._series_of(hop):
             histogram = span.histogram(hop.hop, row, cpus)
             if histogram.count or not group:
-                yield HopRow(hop.name, start, hop.ends, hop.unit, group, histogram, hop.chain, cause=hop.cause)
+                bounds = span.bounds(hop.hop, row, cpus, histogram)
+                yield HopRow(
+                    hop.name, start, hop.ends, hop.unit, group, histogram, hop.chain, cause=hop.cause, bounds=bounds
+                )
 
     def _series_of(self, hop: Hop) -> Iterator[tuple[dict[str, str], slice, int]]:
         """Yield label, CPUs and row of each series of a hop."""
@@ -248,13 +274,14 @@ class RxCollector(SelfTrafficFilter, Attached):
     def _notes(self, span: Span) -> list[str]:
         notes = self._session.notes()
         options = self._options
-        if not self._account and any(point.name == _DROP for point in self._plan.points):
+        if not self._account and not self._budget and any(point.name == _DROP for point in self._plan.points):
             notes.append("What became of packets that were not read is not known: rx.drop is not attached (--plan)")
         if overflow := span.count("group_overflow"):
             notes.append(
                 f"{plural(overflow, 'packet')} counted as `{OTHER}`: the limit of "
                 f"{plural(options.max_groups, 'group')} is reached (--max-groups)"
             )
+        notes += self._budget.notes() if self._budget else []
         if options.sample > 1:
             notes.append(f"{span.count('sampled'):,} of {plural(span.count('packets'), 'packet')} followed")
         return notes

@@ -11,6 +11,8 @@ from hopscope.live.help import MEASURE, TRAFFIC, CommandBeside, option, section
 from hopscope.live.host_options import several_hosts
 from hopscope.live.options import (
     attach_options,
+    budget_option,
+    check_budget,
     form_options,
     group_option,
     hop_option,
@@ -61,6 +63,7 @@ _GROUPS = ("interface", "netns", "cgroup", "process", "protocol", "port", "peer"
     option("--since-entry", is_flag=True, help="Measure from the driver, not from the hop before."),
     option("--nic-stamps", is_flag=True, help="Enable NIC time stamps meanwhile, for rx.nic."),
 )
+@budget_option()
 @socket_options("reads")
 @interface_option()
 @protocol_option()
@@ -123,6 +126,7 @@ def collector(  # noqa: PLR0913 # one parameter an option
     group_by: str | None,
     max_groups: int,
     sample: int,
+    budget: float | None,
     order: str,
     since_entry: bool,
     nic_stamps: bool,
@@ -143,6 +147,7 @@ def collector(  # noqa: PLR0913 # one parameter an option
     from hopscope.verbs.rx.collector import RxCollector  # noqa: PLC0415
     from hopscope.verbs.rx.options import RxOptions  # noqa: PLC0415
 
+    check_budget(budget, others={"--sample": sample > 1, "--events": events, "--slowest": bool(slowest)})
     require_rights()
     shown = selection.shown(
         {
@@ -165,6 +170,7 @@ def collector(  # noqa: PLR0913 # one parameter an option
         protocol=protocol,
         min_queue=min_queue,
         sample=sample,
+        budget=budget,
         events=events,
         slowest=slowest or 0,
         group_by=group_by,

@@ -52,6 +52,8 @@ class RxOptions(Selection):
         may merge it with another, not.
     sample
         Follow one packet in so many.
+    budget
+        What measuring may cost, in per cent of one CPU; None: all is measured.
     events
         Each message is wanted.
     slowest
@@ -76,6 +78,7 @@ class RxOptions(Selection):
     protocol: str | None = None
     min_queue: int = 0
     sample: int = 1
+    budget: float | None = None
     events: bool = False
     slowest: int = 0
     group_by: str | None = None
@@ -99,7 +102,7 @@ class RxOptions(Selection):
     @property
     def accounts(self) -> bool:
         """Whether what becomes of each packet can be told: all hooks are there, and nobody asks who reads."""
-        return not (self.hops or self.pids or self.comms)
+        return not (self.hops or self.pids or self.comms or self.budget)
 
     @property
     def records(self) -> bool:
@@ -136,6 +139,7 @@ def configure(bpf: BpfObject, options: RxOptions) -> None:
         "cfg_group_by": GROUP_BY[options.group_by] if options.group_by else HopGroupBy.HOP_GROUP_NONE,
         "cfg_order": ORDER[options.order],
         "cfg_sample": options.sample,
+        "cfg_budget": int(options.budget is not None),
         "cfg_min_queue": options.min_queue,
         "cfg_since_entry": int(options.since_entry),
         "cfg_defer": int(options.defer),

@@ -12,6 +12,7 @@ from hopscope.errors import UsageError
 from hopscope.live.help import CLIENTS, MEASURE, OTHER, RECEIVER, SUBSCRIBERS, Command, option, section
 from hopscope.live.host_options import listening_options
 from hopscope.live.options import (
+    budget_option,
     buffer_option,
     group_option,
     interface_option,
@@ -68,6 +69,7 @@ class _Rereadable(Command):
     ),
     option("-i", "--interval", type=Seconds(0.1, _DAY_S), default=5.0, show_default=True, help="Time between reports."),
 )
+@budget_option()
 @socket_options("uses")
 @interface_option()
 @protocol_option()
@@ -103,6 +105,7 @@ def command(  # noqa: PLR0913 # one parameter an option
     check: bool,
     collected: tuple[str, ...],
     interval: float,
+    budget: float | None,
     group_by: str | None,
     max_groups: int,
     listen: str | None,
@@ -151,7 +154,7 @@ def command(  # noqa: PLR0913 # one parameter an option
 
         access = Access.of(listen, tls, allowed, allow_file, token_file) if listen is not None else None
         receiver = Receiver.of(otlp, otlp_token_file) if otlp is not None else None
-        wanted = Wanted(tuple(dict.fromkeys(collected)), interval, group_by, max_groups, chosen)
+        wanted = Wanted(tuple(dict.fromkeys(collected)), interval, group_by, max_groups, budget, chosen)
         services.append(Metrics(access, receiver, wanted))
     if socket is not None:
         from hopscope.verbs.serve.subscriptions import Subscriptions  # noqa: PLC0415

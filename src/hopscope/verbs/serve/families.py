@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from hopscope.model.cpu import CpuSnapshot
     from hopscope.model.drops import DropSnapshot
     from hopscope.model.histogram import Histogram
+    from hopscope.model.sampled import Coverage
     from hopscope.model.snapshot import HopRow, Overhead, PlanRow, Snapshot
     from hopscope.verbs.check.findings import Check
     from hopscope.verbs.serve.family import Labels
@@ -76,6 +77,8 @@ class Families:
         """Yield the histograms of ``rx`` or ``tx``, and what could not be measured."""
         series: dict[Labels, Histogram] = self._groups[verb].update(total.hops)
         yield Family(_NAMES[verb], "histogram", _HELP[verb], ("hop", "unit", *self._label_names), series)
+        if total.coverage:
+            yield from self._coverage(verb, total.coverage)
         discarded: Counter[Labels] = Counter()
         for each in total.discarded:
             discarded[each.hop, each.reason] += each.count
@@ -90,6 +93,18 @@ class Families:
                 "hopscope_receive_packets_total", "counter",
                 "Packets that entered the stack, and what became of them", ("fate",), found,
             )  # fmt: skip
+
+    @staticmethod
+    def _coverage(verb: str, coverage: Coverage) -> Iterator[Family]:
+        """Yield which part was measured, of which histograms are the estimate of the whole."""
+        way = "receive" if verb == "rx" else "transmit"
+        for name, help_, value in (
+            ("represented_seconds_total", "Time that the histograms of hops are of", coverage.represented_s),
+            ("open_seconds_total", "Time in which hops were measured", coverage.open_s),
+            ("followed_seconds_total", "The same, times the share of packets that were followed", coverage.followed_s),
+            ("slices_total", "Times that programs were attached anew, within the budget", coverage.slices),
+        ):
+            yield Family(f"hopscope_{way}_{name}", "counter", help_, (), {(): value})
 
     def cpu(self, total: CpuSnapshot) -> Iterator[Family]:
         """Yield the CPU time of each part of the stack."""

@@ -15,6 +15,7 @@ from hopscope.errors import HopscopeError, UsageError
 from hopscope.gate import tell
 from hopscope.kernel.counters.reader import CounterReader
 from hopscope.live.attached import measure_costs
+from hopscope.live.budget import charge_others
 from hopscope.live.interval import cost_window_s
 from hopscope.live.lookup import namespaces
 from hopscope.live.stop import stop_on_signal
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     from hopscope.live.stop import Stop
     from hopscope.model.counters.readings import Readings
+    from hopscope.model.snapshot import Overhead
     from hopscope.verbs.check.findings import Check
     from hopscope.verbs.frames.live import Running
     from hopscope.verbs.serve.family import Family
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
 
     Form: TypeAlias = Callable[[Sequence[Family], int], bytes]
 
+# Verbs with hops, which can be measured in part.
+_HOPS: Final = ("rx", "tx")
 # How often rings are emptied.
 _BETWEEN_S: Final = 0.25
 # Between two readings of all sockets, and of all counters, at least: they take milliseconds.
@@ -150,7 +154,8 @@ class Measurement:
         totals = {verb: each.total() for verb, each in collectors.items()}
         families = self._families
         yield from families.own(now, totals, self._absent, [row for each in totals.values() for row in each.plan])
-        for verb in ("rx", "tx"):
+        charge_others(sum(_rate(now[verb].overhead) for verb in now if verb not in _HOPS))
+        for verb in _HOPS:
             if verb in totals:
                 yield from families.hops(verb, totals[verb])
         if "cpu" in totals:
@@ -180,11 +185,18 @@ class Measurement:
         self._before = now
 
 
+def _rate(overhead: Overhead) -> float:
+    """Return CPU time of programs a second."""
+    return (overhead.bpf_cpu_percent or 0.0) / 100
+
+
 def _words(wanted: Wanted, verb: str) -> list[str]:
     """Return the options of a verb."""
     words = words_for(verb, wanted.chosen)
-    if verb in {"rx", "tx"} and wanted.group_by:
+    if verb in _HOPS and wanted.group_by:
         words.append(f"--group-by={wanted.group_by}")
+    if verb in _HOPS and wanted.budget is not None:
+        words.append(f"--budget={wanted.budget}")
     if verb == "drops":
         words += ["--group-by=reason", "--group-by=location"]
     return [*words, "--interval=1"] if verb == "sockets" else words

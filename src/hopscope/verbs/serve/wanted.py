@@ -22,6 +22,8 @@ class Wanted:
         Between readings.
     group_by, most_groups
         As of :class:`~hopscope.verbs.serve.families.Families`.
+    budget
+        What measuring hops may cost, with all else that is measured, in per cent of one CPU; None: all is measured.
     chosen
         The filters, by the options' names in Python.
     """
@@ -30,4 +32,5 @@ class Wanted:
     interval_s: float
     group_by: str | None
     most_groups: int
+    budget: float | None
     chosen: Mapping[str, Any]

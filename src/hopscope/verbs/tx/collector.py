@@ -10,13 +10,17 @@ All times are CLOCK_MONOTONIC, taken in the kernel.
 
 from __future__ import annotations
 
+import functools
 import time
 from typing import TYPE_CHECKING, Final
+
+import numpy as np
 
 from hopscope.bpf.layout import HopTxDiscard, HopTxHop
 from hopscope.errors import KernelError, UsageError
 from hopscope.kernel.capabilities import unseen_namespaces
 from hopscope.live.attached import Attached
+from hopscope.live.budget import Budget
 from hopscope.live.contract import NoMessages
 from hopscope.live.hops import named
 from hopscope.live.labels import OTHER, Labels
@@ -25,6 +29,7 @@ from hopscope.live.messages.records import configure_records
 from hopscope.live.own_flows import SelfTrafficFilter
 from hopscope.live.series import Series, series_of
 from hopscope.live.session import Session
+from hopscope.live.slices import Slices
 from hopscope.model.snapshot import HopRow, Snapshot
 from hopscope.probes.catalogue import POINTS
 from hopscope.probes.resolve import Plan, Resolver
@@ -36,7 +41,7 @@ from hopscope.verbs.tx.sockets import Sockets
 
 if TYPE_CHECKING:
     import contextlib
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from hopscope.libbpf import BpfObject
     from hopscope.live.contract import MessageSource
@@ -88,6 +93,7 @@ class TxCollector(SelfTrafficFilter, Attached):
 
     messages: SentRecords | None = None
     found: MessageSource
+    _switch_on: Callable[[], None] = staticmethod(lambda: None)
 
     def __init__(self, options: TxOptions) -> None:
         self._options = options
@@ -100,6 +106,8 @@ class TxCollector(SelfTrafficFilter, Attached):
 
     def interval(self) -> Snapshot:
         """Return what was seen since the last call."""
+        if self._budget:
+            self._budget.interval()
         return self._snapshot("interval", self._series.interval())
 
     def total(self) -> Snapshot:
@@ -160,6 +168,7 @@ class TxCollector(SelfTrafficFilter, Attached):
         scalars = {
             "cfg_group_by": int(GROUP_BY[options.group_by]) if options.group_by else 0,
             "cfg_sample": options.sample,
+            "cfg_budget": int(options.budget is not None),
             "cfg_gap_ns": 10**9 // options.rate if options.rate else 0,
             "cfg_tick_ns": round(time.clock_getres(_CLOCK_MONOTONIC_COARSE) * 1e9),
             "cfg_qdisc": int(self._stamped and self._has("tx.qdisc")),
@@ -199,7 +208,27 @@ class TxCollector(SelfTrafficFilter, Attached):
         if self._has("tx.sockets"):
             sockets = Sockets(bpf)
             stack.callback(sockets.close)
-            sockets.switch_on(self._options)
+            self._switch_on = functools.partial(sockets.switch_on, self._options)
+            self._switch_on()
+        if self._options.budget is not None:
+            self._budget = stack.enter_context(Budget(self._options.budget, self._slices(), self._cost))
+
+    def _slices(self) -> Slices:
+        return Slices(
+            session=self._session,
+            meter=self._cost,
+            series=self._series,
+            forget=self._forget,
+            again=self._switch_on,  # sockets that came into being meanwhile
+            packets="messages",
+            sampled=[hop.hop for hop in HOPS],
+        )
+
+    def _forget(self) -> None:
+        """Forget what drivers had in hand before programs were detached; what else there is says when it is of."""
+        data = self._session.bpf.data()
+        data["cpu_states"][...] = np.zeros((), data["cpu_states"].dtype)
+        data["sockets_followed"] = 0
 
     # ---- results ----
 
@@ -218,6 +247,7 @@ class TxCollector(SelfTrafficFilter, Attached):
             sampling_1_in=options.sample,
             filters=dict(options.shown),
             notes=self._notes(span),
+            coverage=self._budget.coverage(kind) if self._budget else None,
         )
 
     def _shown(self) -> Iterator[tuple[Hop, str]]:
@@ -231,11 +261,12 @@ class TxCollector(SelfTrafficFilter, Attached):
         for group, cpus, row in series_of(self._options.group_by, self._session.bpf, self._labels, OTHER):
             histogram = span.histogram(hop.hop, row, cpus)
             if histogram.count or not group:
-                yield HopRow(hop.name, start, hop.ends, hop.unit, group, histogram, hop.chain)
+                bounds = span.bounds(hop.hop, row, cpus, histogram)
+                yield HopRow(hop.name, start, hop.ends, hop.unit, group, histogram, hop.chain, bounds=bounds)
 
     def _notes(self, span: Span) -> list[str]:
         options = self._options
-        notes = []
+        notes = self._budget.notes() if self._budget else []
         if self._wants("tcp") and (unseen := unseen_namespaces()):
             notes.append(f"TCP sockets that existed before: {unseen}")
         if self._wants("tcp") and not self._stamped:

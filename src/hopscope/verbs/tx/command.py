@@ -12,6 +12,8 @@ from hopscope.live.help import MEASURE, OUTPUT, CommandBeside, option, section
 from hopscope.live.host_options import several_hosts
 from hopscope.live.options import (
     attach_options,
+    budget_option,
+    check_budget,
     form_options,
     group_option,
     hop_option,
@@ -60,6 +62,7 @@ _GROUPS = ("interface", "netns", "cgroup", "process", "port", "peer", "flow", "c
         help="Attach to selected flows (TCP), or host-wide.",
     ),
 )
+@budget_option()
 @socket_options("sends")
 @protocol_option()
 @group_option(_GROUPS)
@@ -122,6 +125,7 @@ def collector(  # noqa: PLR0913 # one parameter an option
     max_groups: int,
     sample: int,
     rate: int | None,
+    budget: float | None,
     pids: tuple[int, ...],
     comms: tuple[str, ...],
     cgroups: tuple[str, ...],
@@ -139,6 +143,10 @@ def collector(  # noqa: PLR0913 # one parameter an option
     from hopscope.verbs.tx.hops import cdf_hops  # noqa: PLC0415
     from hopscope.verbs.tx.options import TxOptions  # noqa: PLC0415
 
+    check_budget(
+        budget,
+        others={"--sample": sample > 1, "--rate": bool(rate), "--events": events, "--slowest": bool(slowest)},
+    )
     require_rights()
     shown = selection.shown(
         {
@@ -160,6 +168,7 @@ def collector(  # noqa: PLR0913 # one parameter an option
         flow_hooks=hooks == "flow" if hooks else None,
         sample=sample,
         rate=rate or 0,
+        budget=budget,
         events=events,
         slowest=slowest or 0,
         group_by=group_by,

@@ -40,6 +40,8 @@ class TxOptions(Selection):
         Follow one message in so many, of each flow.
     rate
         Follow at most so many messages a second of each flow; 0: all.
+    budget
+        What measuring may cost, in per cent of one CPU; None: all is measured.
     events
         Each message is wanted.
     slowest
@@ -60,6 +62,7 @@ class TxOptions(Selection):
     flow_hooks: bool | None = None
     sample: int = 1
     rate: int = 0
+    budget: float | None = None
     events: bool = False
     slowest: int = 0
     group_by: str | None = None
