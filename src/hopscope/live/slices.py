@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from hopscope.live.cost import CostMeter
     from hopscope.live.series import Series
     from hopscope.live.session import Session
+
+# While programs are attached one after the other, nothing is known.
+_NEVER: Final = 2**64 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +149,7 @@ class Slices:
         LoadError
             The kernel refuses what it has granted before.
         """
+        self._sampling["since_ns"] = _NEVER
         self._sampling["epoch"] += 1
         self._forget()
         self._session.resume()
