@@ -107,7 +107,9 @@ def trace_cmd(path: Path, subsystems: tuple[str, ...]) -> Tool:
 
 
 RX: Final = hopscope("rx", hops=("rx.core", "rx.tcp_read", "rx.udp_read"))
-RX_TOOLS: Final = {"rx": RX, "bpftrace": bpftrace("rx.bt", maps=("core", "tcp", "read"))}
+# Slices may be further apart than the load lasts: it need not have seen anything.
+RX_BUDGET: Final = hopscope("rx", "--budget", "0.5", hops=())
+RX_TOOLS: Final = {"rx": RX, "budget": RX_BUDGET, "bpftrace": bpftrace("rx.bt", maps=("core", "tcp", "read"))}
 
 
 class ToolError(Exception):

@@ -12,8 +12,8 @@ def figures(factor: float) -> dict[str, float]:
 
 
 ROUNDS = [
-    {"off": figures(100), "empty": figures(95), "rx": figures(90), "bpftrace": figures(50)},
-    {"off": figures(200), "empty": figures(190), "rx": figures(196), "bpftrace": figures(100)},
+    {"off": figures(100), "empty": figures(95), "rx": figures(90), "budget": figures(99), "bpftrace": figures(50)},
+    {"off": figures(200), "empty": figures(190), "rx": figures(196), "budget": figures(200), "bpftrace": figures(100)},
 ]
 
 

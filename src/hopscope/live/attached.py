@@ -56,6 +56,10 @@ class Attached(ABC):
         """Wait, and let the kernel measure the programs meanwhile; call it once an interval."""
         sample([] if self._budget else [self._cost], window_s)
 
+    def budget_notes(self) -> list[str]:
+        """Return sentences on what keeps a budget from measuring."""
+        return self._budget.notes() if self._budget else []
+
     def _note_plan(self, bpf: BpfObject, ways: Mapping[str, str]) -> None:
         """Take note of what is attached.
 

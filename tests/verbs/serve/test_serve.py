@@ -125,11 +125,25 @@ def test_counts_stay_when_an_interface_goes() -> None:
         assert [key for key in counters if after[key] < before[key]] == []
 
 
+def test_where_the_budget_is_enough_counts_are_exact_and_it_says_so() -> None:
+    with Lab() as lab, serving(*only(lab), "--collect=rx", "--budget=100", "-i", "0.2") as served:
+        with udp_pair(way(lab, "veth-4")) as pair:
+            assert ping(*pair, 23) == 23
+        count = ("hopscope_receive_hop_seconds_count", 'hop="rx.udp_total",unit="packet"')
+        found = eventually(lambda: (now := served.samples()).get(count) == 23 and now)
+    assert found["hopscope_receive_slices_total", ""] == 0
+    measured = [found[f"hopscope_receive_{name}_seconds_total", ""] for name in ("represented", "open", "followed")]
+    assert measured[0] == pytest.approx(measured[1]) == pytest.approx(measured[2])
+    assert measured[0] > 0
+
+
 def test_the_page_names_every_metric() -> None:
-    with serving("-i", "0.5") as served:
+    with serving("-i", "0.5", "--budget=100") as served:
         text = served.get()[2].decode()
     rows = re.findall(r"^\| `(\w+)` \| (\w+) \|", PAGE.read_text(), re.MULTILINE)
-    eventually_there = {"hopscope_findings", "hopscope_finding_places", "hopscope_checks"}  # after two readings
+    # After two readings, and not with a budget.
+    eventually_there = {"hopscope_findings", "hopscope_finding_places", "hopscope_checks"}
+    eventually_there.add("hopscope_receive_packets_total")
     shown = dict(re.findall(r"^# TYPE (\w+) (\w+)$", text, re.MULTILINE))
     assert {name: kind for name, kind in rows if name not in eventually_there or name in shown} == shown
 

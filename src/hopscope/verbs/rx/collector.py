@@ -281,7 +281,7 @@ class RxCollector(SelfTrafficFilter, Attached):
                 f"{plural(overflow, 'packet')} counted as `{OTHER}`: the limit of "
                 f"{plural(options.max_groups, 'group')} is reached (--max-groups)"
             )
-        notes += self._budget.notes() if self._budget else []
+        notes += self.budget_notes()
         if options.sample > 1:
             notes.append(f"{span.count('sampled'):,} of {plural(span.count('packets'), 'packet')} followed")
         return notes

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Self
 from hopscope.errors import HopscopeError, UsageError
 from hopscope.gate import tell
 from hopscope.kernel.counters.reader import CounterReader
-from hopscope.live.attached import measure_costs
+from hopscope.live.attached import Attached, measure_costs
 from hopscope.live.budget import charge_others
 from hopscope.live.interval import cost_window_s
 from hopscope.live.lookup import namespaces
@@ -25,10 +25,11 @@ from hopscope.verbs.serve.beats import beat, fail
 from hopscope.verbs.serve.families import Families
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from socket import socket
-    from typing import TypeAlias
+    from typing import Any, TypeAlias
 
+    from hopscope.live.contract import Collector
     from hopscope.live.stop import Stop
     from hopscope.model.counters.readings import Readings
     from hopscope.model.snapshot import Overhead
@@ -95,6 +96,7 @@ class Measurement:
         self._families = Families(wanted.collected, wanted.group_by, wanted.most_groups)
         self._running: dict[str, Running] = {}
         self._absent: dict[str, str] = {}
+        self._told: set[str] = set()
         self._before: Readings | None = None
         self._check: Check | None = None
         self._checker = Checker()
@@ -154,6 +156,7 @@ class Measurement:
         totals = {verb: each.total() for verb, each in collectors.items()}
         families = self._families
         yield from families.own(now, totals, self._absent, [row for each in totals.values() for row in each.plan])
+        self._tell_budget(collectors.values())
         charge_others(sum(_rate(now[verb].overhead) for verb in now if verb not in _HOPS))
         for verb in _HOPS:
             if verb in totals:
@@ -168,6 +171,13 @@ class Measurement:
         self._look_at_counters()
         if self._check:
             yield from families.check(self._check)
+
+    def _tell_budget(self, collectors: Iterable[Collector[Any]]) -> None:
+        """Tell once what keeps the budget from measuring."""
+        attached = [each for each in collectors if isinstance(each, Attached)]
+        for note in {note for each in attached for note in each.budget_notes()} - self._told:
+            self._told.add(note)
+            tell(f"hopscope: {note}")
 
     def _look_at_sockets(self) -> None:
         running = self._running.get("sockets")

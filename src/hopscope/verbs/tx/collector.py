@@ -266,7 +266,7 @@ class TxCollector(SelfTrafficFilter, Attached):
 
     def _notes(self, span: Span) -> list[str]:
         options = self._options
-        notes = self._budget.notes() if self._budget else []
+        notes = self.budget_notes()
         if self._wants("tcp") and (unseen := unseen_namespaces()):
             notes.append(f"TCP sockets that existed before: {unseen}")
         if self._wants("tcp") and not self._stamped:
