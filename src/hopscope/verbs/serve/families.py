@@ -113,6 +113,8 @@ class Families:
             "hopscope_cpu_seconds_total", "counter", "CPU time that networking took, by part of the stack", ("part",),
             {labels: part.ns / _NS_PER_S for labels, part in parts.items()},
         )  # fmt: skip
+        if total.ticks:
+            return  # samples do not tell runs
         yield Family(
             "hopscope_cpu_runs_total", "counter", "Interrupts, softirqs, polls and calls, by part of the stack",
             ("part",), {labels: part.runs for labels, part in parts.items()},

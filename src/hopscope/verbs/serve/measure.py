@@ -43,11 +43,15 @@ if TYPE_CHECKING:
 
 # Verbs with hops, which can be measured in part.
 _HOPS: Final = ("rx", "tx")
+# With a budget, CPU time is told from samples, so many a second on each CPU.
+_CPU_HZ: Final = 49
 # How often rings are emptied.
 _BETWEEN_S: Final = 0.25
 # Between two readings of all sockets, and of all counters, at least: they take milliseconds.
 _SOCKETS_S: Final = 5.0
 _CHECK_S: Final = 10.0
+# Of a budget, what each of them may take.
+_SHARE: Final = 0.2
 
 
 def measure(wanted: Wanted, lines: Sequence[tuple[socket, Form]], beats: socket) -> None:
@@ -182,17 +186,24 @@ class Measurement:
     def _look_at_sockets(self) -> None:
         running = self._running.get("sockets")
         if running and time.monotonic() >= self._sockets_s:
-            self._sockets_s = time.monotonic() + _SOCKETS_S
+            begun_s = time.process_time()
             self._sockets = running.collector.interval()
+            self._sockets_s = self._due_s(_SOCKETS_S, time.process_time() - begun_s)
 
     def _look_at_counters(self) -> None:
         if "check" not in self._wanted.collected or time.monotonic() < self._check_s:
             return
-        self._check_s = time.monotonic() + (_CHECK_S if self._before else 0)
+        begun_s = time.process_time()
         now = self._counters.read()
         if self._before is not None:
             self._check = self._checker.evaluate(self._before, now)
+            self._check_s = self._due_s(_CHECK_S, time.process_time() - begun_s)
         self._before = now
+
+    def _due_s(self, least_s: float, taken_s: float) -> float:
+        """Return when something is to be read again that took so much CPU time."""
+        budget = self._wanted.budget
+        return time.monotonic() + max(least_s, taken_s / (budget / 100 * _SHARE) if budget else 0.0)
 
 
 def _rate(overhead: Overhead) -> float:
@@ -207,6 +218,8 @@ def _words(wanted: Wanted, verb: str) -> list[str]:
         words.append(f"--group-by={wanted.group_by}")
     if verb in _HOPS and wanted.budget is not None:
         words.append(f"--budget={wanted.budget}")
+    if verb == "cpu" and wanted.budget is not None:
+        words += ["--sampled", f"--frequency={_CPU_HZ}"]
     if verb == "drops":
         words += ["--group-by=reason", "--group-by=location"]
     return [*words, "--interval=1"] if verb == "sockets" else words
