@@ -16,7 +16,7 @@ from hopscope.model.histogram import SLOTS, U64_MAX, bucket_of, thresholds_ns
 pytestmark = pytest.mark.root
 
 SOURCE = Path(__file__).parent / "bpf" / "hist.bpf.c"
-VALUES = 2048
+VALUES = 4096
 
 
 class RunOptions(ctypes.Structure):

@@ -81,7 +81,7 @@ def udp_rows(**group: str) -> list[HopRow]:
         row(
             "rx.udp_read",
             "rx.udp_queue",
-            Histogram.from_values([48, 59, 17_000_000_000, 20_123_456_789]) + spread(63, 51_000_000),
+            Histogram.from_values([48, 59, 270_000_000_000, 320_123_456_789]) + spread(63, 51_000_000),
             **group,
         ),
         row("rx.udp_total", "rx.core", spread(63, 51_100_000), **group),

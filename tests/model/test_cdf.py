@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hopscope.model.cdf import PERCENTILES, distance, points, shift
 from hopscope.model.histogram import Histogram, upper_bounds_s
 
-# Even in the number of bits, so that every bucket is tried; above 16 s, too.
+# Even in the number of bits, so that every bucket is tried; above 256 s, too.
 durations = st.integers(0, 35).flatmap(lambda bits: st.integers(0, 2**bits - 1))
 samples = st.lists(durations, min_size=1, max_size=120)
 

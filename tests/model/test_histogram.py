@@ -63,7 +63,7 @@ def test_bucket_of_matches_the_definition(value_ns: int) -> None:
 
 
 def test_bucket_of_known_values() -> None:
-    assert [bucket_of(value) for value in (0, 59, 60, 16 * 10**9, 16 * 10**9 + 1)] == [0, 0, 1, 224, 225]
+    assert [bucket_of(value) for value in (0, 59, 60, 256 * 10**9, 256 * 10**9 + 1)] == [0, 0, 1, 256, 257]
     assert bucket_of(10**9) == INDEX_TO_SLOT
     assert bucket_of(10**9 + 1) == INDEX_TO_SLOT + 1
 
@@ -110,7 +110,7 @@ def test_bounds_are_upper_inclusive_seconds() -> None:
     assert upper_s[0] == 2**-24
     assert upper_s[INDEX_TO_SLOT] == 1.0
     assert upper_s[224] == 16.0
-    assert np.isinf(upper_s[225])
+    assert np.isinf(upper_s[257])
     assert lower_s[0] == 0
     assert np.array_equal(lower_s[1:], upper_s[:-1])
 
@@ -153,7 +153,7 @@ def test_percentile_is_within_a_bucket_of_the_truth(values: list[int], q: float)
     if bucket_of(truth) == 0:
         assert found <= 2**-24 * 1e9
     elif bucket_of(truth) == OVERFLOW_SLOT:
-        assert found >= 16e9
+        assert found >= 256e9
     else:
         assert truth / BUCKET_WIDTH * (1 - 1e-9) <= found <= truth * BUCKET_WIDTH * (1 + 1e-9)
 
@@ -240,7 +240,7 @@ def test_downscaled_edges_keep_the_ends(scale: int) -> None:
     buckets = Histogram.empty().downscale(scale)
     edges_s = buckets.edges_s()
     assert len(edges_s) == len(buckets.counts) + 1
-    assert (edges_s[0], edges_s[-1]) == (2**-24, 16.0)
+    assert (edges_s[0], edges_s[-1]) == (2**-24, 256.0)
 
 
 @pytest.mark.parametrize("scale", [-3, 4])
@@ -250,8 +250,8 @@ def test_downscale_refuses_what_would_not_be_exact(scale: int) -> None:
 
 
 def test_counts_are_checked_and_kept() -> None:
-    with pytest.raises(ValueError, match="226"):
-        Histogram(np.zeros(225, np.int64), 0, 0)
+    with pytest.raises(ValueError, match="258"):
+        Histogram(np.zeros(257, np.int64), 0, 0)
     source = np.zeros(SLOTS, np.int64)
     histogram = Histogram(source, 0, 0)
     source[3] = 1

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from hopscope.model.snapshot import Kind
 
-ONE = Histogram.from_values([0, 61, 5_000, 5_000, 17 * 10**9])
+ONE = Histogram.from_values([0, 61, 5_000, 5_000, 270 * 10**9])
 OTHER = Histogram.from_values([7_000] * 3)
 
 

@@ -102,7 +102,7 @@ class HopGroupBy(IntEnum):
 class HopHist(IntEnum):
     """``enum hop_hist``."""
 
-    HOP_HIST_SLOTS = 226
+    HOP_HIST_SLOTS = 258
 
 
 class HopLimit(IntEnum):
@@ -945,14 +945,14 @@ HOP_HIST_ROW_DTYPE: Final = np.dtype(
         "formats": [
             "<u8",
             "<u8",
-            ("<u8", (226,)),
+            ("<u8", (258,)),
         ],
         "offsets": [
             0,
             8,
             16,
         ],
-        "itemsize": 1824,
+        "itemsize": 2080,
     }
 )
 

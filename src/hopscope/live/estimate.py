@@ -24,7 +24,7 @@ class Spreads:
     Attributes
     ----------
     below_squared, below_by_all
-        float64, shape (hops, groups, 226).
+        float64, shape (hops, groups, 258).
     all_squared, alone
         float64, shape (hops, groups).
     slices
@@ -49,7 +49,7 @@ class Spreads:
         Parameters
         ----------
         counts
-            int64, shape (hops, groups, 226).
+            int64, shape (hops, groups, 258).
         weights
             float64, shape (hops,).
         """

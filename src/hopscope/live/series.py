@@ -43,7 +43,7 @@ class Reading:
     Attributes
     ----------
     slots
-        int64, shape (cpus, hops, groups, 226).
+        int64, shape (cpus, hops, groups, 258).
     sum_ns
         int64, shape (cpus, hops, groups).
     discarded

@@ -8,8 +8,8 @@ histograms merge and downscale without loss.
 Slots of the count array::
 
     0           value <= 2**-24 s (59.6 ns): the zero bucket
-    1 .. 224    bucket index i = slot - 192:  2**((i - 1) / 8) s < value <= 2**(i / 8) s
-    225         value > 16 s
+    1 .. 256    bucket index i = slot - 192:  2**((i - 1) / 8) s < value <= 2**(i / 8) s
+    257         value > 256 s
 
 ``python -m hopscope.model.histogram --c-table`` prints the table that the kernel side computes slots with.
 """
@@ -30,9 +30,9 @@ I64: TypeAlias = npt.NDArray[np.int64]
 F64: TypeAlias = npt.NDArray[np.float64]
 
 SCALE: Final = 3
-SLOTS: Final = 226
+SLOTS: Final = 258
 MIN_INDEX: Final = -191
-MAX_INDEX: Final = 32
+MAX_INDEX: Final = 64
 MIN_SCALE: Final = -2
 ZERO_SLOT: Final = 0
 OVERFLOW_SLOT: Final = SLOTS - 1
@@ -55,18 +55,18 @@ def _bound_ns(index: int) -> int:
 
 @cache
 def thresholds_ns() -> tuple[int, ...]:
-    """Return the largest whole nanosecond of each slot but the last, ascending, 225 of them."""
+    """Return the largest whole nanosecond of each slot but the last, ascending, 257 of them."""
     return tuple(_bound_ns(index) for index in range(MIN_INDEX - 1, MAX_INDEX + 1))
 
 
 def bucket_of(value_ns: int) -> int:
-    """Return the slot (0..225) of a duration by exact integer arithmetic: the reference for all other code."""
+    """Return the slot (0..257) of a duration by exact integer arithmetic: the reference for all other code."""
     return bisect_left(thresholds_ns(), value_ns)
 
 
 @cache
 def upper_bounds_s() -> F64:
-    """Return the inclusive upper bound of each slot in seconds, float64 of shape (226,), the last infinite."""
+    """Return the inclusive upper bound of each slot in seconds, float64 of shape (258,), the last infinite."""
     bounds = np.exp2(np.arange(MIN_INDEX - 1, MAX_INDEX + 2) / _PER_OCTAVE)
     bounds[OVERFLOW_SLOT] = np.inf
     bounds.flags.writeable = False
@@ -75,7 +75,7 @@ def upper_bounds_s() -> F64:
 
 @cache
 def lower_bounds_s() -> F64:
-    """Return the exclusive lower bound of each slot in seconds, float64 of shape (226,).
+    """Return the exclusive lower bound of each slot in seconds, float64 of shape (258,).
 
     The first is 0 and belongs to its slot: a duration of 0 is in the zero bucket.
     """
@@ -113,7 +113,7 @@ def _cell(number: int) -> Cell:
 
 
 def slot_of(value_ns: int) -> int:
-    """Return the slot (0..225) of an unsigned 64-bit duration, step by step as the kernel side does."""
+    """Return the slot (0..257) of an unsigned 64-bit duration, step by step as the kernel side does."""
     if value_ns == 0:
         return ZERO_SLOT
     msb = value_ns.bit_length() - 1
@@ -154,7 +154,7 @@ class Buckets(NamedTuple):
     counts
         int64 of shape (n,).
     zero_count, overflow_count
-        Values of at most 2**-24 s, and of more than 16 s.
+        Values of at most 2**-24 s, and of more than 256 s.
     """
 
     scale: int
@@ -176,7 +176,7 @@ class Histogram:
     Parameters
     ----------
     counts
-        Integers of shape (226,); kept as a read-only int64 copy.
+        Integers of shape (258,); kept as a read-only int64 copy.
     sum_ns, max_ns
         Sum and largest of all durations; both 0 where there are none.
 
@@ -235,7 +235,7 @@ class Histogram:
         """Return the duration in ns that `q` per cent of the samples do not exceed, None without samples.
 
         The bucket is exact, the place in it is interpolated geometrically (linearly in the zero bucket). The error
-        is therefore below a bucket's width: 9.05 % of the value, 59.6 ns in the zero bucket; above 16 s nothing
+        is therefore below a bucket's width: 9.05 % of the value, 59.6 ns in the zero bucket; above 256 s nothing
         but the maximum bounds it. Never more than `max_ns`.
 
         Raises

@@ -77,7 +77,7 @@ class Spread:
     Attributes
     ----------
     below_squared, below_by_all
-        float64, shape (226,): of samples not above the upper bound of each slot, squared, and times all samples.
+        float64, shape (258,): of samples not above the upper bound of each slot, squared, and times all samples.
     all_squared, alone
         Of all samples, squared, and as they are.
     slices

@@ -48,7 +48,7 @@ class Axis:
         """Return the axis' ends with one digit; its lower end only where both fit."""
         low = fmt.time(self._bound_ns(self.first - 1), unicode=unicode, digits=1) if self.first else "0"
         if self.end == SLOTS:
-            high = ">" + fmt.time(self._bound_ns(OVERFLOW_SLOT - 1), unicode=unicode, digits=2)
+            high = ">" + fmt.time(self._bound_ns(OVERFLOW_SLOT - 1), unicode=unicode, digits=3)
         else:
             high = fmt.time(self._bound_ns(self.end - 1), unicode=unicode, digits=1)
         room = self.width - len(low) - len(high)

@@ -7,7 +7,7 @@ from hopscope.model.histogram import INDEX_TO_SLOT, OVERFLOW_SLOT, ZERO_SLOT, th
 
 
 def slot(duration_ns: str) -> str:
-    """Return the SQL expression for the bucket (0..225) of a duration, an expression that is at least 0.
+    """Return the SQL expression for the bucket (0..257) of a duration, an expression that is at least 0.
 
     In binary floating point it equals :func:`~hopscope.model.histogram.bucket_of`, because no bucket boundary except
     the powers of two is a whole number of nanoseconds, or close to one.

@@ -4,7 +4,7 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-#define VALUES 2048
+#define VALUES 4096
 
 u32 used;
 

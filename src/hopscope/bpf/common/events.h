@@ -11,7 +11,7 @@
 /* ---- histograms ---- */
 
 enum hop_hist {
-	HOP_HIST_SLOTS = 226, /* 0: at most 2^-24 s; 1..224: scale 3, index slot - 192; 225: above 16 s */
+	HOP_HIST_SLOTS = 258, /* 0: at most 2^-24 s; 1..256: scale 3, index slot - 192; 257: above 256 s */
 };
 
 /* One series on one CPU. */

@@ -31,7 +31,7 @@ _ZERO_S: Final = 2.0**-24
 _TYPES: Final = {"counter": 0, "gauge": 1, "histogram": 4}
 # Metric: where the value of each type is.
 _VALUES: Final = {"counter": 3, "gauge": 2, "histogram": 7}
-# What is longer than the longest bucket, 16 s: the bucket of a native histogram that ends at infinity.
+# What is longer than the longest bucket, 256 s: the bucket of a native histogram that ends at infinity.
 _INFINITE: Final = (1024 << SCALE) + 1
 # A gap of no more empty buckets is cheaper than a span of its own.
 _GAP: Final = 2
