@@ -270,13 +270,41 @@ runpy.run_module("hopscope", run_name="__main__", alter_sys=True)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-@pytest.mark.parametrize("module", ["click", "hopscope.verbs.sql.command", "numpy", "duckdb"])
+@pytest.mark.parametrize("module", ["enum", "click", "hopscope.verbs.sql.command", "numpy", "duckdb"])
 def test_interrupted_while_it_begins_it_says_nothing(module: str, number: signal.Signals, tmp_path: Path) -> None:
     words = [sys.executable, "-c", INTERRUPTED, module, str(int(number)), "sql", str(tmp_path), "SELECT 1"]
     done = subprocess.run(words, env=environ(), capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     # As a shell says of both: that the signal ended it.
     assert done.returncode in {-number, 128 + number}
     assert (done.stdout, done.stderr.strip()) == ("", "")
+
+
+# A signal comes while DuckDB's compiled module begins: nanobind, which it is made with, would abort the process.
+_IN_AN_EXTENSION = """
+import enum, os, signal, sys
+
+class Kind(enum.EnumType):
+    def __call__(cls, *args, **named):
+        if args[0] == "token_type":
+            os.kill(os.getpid(), signal.SIGHUP)
+            done.append(True)
+        return super().__call__(*args, **named)
+
+done = []
+enum.IntEnum = Kind("IntEnum", (enum.IntEnum,), enum.EnumType.__prepare__("IntEnum", (enum.IntEnum,)))
+enum.Enum = Kind("Enum", (enum.Enum,), enum.EnumType.__prepare__("Enum", (enum.Enum,)))
+from hopscope.main import main
+try:
+    main(own_process=True)
+finally:
+    assert done
+"""
+
+
+def test_a_signal_while_a_compiled_module_begins_waits_for_its_end() -> None:
+    words = [sys.executable, "-c", _IN_AN_EXTENSION, "report", "hops", str(RECORDING)]
+    done = subprocess.run(words, env=environ(), capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    assert (done.returncode, done.stdout, done.stderr.strip()) == (128 + signal.SIGHUP, "", "")
 
 
 # A signal comes while C code has called Python's, as libbpf does.

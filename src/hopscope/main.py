@@ -11,6 +11,7 @@ import re
 import signal
 import sys
 import threading
+from importlib.machinery import ExtensionFileLoader
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -39,6 +40,10 @@ _NOBODY_READS: Final = 141
 # As a shell says of a process that a signal ended: this and its number.
 _BY_SIGNAL: Final = 128
 _AGAIN_S: Final = 0.01
+# What is on the stack while an extension module begins: one that an exception passes then may abort the process.
+_BEGINNING: Final = frozenset(
+    each.__code__ for each in (ExtensionFileLoader.create_module, ExtensionFileLoader.exec_module)
+)
 _STDERR: Final = 2
 
 
@@ -183,9 +188,11 @@ class _Interruption:
         for number in self._ours:
             signal.signal(number, signal.SIG_DFL)
 
-    def _interrupt(self, number: int, _frame: FrameType | None) -> None:
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
         # Where a terminal ends, several send SIGHUP: the first has said all.
-        if self.number is None or number != signal.SIGHUP:
+        if _begins_extension(frame):
+            _send_again(number)
+        elif self.number is None or number != signal.SIGHUP:
             self.number = self.number or number
             raise _Interrupt
 
@@ -196,11 +203,22 @@ class _Interruption:
         """
         if isinstance(lost.exc_value, _Interrupt) and self.number:
             number, self.number = self.number, None
-            again = threading.Timer(_AGAIN_S, os.kill, (os.getpid(), number))
-            again.daemon = True
-            again.start()
+            _send_again(number)
         else:
             sys.__unraisablehook__(lost)
+
+
+def _begins_extension(frame: FrameType | None) -> bool:
+    while frame and frame.f_code not in _BEGINNING:
+        frame = frame.f_back
+    return frame is not None
+
+
+def _send_again(number: int) -> None:
+    """Send ourselves a signal that came when nothing could be raised."""
+    again = threading.Timer(_AGAIN_S, os.kill, (os.getpid(), number))
+    again.daemon = True
+    again.start()
 
 
 def _run(interruption: _Interruption, *, own_process: bool) -> Any:  # noqa: ANN401 # as click's
