@@ -18,7 +18,7 @@ from hopscope.agent.local import AGENT
 from hopscope.live.help import SECTIONS, Command, CommandBeside, Option
 from hopscope.live.paths import PathType
 from hopscope.main import VERBS
-from tests.lab.command import complaint, environ, hopscope
+from tests.lab.command import complaint, environ, hopscope, printed
 from tests.waiting import TIMEOUT_S
 
 RECORDING = Path(__file__).resolve().parent / "recordings" / "udp"
@@ -200,6 +200,23 @@ def test_closed_standard_files_are_nobody_else_s() -> None:
 def test_without_address_space_it_is_one_sentence() -> None:
     shell = ("sh", "-c", 'ulimit -v 500000 && exec "$@"', "sh")
     assert complaint(hopscope("report", "hops", RECORDING, before=shell), 1).startswith("The limit of this process's")
+
+
+@pytest.mark.parametrize(
+    ("files", "said"), [(5, "Too many files are open"), (16, "The limit of this process's open files")]
+)
+def test_without_descriptors_it_is_one_sentence(files: int, said: str, tmp_path: Path) -> None:
+    shell = ("sh", "-c", f'ulimit -n {files} && exec "$@"', "sh")
+    done = hopscope("export", "csv", RECORDING, "-o", tmp_path / "x", before=shell)
+    assert complaint(done, 1).startswith(said)
+    assert not list(tmp_path.iterdir())
+
+
+def test_where_nothing_can_be_written_a_recording_can_be_read() -> None:
+    words, full = ("report", "hops", RECORDING), ("sh", "-c", 'ulimit -f 0 && exec "$@"', "sh")
+    assert hopscope(*words, before=full).stdout == printed(*words)
+    said = complaint(hopscope("wireshark", RECORDING, "--text", before=full), 1)
+    assert said.startswith("There is no folder in which temporary files can be written")
 
 
 @pytest.mark.parametrize("words", [("report", "hops"), ("sql", "--csv", "--")])

@@ -19,8 +19,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -164,3 +166,30 @@ class StreamClosedError(HopscopeError):
 
 class FormatError(HopscopeError):
     """Bytes are not laid out as they claim to be."""
+
+
+_MEMORY: Final = "There is not enough memory", "Raise the limit: `ulimit -v`, or that of the cgroup"
+_FILES: Final = "Too many files are open", "Raise the limit of open files: `ulimit -n`"
+# What the system refuses, by the error's number, and by what its message says where it has none.
+_LIMITS: Final = {errno.ENOMEM: _MEMORY, errno.EMFILE: _FILES, errno.ENFILE: _FILES}
+_LIMITS_SAID: Final = (
+    (re.compile("failed to map segment|cannot allocate memory", re.IGNORECASE), _MEMORY),  # by the dynamic linker
+    (re.compile("too many open files", re.IGNORECASE), _FILES),
+    (
+        re.compile("can't start new thread"),
+        ("No more threads can be started", "Raise the limit of processes: `ulimit -u`, or that of the cgroup"),
+    ),
+    (
+        re.compile("No usable temporary directory"),
+        ("There is no folder in which temporary files can be written", "Free some space, or set TMPDIR to a folder"),
+    ),
+)
+
+
+def limit_reached(error: Exception) -> HopscopeError | None:
+    """Return the limit that one of Python's exceptions is about; None: it is about something else."""
+    if isinstance(error, MemoryError):
+        return HopscopeError(*_MEMORY)
+    if isinstance(error, OSError) and error.errno in _LIMITS:
+        return HopscopeError(*_LIMITS[error.errno])
+    return next((HopscopeError(*said) for pattern, said in _LIMITS_SAID if pattern.search(str(error))), None)

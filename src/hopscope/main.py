@@ -7,7 +7,6 @@ import errno
 import importlib
 import io
 import os
-import re
 import signal
 import sys
 import threading
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from hopscope import __version__
-from hopscope.errors import HopscopeError, HostsError
+from hopscope.errors import HopscopeError, HostsError, limit_reached
 from hopscope.gate import guarded, tell
 
 if TYPE_CHECKING:
@@ -31,9 +30,6 @@ VERBS: Final = (
 
 # What writing to a full or broken output says; anything else that goes wrong with a file is a bug here.
 _UNWRITABLE: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
-
-# What the dynamic linker says of a library that finds no room.
-_NO_MEMORY: Final = re.compile("failed to map segment|cannot allocate memory", re.IGNORECASE)
 
 # As a shell says of a process that SIGPIPE ended.
 _NOBODY_READS: Final = 141
@@ -128,16 +124,14 @@ def _code(interruption: _Interruption, *, own_process: bool) -> Any:  # noqa: AN
         code = error.exit_code
     except click.Abort:
         code = _BY_SIGNAL + signal.SIGINT
-    except (MemoryError, ImportError) as error:
-        if isinstance(error, ImportError) and not _NO_MEMORY.search(str(error)):
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno in _UNWRITABLE:
+            _forget_output()
+            _complain(f"The output cannot be written: {error.strerror}. Redirect it elsewhere, or free some space")
+        elif limit := limit_reached(error):
+            _complain(str(limit))
+        else:
             raise
-        _complain("There is not enough memory. Raise the limit: `ulimit -v`, or that of the cgroup")
-        code = 1
-    except OSError as error:
-        if error.errno not in _UNWRITABLE:
-            raise
-        _forget_output()
-        _complain(f"The output cannot be written: {error.strerror}. Redirect it elsewhere, or free some space")
         code = 1
     return code
 

@@ -12,7 +12,7 @@ import os
 import signal
 from typing import TYPE_CHECKING, Final, Protocol
 
-from hopscope.errors import HopscopeError
+from hopscope.errors import HopscopeError, limit_reached
 from hopscope.gate import tell
 from hopscope.live.privileges import give_up
 
@@ -92,7 +92,9 @@ def forked(run: Callable[[], None], user: tuple[int, int] | None = None) -> int:
     except (BrokenPipeError, ConnectionResetError):
         code = 0
     except Exception as error:  # noqa: BLE001 # there is nobody to raise it to
-        tell(f"hopscope: a process behind the server failed ({type(error).__name__}: {error}); please report it")
+        limit = limit_reached(error)
+        what = f"{type(error).__name__}: {error}); please report it" if limit is None else f"{limit})"
+        tell(f"hopscope: a process behind the server failed ({what}")
     finally:
         os._exit(code)
 

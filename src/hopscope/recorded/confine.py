@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import resource
 import struct
 from typing import TYPE_CHECKING, Final
 
@@ -65,6 +66,8 @@ def confine(writable: tuple[str, ...] = ()) -> None:
         return
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # the more, the more threads can read
     _restrict_files(libc, writable)
     syscalls.install(libc)
 
@@ -84,7 +87,9 @@ def _restrict_files(libc: CDLL, writable: tuple[str, ...]) -> None:
     if ruleset_fd < 0:
         return
     try:
-        changed = (tempfile.gettempdir(), *writable)
+        changed = [*writable]
+        with contextlib.suppress(FileNotFoundError):  # all disks may be full
+            changed.append(tempfile.gettempdir())
         for folder, rights in (*((each, changes) for each in changed), (_DEVICES, _WRITE_FILE)):
             with contextlib.suppress(OSError):
                 _allow(libc, ruleset_fd, folder, rights)

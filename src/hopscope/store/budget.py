@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much memory queries may take: a part of what this process can have, so that nothing has to be killed for it."""
+"""How much memory and how many files queries may take: a part of what this process can have, so that nothing breaks."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ _SHARE: Final = 0.5
 _ADDRESSES: Final = 768 << 20
 # What a thread of the engine needs, by its documentation.
 _PER_THREAD: Final = 128 << 20
+# Files that a thread of the engine has open at once, measured; where it can open none, the engine crashes.
+_FILES_PER_THREAD: Final = 40
 
 
 def memory_bytes(root: Path = Path("/")) -> int:
@@ -54,8 +56,21 @@ def memory_bytes(root: Path = Path("/")) -> int:
 
 
 def threads(memory: int) -> int:
-    """Return how many threads can work in so much memory."""
-    cpus = len(os.sched_getaffinity(0))
+    """Return how many threads can work in so much memory, and with the files that this process can open.
+
+    Raises
+    ------
+    HopscopeError
+        It cannot open as many as one thread needs.
+    """
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    by_files = (files - len(os.listdir("/proc/self/fd"))) // _FILES_PER_THREAD  # noqa: PTH208 # names alone
+    if by_files < 1:
+        raise HopscopeError(
+            "The limit of this process's open files is too low for queries",
+            f"Raise `ulimit -n`: queries need {_FILES_PER_THREAD} besides what is open",
+        )
+    cpus = min(len(os.sched_getaffinity(0)), by_files)
     return cpus if memory >= _MOST else max(1, min(cpus, memory // _PER_THREAD))
 
 

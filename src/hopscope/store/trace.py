@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, Self
 
-from hopscope.errors import FormatError, HopscopeError, UsageError
+from hopscope.errors import FormatError, HopscopeError, UsageError, limit_reached
 from hopscope.store import checksums, contents
 from hopscope.store.engine import DuckDB, typed
 from hopscope.store.limits import limits
@@ -254,6 +254,8 @@ class Trace:
         try:
             yield
         except Exception as error:
+            if limit := limit_reached(error):
+                raise limit from error
             cause = self._engine.cause(error)
             if cause is None:
                 raise

@@ -29,6 +29,8 @@ Kind: TypeAlias = Literal["overview", "area", "groups", "messages", "message", "
 HOP_ORDERS: Final = ("path", "p99", "count", "time", "max")
 SOCKET_ORDERS: Final = ("trouble", "sent", "received", "retransmits", "rtt", "receive-queue", "send-queue")
 _ROWS: Final = 200
+# Lines above a histogram, and what it keeps where notes below it need room, too.
+_HEADING, _BUCKETS = 3, 8
 _LOOKS: Final[Mapping[Harm, str]] = {"critical": "red", "warning": "warn", "notice": "cyan", "fine": ""}
 _WORDS: Final[Mapping[Area, str]] = {"check": "findings"}
 _AREA, _HARM = 9, 9
@@ -148,7 +150,7 @@ class Pages:
             area = found[row].area
             hop = worst_hop(frame.hops(area))
             if hop:
-                return hop_lines(hop, self.terminal, max(room - 3, 1))
+                return hop_lines(hop, self.terminal, max(room - _HEADING, 1))
             if area in {"rx", "tx", *frame.absent} or not _has(frame, area):
                 return self.terminal.fold(found[row].sentence)
             return [text for text, _ in self._of_text_area(Page("area", area), frame).rows]
@@ -171,7 +173,9 @@ class Pages:
             Column("p99 over time", sparks, rank=1, left=True),
         ]
         opens = [Page("groups", page.area, (row.hop, row.from_point, row.to_point)) for row in rows]
-        return self._table(table, opens, rows, "No packets." if page.area == "rx" else "No messages.")
+        snapshot = frame.rx if page.area == "rx" else frame.tx
+        nothing = "No packets." if page.area == "rx" else "No messages."
+        return self._table(table, opens, rows, nothing, snapshot.notes if snapshot else ())
 
     def _figures(self, rows: Sequence[HopRow]) -> list[Column]:
         def times(q: float) -> list[str]:
@@ -185,17 +189,24 @@ class Pages:
         ]
 
     def _table(
-        self, table: Sequence[Column], opens: Sequence[Page | None], hops: Sequence[HopRow], nothing: str
+        self,
+        table: Sequence[Column],
+        opens: Sequence[Page | None],
+        hops: Sequence[HopRow],
+        nothing: str,
+        notes: Sequence[str] = (),
     ) -> Content:
-        """Return rows with a histogram of the chosen one below."""
+        """Return rows with a histogram of the chosen one below, and notes where there is room for both."""
+        after = [self.terminal.paint(line, "dim") for note in notes for line in self.terminal.fold(f"note: {note}")]
         if not hops:
-            return self._text(self.terminal.fold(nothing))
+            return self._text([*self.terminal.fold(nothing), *after])
+
+        def below(row: int, room: int) -> Sequence[str]:
+            left = room - _HEADING
+            return [*hop_lines(hops[row], self.terminal, max(left - len(after), min(left, _BUCKETS), 1)), *after]
+
         titles, *lines = render_grid(table, replace(self.terminal, width=self.terminal.width - 2))
-        return Content(
-            [titles],
-            list(zip(lines, opens, strict=True)),
-            lambda row, room: hop_lines(hops[row], self.terminal, max(room - 3, 1)),
-        )
+        return Content([titles], list(zip(lines, opens, strict=True)), below)
 
     # ---- answers ----
 
