@@ -4,8 +4,11 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import http.client
 import json
 import re
+import shlex
 import shutil
 import socket
 import subprocess
@@ -21,6 +24,8 @@ import hopscope as hopscope_api
 from tests.lab.another_user import AnotherUser, another_user
 from tests.lab.command import HOPSCOPE, complaint, environ, hopscope
 from tests.lab.measure import ping, tcp_pair, udp_pair, way
+from tests.lab.tmux import Tmux
+from tests.verbs.web.served import Site
 from tests.waiting import eventually
 
 if TYPE_CHECKING:
@@ -45,6 +50,7 @@ def _of(*names: str) -> str:
 
 
 _TRACE: Final = _of("apart")
+_UDP: Final = _of("udp")
 _SECONDS: Final = ("-d", "0.5")
 
 
@@ -58,6 +64,7 @@ class Case:
 
 
 _HOOKS: Final = {"CAP_SYS_ADMIN": _NAMESPACES, "CAP_SYS_PTRACE": _PROCESSES}
+_ALL: Final = {**_HOOKS, "CAP_SYSLOG": "CAP_SYSLOG shows them", "CAP_DAC_READ_SEARCH": _OWNERS}
 CASES: Final = {
     "rx": Case(("rx", *_SECONDS), r"rx\.udp_total +[1-9]", _HOOKS),
     "tx": Case(("tx", *_SECONDS), r"tx\.\S+ .*[1-9]", _HOOKS),
@@ -93,7 +100,7 @@ CASES: Final = {
         ("wire", "-e", "net:net_dev_queue", *_SECONDS),
         r"[1-9][\d,]* events? sent to hop0",
     ),
-    "wire TRACE": Case(("wire", _of("udp"), "--speed", "50", "--wait", "0"), r"[1-9][\d,]* events? sent to hop0"),
+    "wire TRACE": Case(("wire", _UDP, "--speed", "50", "--wait", "0"), r"[1-9][\d,]* events? sent to hop0"),
     "wire match -e": Case(("wire", "match", "-e", "net:net_dev_queue", "len > 100"), "ether.16:2. = 1024"),
     "record --wire": Case(("record", "-o", "t", "--wire", "hop0", "-d", "1"), r"[1-9][\d,]* events in"),
     "mark": Case(("mark", "here"), r"marked the recording of process \d+"),
@@ -101,6 +108,9 @@ CASES: Final = {
     "count -g pid": Case(
         ("count", "net:net_dev_queue", "-g", "pid", *_SECONDS), r"[1-9][\d,]* events\n", {"CAP_SYS_ADMIN": _COST}
     ),
+    "top": Case(("top", "-i", "0.5"), r"rx\.udp_total +[1-9]", _ALL),
+    "web": Case(("web", "--no-browser", "-i", "0.5"), r'"rx.udp_total"[^]]*?"count": [1-9]', _ALL),
+    "agent": Case(("agent",), r"a.*b"),
     "explain": Case(("explain", *_SECONDS), r"[1-9]\d* messages", _HOOKS),
     "demo": Case(("demo", "-d", "1"), r"UDP: [1-9]\d* datagrams were read", {"CAP_SYS_PTRACE": _PROCESSES}),
     "probes": Case(("probes",), r"", dict.fromkeys(("CAP_BPF", "CAP_PERFMON", "CAP_NET_ADMIN"), "CAP_")),
@@ -120,14 +130,21 @@ CASES: Final = {
     "cdf": Case(("cdf", "message", _TRACE), "message"),
     "explain TRACE": Case(("explain", _TRACE), "messages"),
     "check TRACE": Case(("check", _of("containers")), "Checked"),
+    "top TRACE": Case(("top", _UDP), r"rx\.udp_total +[1-9]"),
+    "web TRACE": Case(("web", "--no-browser", _UDP), "hops"),
     "recordings": Case(("recordings",), "recordings"),
     "script": Case(("script", "--template"), "import hopscope"),
     "wire match": Case(("wire", "match", "hop > 1ms"), "tcpdump -i hop0"),
 }
 
 
-# Run as root alone, by tests of their own.
-_NOT_HERE: Final = {"top", "web", "agent", "top TRACE", "web TRACE"}
+# Of each page that is looked at, what it has when all of it is there.
+_PAGES: Final = {
+    "rx": r"(?s)udp_total.*",
+    "cpu": r"(?s)CAP_SYSLOG.*|cost:",
+    "sockets": r"(?s)could not be inspected.*",
+    "findings": r"Checked",
+}
 # One that reads a recording does so for all of them.
 _SLOW: Final = {
     "clock",
@@ -138,6 +155,7 @@ _SLOW: Final = {
     "cdf",
     "explain TRACE",
     "check TRACE",
+    "web TRACE",
     "recordings",
     "script",
 }
@@ -147,8 +165,7 @@ def rows() -> Iterator[tuple[str, set[str], set[str]]]:
     """Yield command, what it needs and what shows more, of each row of the page that is about one command."""
     for names, needed, more in _ROW.findall(PAGE.read_text()):
         for name in re.findall(r"`(.*?)`", names):
-            if name not in _NOT_HERE:
-                yield name, set(_NAME.findall(needed)), set(_NAME.findall(more))
+            yield name, set(_NAME.findall(needed)), set(_NAME.findall(more))
 
 
 @pytest.fixture(scope="module")
@@ -191,8 +208,16 @@ def run(
     given = [folder if word == "t" else word for word in words]
     before = user.words(capabilities, lab.server)
     variables = {"HOME": str(user.folder), "HOPSCOPE_RECORDINGS": str(user.folder), "COLUMNS": "400"}
-    if words[0] == "serve":
-        return served([*before, *HOPSCOPE, *map(str, given)], variables, folder, lab)
+    argv = [*before, *HOPSCOPE, *map(str, given)]
+    match words[0]:
+        case "serve":
+            return served(argv, variables, folder, lab)
+        case "top":
+            return looked_at(argv, variables, user)
+        case "web":
+            return opened(argv, variables, lab)
+        case "agent":
+            return hopscope("clock", "-d", 1, *(f"--host={name},address=127.0.0.1" for name in "ab"), *through(argv))
     try:
         with contextlib.ExitStack() as stack:
             if "--wire" in words:
@@ -247,6 +272,77 @@ def served(argv: list[str], variables: dict[str, str], path: Path, lab: Lab) -> 
     return subprocess.CompletedProcess(argv, child.returncode, found, said)
 
 
+def looked_at(argv: list[str], variables: dict[str, str], user: AnotherUser) -> subprocess.CompletedProcess[str]:
+    """Run it on a screen, and return each of its pages as its output."""
+    script, errors = user.folder / "script", user.folder / "errors"
+    given = shlex.join(f"{name}={value}" for name, value in variables.items())
+    script.write_text(f"export {given}\n{shlex.join(argv)} 2>{errors}\necho ended with $?\n")
+    with contextlib.closing(Tmux(user.folder, 200, 100)) as terminal:
+        terminal.keys(f"sh {script}", "Enter")
+        terminal.until(r"findings +(?!is being)\w|ended with")
+        pages = []
+        for area, whole in () if "ended with" in terminal.text() else _PAGES.items():
+            eventually(functools.partial(_chosen, terminal, area), f"no {area}")
+            terminal.keys("Enter")
+            terminal.until(f"overview > {area}")
+            pages.append(terminal.until(whole).string)
+            terminal.keys("Escape")
+            terminal.until("(?m)^overview *$")
+        terminal.keys("q")
+        code = int(terminal.until(r"ended with (\d+)")[1])
+    return subprocess.CompletedProcess(argv, code, re.sub(r"\s*\n\s*", " ", "\n".join(pages)), errors.read_text())
+
+
+def _chosen(terminal: Tmux, area: str) -> bool:
+    """Tell whether the cursor is on the line of an area; move it there if not: lines change places."""
+    lines = re.findall(r"(?m)^([> ]) (\w+) ", terminal.text())
+    names = [name for _, name in lines]
+    at = next((number for number, (mark, _) in enumerate(lines) if mark == ">"), 0)
+    if names[at : at + 1] == [area]:
+        return True
+    if area in names:
+        terminal.keys("Down" if names.index(area) > at else "Up")
+    return False
+
+
+def opened(argv: list[str], variables: dict[str, str], lab: Lab) -> subprocess.CompletedProcess[str]:
+    """Open the page, and return what it is sent until findings have come, or the answer of a recording."""
+    with subprocess.Popen(
+        argv, env=environ(**variables), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdout
+        found = ""
+        if line := child.stdout.readline():
+            base, token = line.strip().split("#token=")
+            found = lab.server.call(_sent, Site(child, base, token), live=argv[-1] != _UDP)
+            child.terminate()
+        _, said = child.communicate()
+    return subprocess.CompletedProcess(argv, child.returncode, found, said)
+
+
+def _sent(site: Site, *, live: bool) -> str:
+    """Return frames up to one with findings and sockets, or what a recording has."""
+    _, headers, _ = site.send("/api/session", {"token": site.token}, cookie=False)
+    site.cookie = headers["set-cookie"].partition(";")[0]
+    if not live:
+        return json.dumps(site.ask({"ask": "report", "name": "hops", "options": {}}))
+    connection = http.client.HTTPConnection("127.0.0.1", site.port)
+    connection.request("GET", "/api/events", headers={"Cookie": site.cookie})
+    lines = []
+    for line in connection.getresponse():
+        lines.append(line.decode())
+        if '"check": [' in lines[-1] and '"sockets": {' in lines[-1] and "udp_total" in lines[-1]:
+            break
+    connection.close()
+    return "".join(lines)
+
+
+def through(argv: list[str]) -> list[str]:
+    """Return the options that have an agent started by this command, as if by ssh."""
+    last = 'for each; do :; done; eval "$each"'
+    return ["--ssh", shlex.join(["sh", "-c", last, "ssh"]), "--remote-command", shlex.join(argv)]
+
+
 def _metrics(url: str, runs: Callable[[], bool]) -> str:
     """Return metrics in which packets have been received."""
     while runs():
@@ -284,3 +380,15 @@ def test_without_one_of_them_a_sentence_names_it(
 ) -> None:
     done = run(CASES[name].words, held, user, busy_lab)
     assert missing in complaint(done, 77)
+
+
+@pytest.mark.parametrize("missing", [None, "CAP_NET_ADMIN"])
+def test_an_agent_needs_what_its_client_s_command_needs(missing: str | None, user: AnotherUser, busy_lab: Lab) -> None:
+    held = {"CAP_BPF", "CAP_PERFMON", "CAP_NET_ADMIN"} - {missing}
+    agent = [*user.words(held, busy_lab.server), *HOPSCOPE, "agent"]
+    done = hopscope("rx", "--host=there", "--netns=self", *_SECONDS, *through(agent))
+    if missing:
+        assert missing in complaint(done, 77)
+    else:
+        assert done.returncode == 0, done.stderr
+        assert re.search(CASES["rx"].shows, done.stdout)

@@ -8,7 +8,6 @@ import os
 import re
 import shutil
 import signal
-import subprocess
 import sys
 from typing import TYPE_CHECKING
 
@@ -18,7 +17,8 @@ from hopscope.lab import Lab
 from hopscope.lab.veth import SERVER_IPV4
 from hopscope.store.trace import Trace
 from tests import leftovers
-from tests.lab.command import HOPSCOPE, environ
+from tests.lab.command import HOPSCOPE
+from tests.lab.tmux import Tmux
 from tests.shared import first
 from tests.waiting import eventually, state
 
@@ -34,49 +34,9 @@ DATAGRAMS = 23
 PORT = 7777
 
 
-class Tmux:
-    """A terminal of 80x24, with a shell in it."""
-
-    def __init__(self, folder: Path) -> None:
-        self._tmux = ["tmux", "-S", str(folder / "tmux"), "-f", "/dev/null"]
-        self._run("new-session", "-d", "-x", "80", "-y", "24", "env PS1=ready: sh")
-
-    def _run(self, *words: str) -> str:
-        return subprocess.run(
-            [*self._tmux, *words], env=environ(TERM="xterm"), capture_output=True, text=True, check=True
-        ).stdout
-
-    def text(self) -> str:
-        return self._run("capture-pane", "-p")
-
-    def keys(self, *keys: str) -> None:
-        self._run("send-keys", *keys)
-
-    def until(self, pattern: str) -> re.Match[str]:
-        """Wait until what is shown matches; return the match."""
-        try:
-            return eventually(lambda: re.search(pattern, self.text()), f"no {pattern}")
-        except AssertionError as error:
-            error.add_note(self.text())
-            raise
-
-    def settings(self) -> str:
-        """Return the settings of the terminal: echo, signals, and so on."""
-        tty = self._run("display-message", "-p", "#{pane_tty}").strip()
-        return subprocess.run(["stty", "-a", "-F", tty], capture_output=True, text=True, check=True).stdout
-
-    def alternate(self) -> bool:
-        """Tell whether the alternate screen is shown."""
-        return self._run("display-message", "-p", "#{alternate_on}").strip() == "1"
-
-    def close(self) -> None:
-        self._run("kill-server")
-
-
 @pytest.fixture
 def terminal(tmp_path: Path) -> Iterator[Tmux]:
     with contextlib.closing(Tmux(tmp_path)) as made:
-        made.until("ready:")
         yield made
 
 
