@@ -43,6 +43,8 @@ _RESIDENT_BYTES: Final = 3 << 29
 _FILE_BYTES: Final = 1 << 28
 _CODES: Final = frozenset({0, 1, 2, 4, 77})
 _BUG: Final = 70
+# Of a Ctrl-C before there is anything to report.
+_INTERRUPTED: Final = 130
 _LAST_CAPABILITY_VERSION: Final = 0x20080522
 # What a terminal would act on; a carriage return belongs to CSV.
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
@@ -61,7 +63,7 @@ def judge(words: Sequence[str], target: Path, *, ends: bool = False) -> list[str
         pid = os.fork()
         if not pid:
             _be_child(words, target, out.fileno(), err.fileno())
-        status, used = _wait(pid, ends=ends or words[0] in _READERS)
+        status, used, is_interrupted = _wait(pid, ends=ends or words[0] in _READERS)
         texts = []
         for file in (out, err):
             file.seek(0)
@@ -70,6 +72,8 @@ def judge(words: Sequence[str], target: Path, *, ends: bool = False) -> list[str
     wrong = [f"{path} was changed" for path in sorted({path for path, _ in changed})]
     if used.ru_maxrss << 10 > _RESIDENT_BYTES:
         wrong.append(f"it took {used.ru_maxrss >> 10} MiB of memory")
+    if is_interrupted and os.waitstatus_to_exitcode(status) == _INTERRUPTED:
+        return wrong + _wrong_text(words, *texts)
     return wrong + _wrong_end(words, status, texts[1]) + _wrong_text(words, *texts)
 
 
@@ -108,18 +112,20 @@ def _place(err: str) -> str:
     return f"{kind} at {'; '.join(places[-2:])}: {what[:200]}"
 
 
-def _wait(pid: int, *, ends: bool) -> tuple[int, resource.struct_rusage]:
-    """Wait for a child's end, with a Ctrl-C if it takes its time and does not end by itself."""
+def _wait(pid: int, *, ends: bool) -> tuple[int, resource.struct_rusage, bool]:
+    """Wait for a child's end, with a Ctrl-C if it takes its time and does not end by itself; say whether it did."""
     handle = os.pidfd_open(pid)
+    is_interrupted = False
     try:
         for after_s, number in ([] if ends else [(_CTRL_C_S, signal.SIGINT)]) + [(HANG_S + 5, signal.SIGKILL)]:
             if select.select([handle], [], [], after_s)[0]:
                 break
             os.kill(pid, number)
+            is_interrupted = True
     finally:
         os.close(handle)
         _, status, used = os.wait4(pid, 0)
-    return status, used
+    return status, used, is_interrupted
 
 
 def _contents(folder: Path, without: Path) -> dict[str, tuple[int, int]]:

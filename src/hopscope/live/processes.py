@@ -61,9 +61,18 @@ def check_processes(children: Mapping[int, str], command: str) -> None:
     HopscopeError
         One has ended.
     """
-    pid, _ = os.waitpid(-1, os.WNOHANG)
+    pid, status = os.waitpid(-1, os.WNOHANG)
     if name := children.get(pid):
-        raise HopscopeError(f"The process that {name} has ended", f"Start `hopscope {command}` again")
+        raise HopscopeError(f"The process that {name} {how_ended(status)}", f"Start `hopscope {command}` again")
+
+
+def how_ended(status: int) -> str:
+    """Return what a wait status says of how a process ended, as the end of a sentence."""
+    code = os.waitstatus_to_exitcode(status)
+    if code >= 0:
+        return f"has ended with exit code {code}" if code else "has ended"
+    perhaps = " (perhaps for want of memory: see `dmesg`)" if code == -signal.SIGKILL else ""
+    return f"was killed by {signal.Signals(-code).name}{perhaps}"
 
 
 def forked(run: Callable[[], None], user: tuple[int, int] | None = None) -> int:

@@ -8,6 +8,7 @@ import contextlib
 import http.client
 import json
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -17,9 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hopscope.verbs.web import readers
+from hopscope.errors import HopscopeError
+from hopscope.verbs.web import keeper, readers
 from hopscope.verbs.web.keeper import ask_for, received
 from hopscope.verbs.web.readers import Keeper, Reader, whole
+from hopscope.verbs.web.serve import serve
 from tests.lab.command import environ
 from tests.verbs.web.served import RECORDINGS, Site, children, serving
 from tests.waiting import eventually
@@ -122,11 +125,13 @@ def test_what_takes_too_long_is_a_sentence_and_the_next_question_is_answered(
 
 
 def test_a_process_that_ended_is_replaced(site: Site) -> None:
+    assert (site.ask(QUERY)[0], _about(site)[0]) == (200, 200)  # they have it open
     for pid in reading(site):
         os.kill(pid, signal.SIGKILL)
     for ask, name in ((lambda: site.ask(QUERY), "rows"), (lambda: _about(site), "recording")):
         status, answer = ask()
-        assert (status, "another one is started" in answer["error"]) == (502, True)
+        assert (status, "was killed by SIGKILL (" in answer["error"]) == (502, True)
+        assert answer["error"].endswith("Ask again: another one is started.")
         status, answer = ask()
         assert (status, bool(answer[name])) == (200, True)
 
@@ -134,3 +139,25 @@ def test_a_process_that_ended_is_replaced(site: Site) -> None:
 def _about(site: Site) -> tuple[int, Any]:
     status, _, data = site.send("/api/about")
     return status, json.loads(data)
+
+
+def test_a_process_that_cannot_be_started_is_a_sentence(site: Site) -> None:
+    assert site.ask(QUERY)[0] == 200
+    starter = children(site.child.pid)[0]
+    before = resource.prlimit(starter, resource.RLIMIT_NOFILE)
+    resource.prlimit(starter, resource.RLIMIT_NOFILE, (4, before[1]))
+    for pid in reading(site):
+        os.kill(pid, signal.SIGKILL)
+    said = [site.ask(QUERY)[1]["error"] for _ in range(2)]
+    assert said[1] == "No process can be started that reads the recording: Too many open files. Ask again later."
+    resource.prlimit(starter, resource.RLIMIT_NOFILE, before)
+    assert site.ask(QUERY)[0] == 200
+
+
+@pytest.mark.parametrize("ends", ["keep", "read"])
+def test_the_command_says_how_a_process_ended_before_it_had_the_recording_open(
+    ends: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeper, ends, lambda *_, **__: os.kill(os.getpid(), signal.SIGSEGV))
+    with pytest.raises(HopscopeError, match="The process that reads the recording was killed by SIGSEGV"):
+        serve(RECORDINGS / "udp", None, interval_s=None, port=0, browser=False, clients=None)

@@ -20,6 +20,7 @@ import pytest
 
 import hopscope
 from hopscope.errors import HopscopeError, UsageError
+from hopscope.live.processes import forked
 from hopscope.verbs.web import serve
 from hopscope.verbs.web.collector import Sender, listen
 from hopscope.verbs.web.command import command
@@ -169,7 +170,7 @@ def test_it_ends_when_a_process_behind_it_does(tmp_path: Path) -> None:
     child.stdout.readline()
     os.kill(children(child.pid)[0], signal.SIGKILL)
     assert child.wait() == 1
-    assert "The process that reads the recording has ended" in child.stderr.read()
+    assert "The process that reads the recording was killed by SIGKILL (" in child.stderr.read()
     eventually(
         lambda: (
             not [each for each in Path("/proc").glob("[0-9]*/cmdline") if str(tmp_path).encode() in each.read_bytes()]
@@ -184,7 +185,7 @@ def test_where_nobody_can_start_a_reader_it_is_one_sentence() -> None:
         ours.send(unread)
         theirs.close()
         with ours, pytest.raises(HopscopeError, match="has ended"):
-            serve._reader(ours, 0)
+            serve._reader(ours, 0, {forked(lambda: None): "reads the recording"})
 
 
 def test_who_measures_ends_in_silence_with_who_serves() -> None:

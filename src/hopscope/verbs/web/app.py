@@ -20,7 +20,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from hopscope.verbs.web.guard import DATA, LOGIN, Guard, Place
-from hopscope.verbs.web.readers import ENDED, Keeper, Reader, whole
+from hopscope.verbs.web.readers import Keeper, Reader, whole
 from hopscope.verbs.web.wire import Incomplete
 
 if TYPE_CHECKING:
@@ -220,9 +220,9 @@ class _Site:
         stack = contextlib.AsyncExitStack()
         try:
             begun = await _unless_gone(request, stack.enter_async_context(self._readers[1].asked(question)))
-        except (Incomplete, StopAsyncIteration, OSError):
+        except (Incomplete, StopAsyncIteration, OSError) as error:
             await stack.aclose()
-            return JSONResponse({"error": ENDED}, 502)
+            return JSONResponse({"error": await self._readers[1].ended(error)}, 502)
         if begun is None:
             return Response(status_code=_GONE)
         head, parts = begun

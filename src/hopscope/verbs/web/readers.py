@@ -8,7 +8,7 @@ import contextlib
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from hopscope.verbs.web.keeper import ask_for, received
+from hopscope.verbs.web.keeper import answered_how, ask_for, ask_how, received
 from hopscope.verbs.web.wire import STOP, Frames, Incomplete
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ _PREPARED: Final = frozenset({"timeline", "details"})
 _FREE: Final = _PREPARED | {"export"}
 # From when it is to stop until the process is replaced: it is in an operation that cannot be interrupted.
 _STOPPING_S: Final = 5.0
-ENDED: Final = "The process that reads the recording ended before it had answered. Ask again: another one is started."
 _Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
@@ -42,14 +41,24 @@ class Keeper:
     async def start(self, number: int) -> socket:
         """Have a process started, or replaced, and return the socket to ask it."""
         async with self._turn:
-            loop, coming = asyncio.get_running_loop(), asyncio.Event()
             ask_for(self._line, number)
-            loop.add_reader(self._line, coming.set)
-            try:
-                await coming.wait()
-            finally:
-                loop.remove_reader(self._line)
+            await self._answer()
             return received(self._line)
+
+    async def how_ended(self, number: int) -> str:
+        """Return how a process has ended, as the end of a sentence."""
+        async with self._turn:
+            ask_how(self._line, number)
+            await self._answer()
+            return answered_how(self._line)
+
+    async def _answer(self) -> None:
+        loop, coming = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_reader(self._line, coming.set)
+        try:
+            await coming.wait()
+        finally:
+            loop.remove_reader(self._line)
 
 
 class Reader:
@@ -101,6 +110,15 @@ class Reader:
             # Whoever asked does not wait for it, and may be cancelled again.
             self._finishing = asyncio.create_task(self._finish(self._opened, answer, is_prepared=is_prepared))
 
+    async def ended(self, error: Exception) -> str:
+        """Return a sentence on why there is no answer, where asking ended with this error."""
+        if isinstance(error, OSError) and not isinstance(error, ConnectionError):
+            return f"No process can be started that reads the recording: {error.strerror}. Ask again later."
+        how = "has ended"
+        with contextlib.suppress(OSError):  # so has who would know
+            how = await self._keeper.how_ended(self._number)
+        return f"The process that reads the recording {how} before it had answered. Ask again: another one is started."
+
     def close(self) -> None:
         """Have the process end, if it does not compute; another one is started when it is asked again."""
         if self._opened and self._opened.done() and not self._opened.exception():
@@ -151,8 +169,8 @@ async def whole(reader: Reader, question: dict[str, Any]) -> tuple[dict[str, Any
             return head, b"".join([part async for part in parts])
     except TimeoutError:
         return _sentence(f"This took longer than {_LONGEST_S:.0f} s and was given up. Select a shorter period.")
-    except (Incomplete, StopAsyncIteration, OSError):
-        return _sentence(ENDED)
+    except (Incomplete, StopAsyncIteration, OSError) as error:
+        return _sentence(await reader.ended(error))
 
 
 def _sentence(text: str) -> tuple[dict[str, Any], bytes]:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Final
 from hopscope.agent.tls_listen import listen
 from hopscope.errors import HopscopeError, UsageError
 from hopscope.live.privileges import owner_of, unprivileged_user
-from hopscope.live.processes import check_processes, child_processes, forked, http_server
+from hopscope.live.processes import check_processes, child_processes, forked, how_ended, http_server
 from hopscope.live.stop import stop_on_signal
 from hopscope.recorded.confine import confine
 from hopscope.verbs.web.wire import READERS
@@ -75,9 +75,10 @@ def serve(  # noqa: PLR0913 # what the options say
         readers: tuple[socket.socket, ...] = ()
         keeper = _keeper(folder, other, children) if folder else None
         if keeper:
-            first = _reader(keeper, 0)
-            _expect(first)  # it may have to join hosts, which the others find done
-            readers = first, *(_reader(keeper, number) for number in range(1, READERS))
+            stack.enter_context(keeper)
+            first = stack.enter_context(_reader(keeper, 0, children))
+            _expect(first, keeper)  # it may have to join hosts, which the others find done
+            readers = first, *(_reader(keeper, number, children) for number in range(1, READERS))
         collector = _collector(interval_s, children) if interval_s is not None else None
         token = secrets.token_urlsafe(32)
         from hopscope.verbs.web.app import make_app  # noqa: PLC0415 # Starlette takes a tenth of a second
@@ -129,36 +130,46 @@ def _keeper(folder: Path, other: Path | None, children: dict[int, str]) -> socke
     return ours
 
 
-def _reader(keeper: socket.socket, number: int) -> socket.socket:
+def _reader(keeper: socket.socket, number: int, children: dict[int, str]) -> socket.socket:
     """Start a process that reads the recording, and return the socket to ask it.
 
     Raises
     ------
     HopscopeError
-        Who starts it has ended.
+        It cannot be started, or who starts it has ended.
     """
     from hopscope.verbs.web.keeper import ask_for, received  # noqa: PLC0415
 
     try:
         ask_for(keeper, number)
         return received(keeper)
-    except ConnectionError:
-        raise _has_ended() from None
+    except ConnectionError:  # it is the only one yet
+        (pid,) = children
+        del children[pid]
+        raise _has_ended(how_ended(os.waitpid(pid, 0)[1])) from None
+    except OSError as error:
+        raise HopscopeError(
+            f"No process can be started that reads the recording: {error.strerror}",
+            "Raise the limits of open files and of processes (`ulimit -n`, `ulimit -u`), or that of the cgroup",
+        ) from None
 
 
-def _expect(line: socket.socket) -> None:
-    """Wait until a recording is open.
+def _expect(line: socket.socket, keeper: socket.socket) -> None:
+    """Wait until the first process has the recording open.
 
     Raises
     ------
     HopscopeError
         It cannot be opened.
     """
+    from hopscope.verbs.web.keeper import answered_how, ask_how  # noqa: PLC0415
+
     data = b""
     while not data.endswith(b"e\0\0\0\0"):
         part = line.recv(1 << 16)
         if not part:
-            raise _has_ended()
+            ask_how(keeper, 0)
+            raise _has_ended(answered_how(keeper))
         data += part
     length = struct.unpack("!I", data[1:5])[0]
     head = json.loads(data[5 : 5 + length])
@@ -168,8 +179,8 @@ def _expect(line: socket.socket) -> None:
         raise error
 
 
-def _has_ended() -> HopscopeError:
-    return HopscopeError("The process that reads the recording has ended", "Start `hopscope web` again")
+def _has_ended(how: str) -> HopscopeError:
+    return HopscopeError(f"The process that reads the recording {how}", "Start `hopscope web` again")
 
 
 def _collector(interval_s: float, children: dict[int, str]) -> socket.socket:
