@@ -33,6 +33,8 @@ KEPT: Final[tuple[AnyCase, ...]] = (
     Case("killed", (Named("readings", "time_ns", "zero"),), "report counters T"),
     Case("killed", (Named("readings", "time_ns", "first"),), "report moments T"),
     Case("two-hosts", (Named("probes", "bound_ns", "least"),), "report summary T"),
+    Case("drops", (Named("counters", "source", "zero"),), "report counters T"),
+    Case("drops", (Named("flows", "source", "zero"),), "export pcapng T -o X"),
     Dump(reader="hooks", bodies=(b"",)),
     Dump(reader="rules", bodies=(bytes(4),)),
     Line(words=("cdf", "total", "/dev/zero")),

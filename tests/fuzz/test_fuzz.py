@@ -5,10 +5,14 @@ from __future__ import annotations
 
 import re
 
+import click
 import pytest
 
+from hopscope.verbs.export.command import command as export
 from tests.fuzz.__main__ import FAMILIES, Case, main, run
 from tests.fuzz.kept import KEPT
+from tests.fuzz.lines import verbs
+from tests.fuzz.recordings import COMMANDS
 
 # So many inputs take a few seconds all together.
 SHORT = {"recordings": 4, "columns": 3, "lines": 8, "texts": 400, "kernel": 100, "agent": 20}
@@ -17,6 +21,15 @@ SHORT = {"recordings": 4, "columns": 3, "lines": 8, "texts": 400, "kernel": 100,
 @pytest.mark.parametrize("family", FAMILIES)
 def test_what_nobody_expects_ends_in_a_sentence(family: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(family, SHORT[family], 1) == 0, capsys.readouterr().out
+
+
+def test_every_report_and_every_format_is_asked_for() -> None:
+    (form,) = (
+        each.type.choices for each in export.params if each.name == "form" and isinstance(each.type, click.Choice)
+    )
+    every = {("report", name) for path, _ in verbs() if path[0] == "report" for name in path[1:]}
+    every |= {("export", name) for name in form}
+    assert every <= {tuple(line.split()[:2]) for line in COMMANDS}
 
 
 @pytest.mark.slow

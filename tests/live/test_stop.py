@@ -31,6 +31,14 @@ def test_echo_of_a_signal_is_ignored() -> None:
         assert stop.signal == signal.SIGINT
 
 
+def test_who_is_to_begin_anew_and_to_end_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_ECHO_S", -1.0)
+    with stop_on_signal() as stop:
+        for number in (signal.SIGHUP, signal.SIGTERM):
+            os.kill(os.getpid(), number)
+        assert stop.signal == signal.SIGTERM
+
+
 def test_the_end_of_a_terminal_may_be_said_more_than_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_ECHO_S", -1.0)
     with stop_on_signal() as stop:

@@ -27,7 +27,7 @@ class Stop:
     Attributes
     ----------
     signal
-        The signal that set it, None where none did.
+        The signal that set it, None where none did: the first, but that of a SIGHUP and another one it is the other.
     """
 
     def __init__(self) -> None:
@@ -72,7 +72,8 @@ def stop_on_signal() -> Iterator[Stop]:
 
     def handle(number: int, _frame: FrameType | None) -> None:
         nonlocal first_s
-        if stop.signal is None:
+        # What begins anew at SIGHUP ends at another one that comes before it has.
+        if stop.signal is None or (stop.signal == signal.SIGHUP and number in _IMPATIENT):
             first_s = time.monotonic()
             stop.signal = number
             stop.set()

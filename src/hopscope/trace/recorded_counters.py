@@ -118,13 +118,24 @@ def last_settings(trace: Trace) -> dict[Key, str]:
 
 
 def _key(trace: Trace, row: Sequence[Any]) -> Key:
-    """Return what a value is of."""
-    if None in row or row[1] not in SOURCES:
+    """Return what a value, the last one of a row, is of."""
+    return key_of(trace, row[:-1] if row[-1] is not None else (None,))
+
+
+def key_of(trace: Trace, values: Sequence[Any]) -> Key:
+    """Return the key of which these are the parts, in its order.
+
+    Raises
+    ------
+    FormatError
+        One is missing, or the source is none of those that hopscope reads.
+    """
+    if None in values or values[1] not in SOURCES:
         raise FormatError(
             f"{trace.folder} has counters or settings that this hopscope does not know",
             "Read it with the version that recorded it, or restore it from a backup",
         )
-    return Key(*row[:-1])
+    return Key(*values)
 
 
 def _last(table: str, time_ns: int) -> str:

@@ -15,7 +15,7 @@ from hopscope.model.counters.rows import folded, is_background
 from hopscope.model.counters.sources import LAYERS, SOURCES, kind_of, layer_of
 from hopscope.model.report import Column, Report, of_rows
 from hopscope.trace.each_host import each_host
-from hopscope.trace.recorded_counters import times
+from hopscope.trace.recorded_counters import key_of, times
 from hopscope.trace.relation import build
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def steps(trace: Trace, selection: Selection) -> Iterator[tuple[Key, NDArray[np.
     firsts = np.flatnonzero(np.logical_or.reduce([_differs(found[column]) for column in _KEY]))
     for begins, ends in zip(firsts, [*firsts[1:], count], strict=True):
         rows = np.arange(begins, ends)[known[begins:ends]]
-        key = _key(found, int(begins))
+        key = _key(trace, found, int(begins))
         if kind_of(key) == "counter" and len(rows):
             # Fresh counters that began at 0.
             before = np.where(found["fresh"][rows] == 1, 0, found["before"][rows]).astype(np.int64)
@@ -109,14 +109,17 @@ def _counts(trace: Trace, found: Mapping[str, NDArray[Any]]) -> NDArray[np.bool_
     ((first_ns, last_ns),) = trace.rows("SELECT coalesce(min(time_ns), 0), coalesce(max(time_ns), 0) FROM readings")
     counts: NDArray[np.bool_] = (found["present"] == 1) & (found["time_ns"] > first_ns) & (found["time_ns"] <= last_ns)
     begun = Begun(
-        (Key(*row) for row in trace.rows(f"SELECT {', '.join(_KEY)} FROM counters WHERE time_ns = {first_ns}")),
+        (
+            key_of(trace, row)
+            for row in trace.rows(f"SELECT {', '.join(_KEY)} FROM counters WHERE time_ns = {first_ns}")
+        ),
         (Unread(netns, source, "") for netns, source in trace.rows("SELECT netns, source FROM unread")),
     )
     came_or_went = np.flatnonzero(((found["fresh"] == 1) | (found["present"] == 0)) & (found["time_ns"] > first_ns))
     times_ns = found["time_ns"][came_or_went]
     for time_ns in np.unique(times_ns):
         at_once = came_or_went[times_ns == time_ns]
-        keys = [_key(found, row) for row in at_once]
+        keys = [_key(trace, found, row) for row in at_once]
         for row, key in zip(at_once, keys, strict=True):
             counts[row] &= begun.counted_from_0(key)
         for row, key in zip(at_once, keys, strict=True):
@@ -124,8 +127,8 @@ def _counts(trace: Trace, found: Mapping[str, NDArray[Any]]) -> NDArray[np.bool_
     return counts
 
 
-def _key(found: Mapping[str, NDArray[Any]], row: int) -> Key:
-    return Key(int(found["netns"][row]), *(str(found[column][row]) for column in _KEY[1:]))
+def _key(trace: Trace, found: Mapping[str, NDArray[Any]], row: int) -> Key:
+    return key_of(trace, (int(found["netns"][row]), *(str(found[column][row]) for column in _KEY[1:])))
 
 
 def notes(trace: Trace) -> list[str]:
