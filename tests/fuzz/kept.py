@@ -35,6 +35,7 @@ KEPT: Final[tuple[AnyCase, ...]] = (
     Case("two-hosts", (Named("probes", "bound_ns", "least"),), "report summary T"),
     Case("drops", (Named("counters", "source", "zero"),), "report counters T"),
     Case("drops", (Named("flows", "source", "zero"),), "export pcapng T -o X"),
+    Case("containers", (Named("flows", "destination", "least"),), "export pcapng T -o X"),
     Dump(reader="hooks", bodies=(b"",)),
     Dump(reader="rules", bodies=(bytes(4),)),
     Line(words=("cdf", "total", "/dev/zero")),

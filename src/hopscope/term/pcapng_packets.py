@@ -271,7 +271,7 @@ def _padded(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _raw(records: NDArray[np.void]) -> Bytes:
-    return np.ascontiguousarray(records).view(np.uint8).reshape(len(records), -1)
+    return np.ascontiguousarray(records).view(np.uint8).reshape(len(records), records.itemsize)
 
 
 def _put(made: Bytes, at: NDArray[np.int64], records: NDArray[np.void]) -> int:

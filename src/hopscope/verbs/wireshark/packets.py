@@ -136,6 +136,8 @@ class Packets:
         flows = Flows((at, *ends) for ends, at in numbers.items())
         flow = flows.places(np.array([numbers[row.ends] for row in rows]))
         chosen = [row for row, at in zip(rows, flow.tolist(), strict=True) if at >= 0]
+        if not chosen:
+            return
         told = np.array([row.headers for row in chosen], np.int64).reshape(len(chosen), -1)
         data, lengths = flows.headers(Headers(flow[flow >= 0], *told.T))
         interface, at_ns, number = np.array([row[2:5] for row in chosen], np.int64).reshape(len(chosen), -1).T
