@@ -59,6 +59,9 @@ def test_what_is_installed_works_and_can_be_removed(root: Path, package: Path) -
         inside(root, "hopscope", "serve", "--config", "/etc/hopscope/serve.toml", "--check")
         == "The options are valid.\n"
     )
+    others = ["(", "-perm", "/022", "-not", "-type", "l", "-o", "-not", "-user", "root", ")"]
+    assert inside(root, "find", "/usr/lib/hopscope", "/etc/hopscope", *others) == ""  # which others could change
+    assert inside(root, "find", "/var/lib/dpkg/info", "-name", "hopscope.p*") == ""  # no script of a maintainer
     assert inside(root, "dpkg", "--verify", "hopscope") == ""  # no file of it was changed, as by compiling anew
     inside(root, "dpkg", "--purge", "hopscope")
     assert not (root / "usr" / "lib" / "hopscope").exists()
