@@ -130,7 +130,7 @@ CASES: Final = {
     "cdf": Case(("cdf", "message", _TRACE), "message"),
     "explain TRACE": Case(("explain", _TRACE), "messages"),
     "check TRACE": Case(("check", _of("containers")), "Checked"),
-    "top TRACE": Case(("top", _UDP), r"rx\.udp_total +[1-9]"),
+    "top TRACE": Case(("top", _UDP), r"rx\.core → rx\.l4 +[1-9]"),
     "web TRACE": Case(("web", "--no-browser", _UDP), "hops"),
     "recordings": Case(("recordings",), "recordings"),
     "script": Case(("script", "--template"), "import hopscope"),
@@ -279,9 +279,14 @@ def looked_at(argv: list[str], variables: dict[str, str], user: AnotherUser) -> 
     script.write_text(f"export {given}\n{shlex.join(argv)} 2>{errors}\necho ended with $?\n")
     with contextlib.closing(Tmux(user.folder, 200, 100)) as terminal:
         terminal.keys(f"sh {script}", "Enter")
-        terminal.until(r"findings +(?!is being)\w|ended with")
         pages = []
-        for area, whole in () if "ended with" in terminal.text() else _PAGES.items():
+        if argv[-1] == _UDP:
+            terminal.until("(?m)^> ")
+            areas = {"rx": r"rx\.core → rx\.l4"}
+        else:
+            terminal.until(r"findings +(?!is being)\w|ended with")
+            areas = {} if "ended with" in terminal.text() else _PAGES
+        for area, whole in areas.items():
             eventually(functools.partial(_chosen, terminal, area), f"no {area}")
             terminal.keys("Enter")
             terminal.until(f"overview > {area}")
