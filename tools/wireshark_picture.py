@@ -6,6 +6,7 @@ Needs wireshark, xdotool, and Xvfb, which keeps its screen in a file.
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
 import struct
@@ -55,11 +56,10 @@ def main() -> None:
 def events(file: Path, recording: str) -> None:
     """Write the events of a recording as `tcpdump -w` of hop0 does."""
     sys.path.insert(0, str(ROOT))
-    from tests.live.wired import Sender  # noqa: PLC0415 # of the checkout
-    from tests.verbs.wireshark.test_events import written  # noqa: PLC0415 # as above
-
-    sender = Sender(recording, follow=True)
+    # Of the checkout; what tests need for their own types need not be here.
+    sender = importlib.import_module("tests.live.wired").Sender(recording, follow=True)
     offset_ns = sender.metadata.realtime_ns - sender.metadata.started_ns
+    written = importlib.import_module("tests.verbs.wireshark.test_events").written
     written(file, [*sender.first, *sender.frames, *sender.catalogue(0)], offset_ns)
 
 

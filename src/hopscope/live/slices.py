@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from hopscope.errors import KernelError, LoadError
 from hopscope.model.sampled import Coverage
 
 if TYPE_CHECKING:
@@ -80,6 +81,11 @@ class Slices:
         CLOCK_MONOTONIC since when packets are followed; None: they are not.
     halvings
         One packet in 2 ** `halvings` is followed.
+
+    Raises
+    ------
+    KernelError
+        The kernel does not attach programs a second time.
     """
 
     def __init__(  # noqa: PLR0913 # what a collector has
@@ -99,6 +105,7 @@ class Slices:
         self._counters = session.bpf.maps["counters"].array()
         self._sampled = np.isin(np.arange(series.hops), [*sampled])
         self._lock = threading.Lock()  # of what counts
+        self._try()
         self.halvings = 0
         self._series.estimate()
         self.opened_s: float | None = None
@@ -158,6 +165,18 @@ class Slices:
         with self._lock:
             self.covered = replace(self.covered, slices=self.covered.slices + 1)
             self._slice_s = self._open()
+
+    def _try(self) -> None:
+        """Attach a second time, while nothing is lost by it."""
+        self._session.pause()
+        try:
+            self._session.resume()
+        except LoadError as error:
+            raise KernelError(
+                "This kernel attaches a function's program only once (Linux 5.13 does again), and --budget detaches "
+                "programs for a while",
+                "Omit --budget; --sample measures fewer packets",
+            ) from error
 
     def _open(self) -> float:
         self._sampling["since_ns"] = time.monotonic_ns()
