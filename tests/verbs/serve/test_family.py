@@ -40,3 +40,12 @@ def test_groups_of_one_name_are_added_up() -> None:
     bounded = Bounded(1, REST)
     assert {name: int(figures[0]) for (name,), figures in bounded.update(
         [(("a",), np.array([1])), (("a",), np.array([2]))]).items()} == {"a": 3}  # fmt: skip
+
+
+def test_figures_that_come_later_are_counted_beside_those_of_before() -> None:
+    bounded = Bounded(1, REST)
+    bounded.widen(1)
+    bounded.update([(("a",), np.array([[5]])), (("b",), np.array([[2]]))])
+    bounded.widen(2)
+    found = bounded.update([(("a",), np.array([[6], [1]])), (("b",), np.array([[2], [3]]))])
+    assert {labels: figures.tolist() for labels, figures in found.items()} == {("a",): [[6], [1]], REST: [[2], [3]]}

@@ -230,12 +230,17 @@ class _Groups:
     def __init__(self, most: int, rest: Labels) -> None:
         self._named = Bounded(most, rest, lambda figures: figures[:, :-1].sum())
         self._rest = rest
+        # Hop and unit → row of its figures; hops appear when they have samples, or are attached again.
+        self._numbers: dict[tuple[str, str], int] = {}
 
     def update(self, rows: Sequence[HopRow]) -> dict[Labels, Histogram]:
         """Return labels → histogram of the cumulative rows."""
-        hops = {(row.hop, row.unit): number for number, row in enumerate(_first_rows(rows))}
         if not self._rest:
             return {(row.hop, row.unit): row.histogram for row in rows}
+        hops = self._numbers
+        for row in rows:
+            hops.setdefault((row.hop, row.unit), len(hops))
+        self._named.widen(len(hops))
         groups: dict[Labels, NDArray[np.int64]] = {}
         for row in rows:
             labels = _group(row.group)
@@ -248,10 +253,6 @@ class _Groups:
             for labels, figures in found.items()
             if figures[number].any()
         }
-
-
-def _first_rows(rows: Sequence[HopRow]) -> list[HopRow]:
-    return list({(row.hop, row.unit): row for row in rows}.values())
 
 
 def _group(group: Mapping[str, str]) -> Labels:

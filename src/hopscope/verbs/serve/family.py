@@ -98,6 +98,16 @@ class Bounded:
         rest = {self._rest: self._other} if self._other is not None else {}
         return {**self._named, **rest}
 
+    def widen(self, rows: int) -> None:
+        """Have room for so many rows in figures of two dimensions; what there are come first."""
+
+        def wide(figures: NDArray[np.int64]) -> NDArray[np.int64]:
+            return np.pad(figures, ((0, rows - len(figures)), (0, 0)))
+
+        self._last = {labels: wide(figures) for labels, figures in self._last.items()}
+        self._named = {labels: wide(figures) for labels, figures in self._named.items()}
+        self._other = None if self._other is None else wide(self._other)
+
     def _name(self, added: Mapping[Labels, NDArray[np.int64]]) -> None:
         counts = {labels: self._count(figures) for labels, figures in added.items()}
         new = [each for each, count in counts.items() if count and each not in self._named and each != self._rest]
