@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 # include/uapi/linux/capability.h
 _BITS: Final = {
     "CAP_DAC_READ_SEARCH": 2,
+    "CAP_KILL": 5,
+    "CAP_SETGID": 6,
+    "CAP_SETUID": 7,
     "CAP_NET_ADMIN": 12,
     "CAP_NET_RAW": 13,
     "CAP_SYS_PTRACE": 19,

@@ -10,9 +10,12 @@ import struct
 from typing import Final
 
 from hopscope.errors import KernelError
+from hopscope.kernel.capabilities import require_held
 from hopscope.store.folder import sudo_user
 
 _NOBODY: Final = 65534
+# To make a process that of another user, and to end it.
+_OTHER_USER: Final = ("CAP_SETUID", "CAP_SETGID", "CAP_KILL")
 _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS, _PR_CAPBSET_DROP, _PR_CAP_AMBIENT = 4, 38, 24, 47
 _PR_CAP_AMBIENT_CLEAR_ALL: Final = 4
 # capset(2): version 3, this thread; three masks in two halves.
@@ -21,9 +24,16 @@ _NONE: Final = bytes(24)
 
 
 def unprivileged_user() -> tuple[int, int]:
-    """Return user and group without rights: ourselves, or, for root, who called sudo, else nobody."""
+    """Return user and group without rights: ourselves, or, for root, who called sudo, else nobody.
+
+    Raises
+    ------
+    PrivilegeError
+        We are root, and may not become another user, or not end what belongs to one.
+    """
     if os.geteuid():
         return os.geteuid(), os.getegid()
+    require_held(_OTHER_USER, "Giving the server a user without rights")
     if (found := sudo_user()) and found.uid:
         return found.uid, found.gid
     try:
