@@ -96,12 +96,15 @@ class Prometheus:
     port: int
 
     def ask(self, query: str) -> dict[str, float]:
-        """Return the result of a query: its labels in JSON, sorted and without job and instance → value."""
+        """Return the result of a query: its labels in JSON, sorted and without job and instance → value.
+
+        Of a native histogram, the value is its count.
+        """
         words = urllib.parse.urlencode({"query": query})
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/api/v1/query?{words}", timeout=60) as answer:
             document = json.load(answer)
         assert document["status"] == "success"
-        return {_labels(each["metric"]): float(each["value"][1]) for each in document["data"]["result"]}
+        return {_labels(each["metric"]): _value(each) for each in document["data"]["result"]}
 
     def one(self, query: str) -> float | None:
         """Return the only value; None where there is none."""
@@ -110,13 +113,17 @@ class Prometheus:
         return next(iter(found.values()), None)
 
 
+def _value(result: dict[str, Any]) -> float:
+    return float(result["histogram"][1]["count"] if "histogram" in result else result["value"][1])
+
+
 def _labels(metric: dict[str, Any]) -> str:
     return json.dumps({name: text for name, text in sorted(metric.items()) if name not in {"job", "instance"}})
 
 
 @contextlib.contextmanager
-def prometheus(folder: Path, jobs: dict[str, dict[str, Any]]) -> Iterator[Prometheus]:
-    """Run one that reads these jobs several times a second."""
+def prometheus(folder: Path, jobs: dict[str, dict[str, Any]], *, native: bool = True) -> Iterator[Prometheus]:
+    """Run one that reads these jobs several times a second, and stores native histograms or classic ones."""
     folder.mkdir()
     configs = [{"job_name": name, **job} for name, job in jobs.items()]
     document = {"global": {"scrape_interval": "250ms"}, "scrape_configs": configs}
@@ -125,7 +132,8 @@ def prometheus(folder: Path, jobs: dict[str, dict[str, Any]]) -> Iterator[Promet
         port = free.getsockname()[1]
     argv = [
         "prometheus", f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data",
-        f"--web.listen-address=127.0.0.1:{port}", "--enable-feature=native-histograms", "--log.level=error",
+        f"--web.listen-address=127.0.0.1:{port}", "--log.level=error",
+        *(["--enable-feature=native-histograms"] if native else []),
     ]  # fmt: skip
     with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as child:
         found = Prometheus(port)
