@@ -184,7 +184,7 @@ class _Interruption:
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
         # Where a terminal ends, several send SIGHUP: the first has said all.
-        if _begins_extension(frame):
+        if _cannot_raise(frame):
             _send_again(number)
         elif self.number is None or number != signal.SIGHUP:
             self.number = self.number or number
@@ -202,8 +202,10 @@ class _Interruption:
             sys.__unraisablehook__(lost)
 
 
-def _begins_extension(frame: FrameType | None) -> bool:
-    while frame and frame.f_code not in _BEGINNING:
+def _cannot_raise(frame: FrameType | None) -> bool:
+    """Tell whether an exception would be lost here, or abort the process."""
+    nowhere = {*_BEGINNING, _Interruption._unraised.__code__}  # noqa: SLF001 # of this module
+    while frame and frame.f_code not in nowhere:
         frame = frame.f_back
     return frame is not None
 

@@ -31,6 +31,7 @@ TRAVEL = {
         "group_by",
         "max_groups",
         "sample",
+        "budget",
         "order",
         "since_entry",
         "nic_stamps",
@@ -39,7 +40,20 @@ TRAVEL = {
     }
     | {"min_queue", "ways"},
     "tx": SOCKETS
-    | {"events", "slowest", "cdf", "hops", "group_by", "max_groups", "sample", "rate", "protocol", "hooks", "ways"},
+    | {
+        "events",
+        "slowest",
+        "cdf",
+        "hops",
+        "group_by",
+        "max_groups",
+        "sample",
+        "rate",
+        "budget",
+        "protocol",
+        "hooks",
+        "ways",
+    },
     "cpu": {"group_by", "max_groups", "counters", "hz", "sampled", "ways"},
     "drops": SOCKETS | {"group_by", "interfaces", "protocol", "ways"},
 }

@@ -40,7 +40,7 @@ QUERIES = (
     f"{DROPS} WHERE flow IN {{ours}} ORDER BY d.time_ns",
     f"{THREADS} (SELECT tid FROM sockets WHERE flow IN {{ours}}) ORDER BY ALL",
     "SELECT * FROM flows WHERE flow IN {ours} ORDER BY ALL",
-    "SELECT * FROM devices WHERE name IN ('client0', 'server0') ORDER BY ALL",
+    "SELECT * FROM devices WHERE name IN ('client0', 'server0') AND netns IN {namespaces} ORDER BY ALL",
     "SELECT * EXCLUDE time_ns FROM e_net_net_dev_queue WHERE name = 'client0' AND len = {len_bytes} ORDER BY time_ns",
 )
 LEN_BYTES = 777
@@ -93,7 +93,11 @@ def test_a_recording_there_is_the_one_here(
     assert "none lost" in taker.said
     with api.open(here) as one, api.open(there) as other:
         for query in QUERIES:
-            asked = query.format(ours=OURS.format(port=port), len_bytes=LEN_BYTES + 14 + 20 + 8)
+            asked = query.format(
+                ours=OURS.format(port=port),
+                len_bytes=LEN_BYTES + 14 + 20 + 8,
+                namespaces=(kept_lab.client.inode, kept_lab.server.inode),
+            )
             assert other.sql(asked).rows() == one.sql(asked).rows() != [], query
 
 

@@ -158,6 +158,6 @@ def test_a_process_that_cannot_be_started_is_a_sentence(site: Site) -> None:
 def test_the_command_says_how_a_process_ended_before_it_had_the_recording_open(
     ends: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeper, ends, lambda *_, **__: os.kill(os.getpid(), signal.SIGSEGV))
-    with pytest.raises(HopscopeError, match="The process that reads the recording was killed by SIGSEGV"):
+    monkeypatch.setattr(keeper, ends, lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
+    with pytest.raises(HopscopeError, match="The process that reads the recording was killed by SIGKILL"):
         serve(RECORDINGS / "udp", None, interval_s=None, port=0, browser=False, clients=None)
