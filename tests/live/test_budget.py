@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -79,9 +80,12 @@ def check_agreement(whole: Json, part: Json) -> None:
     for hop in ("rx.ip", "rx.udp"):
         (exact,) = [each for each in whole["hops"] if each["hop"] == hop]
         (found,) = [each for each in part["hops"] if each["hop"] == hop]
-        assert found["bounds"]["p50_ns"], found
-        # Twice the bound: it holds 95 times of 100, and both did not begin at once.
-        assert found["bounds"]["p50_ns"]["least_ns"] / 2 < exact["p50_ns"] < found["bounds"]["p50_ns"]["most_ns"] * 2
+        bounds = found["bounds"]["p50_ns"]
+        # The last slice may not have counted yet: then there was one, which says nothing of others.
+        assert bounds or part["coverage"]["slices"] <= 2, found
+        # Twice the bound: it holds 95 times of 100, and both did not begin at once. Few slices have no upper one.
+        if bounds:
+            assert bounds["least_ns"] / 2 < exact["p50_ns"] < (bounds["most_ns"] or math.inf) * 2
     assert count_of(whole, "rx.udp") / 2 < count_of(part, "rx.udp") < count_of(whole, "rx.udp") * 2
 
 
