@@ -170,7 +170,7 @@ class Measurement:
         if "drops" in totals:
             yield from families.drops(totals["drops"])
         self._look_at_sockets()
-        if self._sockets:
+        if self._sockets is not None:
             yield from families.sockets(self._sockets)
         self._look_at_counters()
         if self._check:
