@@ -65,7 +65,7 @@ def test_what_objects_name_of_each_other_is_there() -> None:
 
 @pytest.fixture
 def mounted(tmp_path: Path) -> Path:
-    """What is mounted into the pod, in a folder of ours: the configuration and its secrets."""
+    """What is mounted into the pod, in a folder of the test: the configuration and its secrets."""
     own = agent_files(Authority.new(tmp_path / "ca"))
     for name, text in (
         ("tls.crt", own.certificate.read_text()), ("tls.key", own.key.read_text()), ("token", TOKEN),

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from hopscope.errors import KernelError
 from hopscope.live.cost import CostMeter, sample
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from hopscope.libbpf import BpfObject
     from hopscope.live.budget import Budget
-    from hopscope.live.contract import Collector
     from hopscope.model.snapshot import PlanRow
     from hopscope.probes.resolve import Plan
 
@@ -54,7 +53,7 @@ class Attached(ABC):
 
     def measure_cost(self, window_s: float) -> None:
         """Wait, and let the kernel measure the programs meanwhile; call it once an interval."""
-        sample([] if self._budget else [self._cost], window_s)
+        measure_costs([self], window_s)
 
     def budget_notes(self) -> list[str]:
         """Return sentences on what keeps a budget from measuring."""
@@ -76,7 +75,7 @@ class Attached(ABC):
         self._cost = CostMeter(program for program in bpf.programs.values() if program.name in used)
 
 
-def measure_costs(collectors: Iterable[Collector[Any]], window_s: float) -> None:
+def measure_costs(collectors: Iterable[object], window_s: float) -> None:
     """Wait, and let the kernel measure the programs of all of these meanwhile; call it once an interval.
 
     Those of a budget are measured by it.

@@ -11,18 +11,16 @@ nothing.
 
 from __future__ import annotations
 
+import math
 import random
 import threading
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Self
 
-import numpy as np
-
 from hopscope.errors import HopscopeError
 
 if TYPE_CHECKING:
-    from hopscope.live.cost import CostMeter
     from hopscope.live.slices import Slices
     from hopscope.model.sampled import Coverage
     from hopscope.model.snapshot import Kind
@@ -161,13 +159,11 @@ class Budget:
         Of one CPU.
     slices
         What is attached and detached.
-    meter
-        Of its programs.
     """
 
-    def __init__(self, percent: float, slices: Slices, meter: CostMeter) -> None:
+    def __init__(self, percent: float, slices: Slices) -> None:
         self.percent = percent
-        self._slices, self._meter = slices, meter
+        self._slices, self._meter = slices, slices.meter
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="hopscope-budget", daemon=True)
         self._error: HopscopeError | None = None
@@ -240,7 +236,7 @@ class Budget:
         others = account.programs - self._rate.cpu
         room = account.allowed * _AIM - account.reader - others - floor
         needed = of_packets / room if room > 0 and self._floor.runs else 1.0
-        halvings = min(int(np.ceil(np.log2(max(needed, 1.0)))), _MOST_HALVINGS)
+        halvings = min(math.ceil(math.log2(max(needed, 1.0))), _MOST_HALVINGS)
         if halvings != self._slices.halvings:
             self._slices.follow(halvings)
 

@@ -64,8 +64,8 @@ class Slices:
     ----------
     session, meter, series
         Of the collector.
-    forget
-        Makes the state of the programs empty that does not say of when it is; called while none is attached.
+    cleared
+        Names of the programs' variables that do not say of when they are: they become 0 while none is attached.
     again
         Called when they are attached again.
     packets
@@ -77,8 +77,8 @@ class Slices:
     ----------
     covered
         What counts.
-    opened_s
-        CLOCK_MONOTONIC since when packets are followed; None: they are not.
+    meter
+        As given.
     halvings
         One packet in 2 ** `halvings` is followed.
 
@@ -94,13 +94,16 @@ class Slices:
         session: Session,
         meter: CostMeter,
         series: Series,
-        forget: Callable[[], None],
+        cleared: Collection[str],
         again: Callable[[], None] = lambda: None,
         packets: str = "packets",
         sampled: Collection[int],
     ) -> None:
-        self._session, self._meter, self._series = session, meter, series
-        self._forget, self._again, self._packets = forget, again, packets
+        self.meter = meter
+        self._session, self._series = session, series
+        self._again, self._packets = again, packets
+        variables = session.bpf.data()
+        self._cleared = [variables[name] for name in cleared]
         self._sampling = session.bpf.data(".bss.sampling")["sampling"]
         self._counters = session.bpf.maps["counters"].array()
         self._sampled = np.isin(np.arange(series.hops), [*sampled])
@@ -108,8 +111,7 @@ class Slices:
         self._try()
         self.halvings = 0
         self._series.estimate()
-        self.opened_s: float | None = None
-        self._slice_s = self._open()
+        self._open()
         self.covered = Covered(self._slice_s)
 
     def packets(self) -> int:
@@ -130,7 +132,7 @@ class Slices:
         """
         with self._lock:
             now_s = time.monotonic()
-            if self.opened_s is not None and now_s - self._slice_s >= self._slice_s - self.covered.at_s:
+            if self._is_open and now_s - self._slice_s >= self._slice_s - self.covered.at_s:
                 self._count(now_s)
             return self.covered
 
@@ -138,7 +140,7 @@ class Slices:
         """Follow no further packet; return for how long packets were followed since :meth:`attach`."""
         self._sampling["open"] = 0
         self._closed_s = time.monotonic()
-        self.opened_s = None
+        self._is_open = False
         return self._closed_s - self._slice_s
 
     def detach(self) -> None:
@@ -146,7 +148,7 @@ class Slices:
         with self._lock:
             self._count(self._closed_s)
         self._session.pause()
-        self._meter.detached()
+        self.meter.detached()
 
     def attach(self) -> None:
         """Attach programs again, and follow packets.
@@ -158,13 +160,14 @@ class Slices:
         """
         self._sampling["since_ns"] = _NEVER
         self._sampling["epoch"] += 1
-        self._forget()
+        for variable in self._cleared:
+            variable[...] = np.zeros((), variable.dtype)
         self._session.resume()
         self._again()
-        self._meter.attached()
+        self.meter.attached()
         with self._lock:
             self.covered = replace(self.covered, slices=self.covered.slices + 1)
-            self._slice_s = self._open()
+            self._open()
 
     def _try(self) -> None:
         """Attach a second time, while nothing is lost by it."""
@@ -178,11 +181,10 @@ class Slices:
                 "Omit --budget; --sample measures fewer packets",
             ) from error
 
-    def _open(self) -> float:
+    def _open(self) -> None:
         self._sampling["since_ns"] = time.monotonic_ns()
         self._sampling["open"] = 1
-        self.opened_s = time.monotonic()
-        return self.opened_s
+        self._slice_s, self._is_open = time.monotonic(), True
 
     def _count(self, until_s: float) -> None:
         covered = self.covered

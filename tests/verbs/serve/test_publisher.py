@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the kernel lost is told to each subscriber: all of it, once, before the next event."""
+"""What the kernel lost is reported to each subscriber: all of it, once, before the next event."""
 
 from __future__ import annotations
 

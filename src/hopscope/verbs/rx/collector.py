@@ -15,8 +15,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
 from hopscope.bpf.layout import HopLimits, HopProtocolGroup, HopRxDiscard, HopRxHop, HopRxStage
 from hopscope.errors import KernelError, UsageError
 from hopscope.libbpf import Btf
@@ -197,17 +195,10 @@ class RxCollector(SelfTrafficFilter, Attached):
                 session=self._session,
                 meter=self._cost,
                 series=self._series,
-                forget=self._forget,
+                cleared=("cpu_states", "threads_seen"),
                 sampled=[hop.hop for hop in HOPS if of_packet(hop)],
             )
-            self._budget = stack.enter_context(Budget(self._options.budget, slices, self._cost))
-
-    def _forget(self) -> None:
-        """Forget what CPUs did before programs were detached; what else there is of then is known by its time."""
-        bpf = self._session.bpf
-        data = bpf.data()
-        data["cpu_states"][...] = np.zeros((), data["cpu_states"].dtype)
-        data["threads_seen"] = 0
+            self._budget = stack.enter_context(Budget(self._options.budget, slices))
 
     # ---- results ----
 

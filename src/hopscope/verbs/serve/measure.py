@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 # Verbs with hops, which can be measured in part.
 _HOPS: Final = ("rx", "tx")
-# With a budget, CPU time is told from samples, so many a second on each CPU.
+# With a budget, CPU time is estimated from samples, at this frequency in Hz on each CPU.
 _CPU_HZ: Final = 49
 # How often rings are emptied.
 _BETWEEN_S: Final = 0.25

@@ -14,8 +14,6 @@ import functools
 import time
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
 from hopscope.bpf.layout import HopTxDiscard, HopTxHop
 from hopscope.errors import KernelError, UsageError
 from hopscope.kernel.capabilities import unseen_namespaces
@@ -211,24 +209,18 @@ class TxCollector(SelfTrafficFilter, Attached):
             self._switch_on = functools.partial(sockets.switch_on, self._options)
             self._switch_on()
         if self._options.budget is not None:
-            self._budget = stack.enter_context(Budget(self._options.budget, self._slices(), self._cost))
+            self._budget = stack.enter_context(Budget(self._options.budget, self._slices()))
 
     def _slices(self) -> Slices:
         return Slices(
             session=self._session,
             meter=self._cost,
             series=self._series,
-            forget=self._forget,
+            cleared=("cpu_states", "sockets_followed"),
             again=self._switch_on,  # sockets that came into being meanwhile
             packets="messages",
             sampled=[hop.hop for hop in HOPS],
         )
-
-    def _forget(self) -> None:
-        """Forget what drivers had in hand before programs were detached; what else there is says when it is of."""
-        data = self._session.bpf.data()
-        data["cpu_states"][...] = np.zeros((), data["cpu_states"].dtype)
-        data["sockets_followed"] = 0
 
     # ---- results ----
 
