@@ -7,6 +7,7 @@ import contextlib
 import socket
 import subprocess
 import time
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -43,6 +44,21 @@ def test_events_come_in_their_own_time_or_faster(speed: float, monkeypatch: pyte
             assert replay.now_ns() == pytest.approx(until_ns, abs=1) or replay.ended
             now_s += 0.01
     assert had == len(times)
+
+
+def test_events_that_are_due_come_in_parts_however_many_there_are_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    replays = import_module("hopscope.verbs.wire.replay")
+    monkeypatch.setattr(replays, "_MOST_ROWS", 3)
+    had, most = [], 0
+    with Replay(RECORDINGS / "tcp-rx", 1e6, 0.0) as replay:
+        while not replay.ended:
+            rows = [columns["time_ns"] for table, columns in replay.read() if table == "packets"]
+            had += [time for each in rows for time in each.tolist()]
+            most = max([most, *map(len, rows)])
+    with Trace(RECORDINGS / "tcp-rx") as trace:
+        times = np.sort(trace.columns("SELECT time_ns FROM packets")["time_ns"])
+    assert had == times.tolist()
+    assert most <= max(3, *np.unique(times, return_counts=True)[1])
 
 
 @pytest.mark.root

@@ -112,8 +112,8 @@ class Recorder(SelfTrafficFilter, Attached):
     lost : int
         Records for which a ring had no room, or that were none: those of the table ``losses``, and of tracepoints.
 
-    ended : bool
-        Whether no more events can come: never.
+    ended, behind : bool
+        Whether no more events can come, and whether some are due already: never.
 
     Raises
     ------
@@ -121,7 +121,7 @@ class Recorder(SelfTrafficFilter, Attached):
         A point is not known.
     """
 
-    ended = False
+    ended = behind = False
 
     def __init__(self, options: RecordOptions) -> None:
         self._options = options

@@ -20,7 +20,7 @@ from hopscope.store.schema import EVENT_TABLES
 from hopscope.trace.where import known_of, tables_of_events
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -32,6 +32,7 @@ Table = dict[str, "NDArray[Any]"]
 
 # What is remembered of flows and threads, before all of it is forgotten.
 _MOST: Final = 1 << 20
+_PACKETS: Final = "packets"
 _DROPS: Final = "drops"
 # What numbers of devices are below.
 PLACE: Final = 1 << 24
@@ -97,7 +98,9 @@ class Events:
         self._assembler = assembler
         self._hops = hops
         times = [columns["time_ns"] for columns in self._parts.values()]
-        self._order = np.argsort(np.concatenate(times) if times else np.zeros(0, np.int64), kind="stable")
+        self._times = _joined(times)
+        self._order = np.argsort(self._times, kind="stable")
+        self._in_order = len(times) == 1 and _ascend(self._times)
         self._made: dict[str, Numbers | Texts] = {}
 
     def __len__(self) -> int:
@@ -108,6 +111,29 @@ class Events:
     def size_bytes(self) -> int:
         """Memory that they take, about."""
         return sum(column.nbytes for columns in self._parts.values() for column in columns.values())
+
+    def pieces(self, most: int) -> Iterator[Events]:
+        """Yield these events in pieces of about so many, for which a CPU's cache has room; where there is none, one."""
+        if len(self) <= most:
+            yield self
+            return
+        limits = self._times[self._order[most::most]]
+        parts = self._parts if self._drops is None else self._parts | {_DROPS: self._drops}
+        ordered = {table: _in_order(columns) for table, columns in parts.items()}
+        cuts = {
+            table: [0, *np.searchsorted(columns["time_ns"], limits).tolist(), len(columns["time_ns"])]
+            for table, columns in ordered.items()
+        }
+        for at in range(len(limits) + 1):
+            spans = {table: slice(*places[at : at + 2]) for table, places in cuts.items()}
+            piece = {
+                table: {name: column[spans[table]] for name, column in columns.items()}
+                for table, columns in ordered.items()
+                if spans[table].start < spans[table].stop
+            }
+            hops = self._hops.part(spans[_PACKETS]) if self._hops else None
+            if piece.keys() - {_DROPS}:
+                yield Events(piece, self._assembler, hops)
 
     def column(self, name: str) -> Numbers | Texts:
         """Return a column by name: one of FIELDS, or one that a tracepoint has."""
@@ -147,8 +173,8 @@ class Events:
         return self._plain(name)
 
     def _gathered(self, made: Iterable[NDArray[Any]]) -> NDArray[Any]:
-        parts = list(made)
-        return np.concatenate(parts)[self._order] if parts else np.zeros(0, np.int64)
+        joined = _joined(list(made))
+        return joined if self._in_order else joined[self._order]
 
     def _plain(self, name: str) -> Numbers | Texts:
         has = [name in columns for columns in self._parts.values()]
@@ -182,7 +208,7 @@ class Events:
         values, known = [], []
         for table, columns in self._parts.items():
             count = len(columns["time_ns"])
-            hops = self._hops if table == "packets" else None
+            hops = self._hops if table == _PACKETS else None
             values.append(hops.hop_ns if hops else np.zeros(count, np.int64))
             known.append(hops.known if hops else np.zeros(count, bool))
         return Numbers(self._gathered(values), self._gathered(known).astype(bool))
@@ -192,7 +218,7 @@ class Events:
         values, known = [], []
         for table, columns in self._parts.items():
             own = columns["flow"] if "flow" in columns else np.zeros(len(columns["time_ns"]), np.int64)
-            values.append(self._hops.flow if table == "packets" and self._hops else own)
+            values.append(self._hops.flow if table == _PACKETS and self._hops else own)
             known.append(np.full(len(own), "flow" in columns))
         return Numbers(self._gathered(values), self._gathered(known).astype(bool))
 
@@ -206,7 +232,7 @@ class Events:
         codes = []
         for table, columns in self._parts.items():
             made = np.full(len(columns["time_ns"]), -1, np.int64)
-            if table == "packets" and found:
+            if table == _PACKETS and found:
                 dropped = np.flatnonzero(columns["point"] == HopPoint.HOP_POINT_SKB_DROP)
                 for at in dropped.tolist():
                     reason = found.get((int(columns["time_ns"][at]), int(columns["skb"][at])))
@@ -324,11 +350,26 @@ class Assembler:
         return Events(parts, self, self._followed(parts))
 
     def _followed(self, parts: dict[str, Table]) -> Followed | None:
-        if not self._hops or "packets" not in parts:
+        if not self._hops or _PACKETS not in parts:
             return None
-        order = np.argsort(parts["packets"]["time_ns"], kind="stable")
-        parts["packets"] = {name: column[order] for name, column in parts["packets"].items()}
-        return self._hops.of({name: parts["packets"][name] for name in PACKET_COLUMNS})
+        parts[_PACKETS] = _in_order(parts[_PACKETS])
+        return self._hops.of({name: parts[_PACKETS][name] for name in PACKET_COLUMNS})
+
+
+def _in_order(columns: Table) -> Table:
+    """Return rows in the order of their time."""
+    if _ascend(columns["time_ns"]):
+        return columns
+    order = np.argsort(columns["time_ns"], kind="stable")
+    return {name: column[order] for name, column in columns.items()}
+
+
+def _ascend(times: NDArray[np.int64]) -> bool:
+    return bool((times[1:] >= times[:-1]).all())
+
+
+def _joined(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    return np.concatenate(parts) if len(parts) > 1 else parts[0] if parts else np.zeros(0, np.int64)
 
 
 def places_of(netns: NDArray[Any], ifindex: NDArray[Any]) -> NDArray[np.int64]:

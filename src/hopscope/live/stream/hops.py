@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 PACKET_COLUMNS: Final = tuple(column.name for column in BY_NAME["packets"].columns)
-_KEYS: Final = ("skb", "point", "cpu", "time_ns")
 # Events that are remembered, up to three of an address; addresses that are left where they would be more.
 _MOST_EVENTS: Final = 3 << 16
 MOST: Final = 1 << 16
@@ -48,6 +47,10 @@ class Followed(NamedTuple):
     hop_ns: NDArray[np.int64]
     known: NDArray[np.bool_]
     flow: NDArray[np.int64]
+
+    def part(self, rows: slice) -> Followed:
+        """Return what is known of some of them."""
+        return Followed(self.hop_ns[rows], self.known[rows], self.flow[rows])
 
 
 def forgotten_note(count: int) -> str:
@@ -103,32 +106,34 @@ class Hops:
         count = len(packets["time_ns"])
         every = {name: np.concatenate([self._before[name], packets[name]]) for name in PACKET_COLUMNS}
         kept = len(every["time_ns"]) - count
-        self._engine.register("packets", every)
+        self._engine.register("packets", every | {"row": np.arange(len(every["time_ns"]))})
         self._engine.register("losses", self._losses)
         if not self._views:
             for name, query in self._queries.items():
                 self._engine.execute(f"CREATE VIEW {name} AS {query}")
             self._views = True
         found = self._engine.execute("SELECT * FROM previous_events").fetchnumpy()
-        from_ns, known = _aligned(every, found)
-        flow = self._flows(every, from_ns, known, kept)
-        self._remember(every, flow)
+        from_ns, known = np.zeros(len(every["time_ns"]), np.int64), np.zeros(len(every["time_ns"]), bool)
+        from_ns[found["row"]], known[found["row"]] = found["from_time_ns"], True
+        order = np.argsort(every["skb"], kind="stable")
+        flow = self._flows(every, order, from_ns, known, kept)
+        self._remember(every, order, flow)
         hop_ns = np.where(known, every["time_ns"] - from_ns, 0)
         return Followed(hop_ns[kept:], known[kept:], flow[kept:])
 
     def _flows(
         self,
         every: Mapping[str, NDArray[Any]],
+        order: NDArray[np.int64],
         from_ns: NDArray[np.int64],
         continues: NDArray[np.bool_],
         kept: int,
     ) -> NDArray[np.int64]:
-        """Return the last flow that is known of each packet up to an event."""
+        """Return the last flow that is known of each packet up to an event; the order is by address, then time."""
         is_driver = every["point"] == self._tx_driver
         known = (every["flow"] != 0) | ~continues
         found = every["flow"].astype(np.int64)
         known[:kept], found[:kept] = True, self._before_flows
-        order = np.lexsort((every["time_ns"], every["skb"]))
         order = order[~is_driver[order]]
         if len(order):
             last = np.maximum.accumulate(np.where(known[order], np.arange(len(order)), 0))
@@ -145,9 +150,8 @@ class Hops:
                 found[returns[same]] = found[at[same]]
         return found
 
-    def _remember(self, every: Mapping[str, NDArray[Any]], flow: NDArray[np.int64]) -> None:
+    def _remember(self, every: Mapping[str, NDArray[Any]], order: NDArray[np.int64], flow: NDArray[np.int64]) -> None:
         """Keep of each address the last event, the last one with headers, and the last call of a driver."""
-        order = np.lexsort((every["time_ns"], every["skb"]))
         skb = every["skb"][order]
         kept = np.zeros(len(skb), bool)
         for wanted in (np.ones(len(skb), bool), every["flow"][order] != 0, every["point"][order] == self._tx_start):
@@ -177,17 +181,3 @@ class Hops:
             self.forgotten += int(np.count_nonzero(left[older]))
             left[older] = False
         return np.asarray(kept & left[address])
-
-
-def _aligned(
-    every: Mapping[str, NDArray[Any]], found: Mapping[str, Any]
-) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Return for each event what was found for it: an engine has its rows in any order."""
-    asked = np.lexsort([every[name] for name in _KEYS])
-    answered = np.lexsort([np.asarray(found[name]) for name in _KEYS])
-    before = np.ma.asarray(found["from_time_ns"])[answered]
-    from_ns = np.zeros(len(asked), np.int64)
-    known = np.zeros(len(asked), bool)
-    from_ns[asked] = np.ma.filled(before, 0)
-    known[asked] = ~np.ma.getmaskarray(before)
-    return from_ns, known

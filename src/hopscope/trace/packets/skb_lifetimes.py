@@ -55,7 +55,7 @@ _KNOWN: Final = (
 )
 _STEPS: Final = f"""
     SELECT s.*, {holds("t.condition")} AND {{clean}} AS continues, {holds("t.condition")} AND NOT {{clean}} AS broken
-    FROM (SELECT {_COLUMNS}, place, content, {_KNOWN},
+    FROM (SELECT {_COLUMNS}{{carried}}, place, content, {_KNOWN},
                  {", ".join(f"lag({name}) OVER own AS from_{name}" for name in _BEFORE)}
           FROM (SELECT *, {PLACE} AS place, {CONTENT} AS content FROM packets WHERE point NOT IN ({{beside}})) p
           WINDOW own AS (PARTITION BY skb ORDER BY time_ns)) s
@@ -160,7 +160,7 @@ def _loss_spans(context: Context) -> str:
 def _steps(context: Context) -> str:
     number = _numbers(context.trace)
     beside = ", ".join(str(number[name]) for name in BESIDE)
-    return _STEPS.format(beside=beside, **_loss_terms(context.trace))
+    return _STEPS.format(beside=beside, carried="", **_loss_terms(context.trace))
 
 
 @relation(
@@ -241,7 +241,7 @@ def previous_events(numbers: Mapping[str, int]) -> dict[str, str]:
     """Return queries for events of packets as they come, each with the time of the packet's event before it.
 
     They read the tables `packets` and `losses` of :mod:`hopscope.store.schema` of one host, and say the same as
-    `skb_lifetimes` does of a whole trace.
+    `skb_lifetimes` does of a whole trace. `packets` has one more column, `row`, which is the event's own.
 
     Parameters
     ----------
@@ -251,23 +251,22 @@ def previous_events(numbers: Mapping[str, int]) -> dict[str, str]:
     Returns
     -------
     dict
-        Name of a view → its query, in the order in which they are to be made; `previous_events` has columns time_ns,
-        cpu, point, skb, from_time_ns (NULL: there is none).
+        Name of a view → its query, in the order in which they are to be made; `previous_events` has the columns row
+        and from_time_ns, for each event that continues a packet.
     """
     step_points = {name: numbers.get(name, -1) for name in _NAMED}
     gaps = _GAPS.replace(f" UNION ALL {_MISSING}", "")
     beside = ", ".join(str(step_points[name]) for name in BESIDE)
     losses = {"clean": _CLEAN, "gaps": _WITH_GAPS}
+    carried = ", row"
     driver = {"tx_start": step_points["tx.start"], "tx_driver": step_points["tx.driver"]}
-    found = "SELECT time_ns, cpu, point, skb, CASE WHEN continues THEN from_time_ns END AS from_time_ns FROM"
-    retransmits = f"FROM packets WHERE point = {step_points['tcp.retransmit']}"
+    found = "SELECT row, from_time_ns FROM {} WHERE continues"
     return {
         "skb_transitions": _transitions_of(numbers),
         "loss_spans": gaps,
-        "skb_steps": _STEPS.format(beside=beside, **losses),
-        "driver_returns": _BESIDE.format(source="packets", carried="", **driver, **losses),
-        "previous_events": f"{found} skb_steps UNION ALL {found} driver_returns"
-        f" UNION ALL SELECT time_ns, cpu, point, skb, NULL {retransmits}",
+        "skb_steps": _STEPS.format(beside=beside, carried=carried, **losses),
+        "driver_returns": _BESIDE.format(source="packets", carried=carried, **driver, **losses),
+        "previous_events": f"{found.format('skb_steps')} UNION ALL {found.format('driver_returns')}",
     }
 
 

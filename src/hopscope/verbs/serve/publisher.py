@@ -44,6 +44,8 @@ _REQUEST_S: Final = 10.0
 _MOST_SUBSCRIBERS: Final = 256
 # Handed to a socket at a time, and not yet read by the other side.
 _WINDOW_BYTES: Final = 1 << 18
+# Events of a batch: it comes before the next ones are made ready.
+_AT_ONCE: Final = 1 << 15
 _KEPT_BYTES: Final = 256 << 20
 # Between two sentences on packets that are not followed.
 _SAY_S: Final = 60.0
@@ -327,8 +329,10 @@ class Publisher:
         self._assembler = self._began = None
 
     def _publish(self, events: Events, kernel_lost: int) -> None:
-        for subscriber in self._subscribers:
-            subscriber.offer(events, kernel_lost)
+        for piece in events.pieces(_AT_ONCE):
+            for subscriber in self._subscribers:
+                subscriber.offer(piece, kernel_lost)
+            kernel_lost = 0
         if self._keep_ns and len(events):
             self._kept.append((self._complete_ns, events))
             self._kept_bytes += events.size_bytes

@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 
 Columns = dict[str, "NDArray[Any]"]
 
-# Of the recording, read at a time.
+# Of the recording, read at a time; rows of a table that come at a time.
 _SLICE_NS: Final = 2_000_000_000
+_MOST_ROWS: Final = 1 << 17
 _NAMES: Final = {"flows": "flow", "threads": "time_ns", "devices": "ifindex"}
 
 
@@ -52,12 +53,14 @@ class Replay:
         Events that it lost up to :meth:`now_ns`.
     ended
         Whether all have come.
+    behind
+        Whether more is due already.
     """
 
     def __init__(self, folder: Path, speed: float, wait_s: float) -> None:
         self._folder, self._speed, self._wait_s = folder, speed, wait_s
         self.lost = 0
-        self.ended = False
+        self.ended = self.behind = False
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
@@ -110,6 +113,12 @@ class Replay:
         until_ns = min(self.started_ns + elapsed_ns, self._now_ns + _SLICE_NS, self._end_ns)
         if until_ns > self._read_ns:
             self._fetch(max(until_ns, min(self._read_ns + _SLICE_NS, self._end_ns)))
+        due_ns = until_ns
+        for table, columns in self._waiting.items():
+            until_ns = min([until_ns, *columns[self._times[table]][_MOST_ROWS : _MOST_ROWS + 1].tolist()])
+        # However many events a stranger's recording has at one time.
+        until_ns = max(until_ns, min(self._now_ns + 1, due_ns))
+        self.behind = until_ns < due_ns
         for table, columns in list(self._waiting.items()):
             split = int(np.searchsorted(columns[self._times[table]], until_ns))
             self._waiting[table] = {name: values[split:] for name, values in columns.items()}

@@ -39,6 +39,8 @@ _LOOK_S: Final = 0.04
 _CATALOGUE_S: Final = 1.0
 # For what is found in a look; then the rings come first.
 _SENDING_S: Final = 0.5
+# Whose frames, of 130 bytes, stay in a CPU's cache from when they are made to when they are sent.
+_AT_ONCE: Final = 1 << 13
 # What our sending makes CPUs and sockets do, and tracepoints pass: to send that, too, would have no end.
 _OF_PROCESSES: Final = ("cpu", "sockets")
 _LAST_NS: Final = (1 << 63) - 1
@@ -50,6 +52,7 @@ class Source(Protocol):
     started_ns: int
     lost: int
     ended: bool
+    behind: bool
 
     def not_granted(self) -> list[str]:
         """Return points that cannot be attached."""
@@ -155,7 +158,7 @@ class Sending:
         """Send until it is time."""
         end_s = time.monotonic() + duration_s if duration_s else float("inf")
         self._describe()
-        while not stop.wait(min(_LOOK_S, max(end_s - time.monotonic(), 0))) and time.monotonic() < end_s:
+        while not stop.wait(self._rest_s(end_s)) and time.monotonic() < end_s:
             complete_ns, self._drained_ns = self._drained_ns, self._recorder.now_ns()
             self._look(complete_ns)
             if time.monotonic() >= self._catalogue_s:
@@ -177,13 +180,16 @@ class Sending:
             said += f"; {forgotten_note(self._assembler.forgotten)}"
         return said
 
+    def _rest_s(self, end_s: float) -> float:
+        return 0 if self._recorder.behind else min(_LOOK_S, max(end_s - time.monotonic(), 0))
+
     def _look(self, complete_ns: int) -> None:
         for table, columns in self._recorder.read():
             self._assembler.add(table, columns)
+        until_s = time.monotonic() + self._sending_s
         events = self._assembler.ready(complete_ns)
-        if len(events):
-            frames = self._frames.of(events, self._chosen(events))
-            self._link.send(frames, time.monotonic() + self._sending_s)
+        for piece in events.pieces(_AT_ONCE) if len(events) else ():
+            self._link.send(self._frames.of(piece, self._chosen(piece)), until_s)
 
     def _chosen(self, events: Events) -> NDArray[np.bool_]:
         chosen = ~self._own(events)
