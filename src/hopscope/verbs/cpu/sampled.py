@@ -89,7 +89,6 @@ class SampledCollector(Attached):
 
     def interval(self) -> CpuSnapshot:
         """Return what was seen since the last call."""
-        self._sampler.drain()
         before, self._last = self._last, self._read()
         return self._snapshot("interval", before, self._sampler.interval(self._group_names()))
 

@@ -28,6 +28,8 @@ _FRAME_BYTES: Final = 8
 # Of a ring: what comes in half a second, and not less.
 _LEAST_BYTES: Final = 1 << 18
 _SLOT_BYTES: Final = 1024
+# A ring that is so full is emptied.
+_WORTH: Final = 1 / 8
 # Samples that may wait for being folded.
 _MOST_WAITING: Final = 1 << 13
 _UNDECIDED: Final = "undecided"
@@ -79,7 +81,11 @@ class StackSampler:
         self._reader.read()  # what came before the start
 
     def drain(self) -> None:
-        """Fetch what has come; to be called several times a second."""
+        """Fetch what has come, if it takes up much of a ring; to be called several times a second."""
+        if self._reader.fullness() >= _WORTH:
+            self._fetch()
+
+    def _fetch(self) -> None:
         records = self._reader.read()
         if len(records):
             self._waiting.append(_batch(records))
@@ -88,7 +94,7 @@ class StackSampler:
 
     def interval(self, groups: Mapping[int, str]) -> list[Stack]:
         """Return what came since the last call, equal stacks as one each; `groups` names the rows."""
-        self.drain()
+        self._fetch()
         self._fold()
         named: Counter[tuple[Seen, str]] = Counter()
         for (seen, group), samples in self._recent.items():

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hmac
+import pickle
 import time
 from typing import TYPE_CHECKING, Final
 
@@ -15,7 +16,8 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from hopscope.verbs.serve.exposition import HEAD, PROTOBUF, TEXT
+from hopscope.verbs.serve.exposition import PROTOBUF, TEXT, protobuf_of, text_of
+from hopscope.verbs.serve.family import HEAD
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -52,7 +54,9 @@ class _Site:
         self._line = line
         self._current_s = _INTERVALS * interval_s + _SLACK_S
         self._expected = f"Bearer {token}".encode() if token is not None else None
-        self._forms: tuple[bytes, bytes] | None = None
+        self._handed = b""
+        # Forms that somebody has asked for since they came: most of what is measured is never read.
+        self._forms: dict[str, bytes] = {}
         self._at_s = 0.0
         routes = [
             Route("/metrics", self._metrics),
@@ -72,12 +76,13 @@ class _Site:
         reader, _ = await asyncio.open_connection(sock=self._line)
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):  # it has ended
             while True:
-                text, protobuf = HEAD.unpack(await reader.readexactly(HEAD.size))
-                self._forms = await reader.readexactly(text), await reader.readexactly(protobuf)
+                (size,) = HEAD.unpack(await reader.readexactly(HEAD.size))
+                self._handed = await reader.readexactly(size)
+                self._forms.clear()
                 self._at_s = time.monotonic()
 
     def _is_current(self) -> bool:
-        return self._forms is not None and time.monotonic() - self._at_s < self._current_s
+        return bool(self._handed) and time.monotonic() - self._at_s < self._current_s
 
     async def _metrics(self, request: Request) -> Response:
         if self._expected is not None:
@@ -86,12 +91,16 @@ class _Site:
                 return PlainTextResponse(
                     "hopscope: this takes the token of --token-file.\n", 401, {"WWW-Authenticate": "Bearer"}
                 )
-        if self._forms is None or not self._is_current():
+        if not self._is_current():
             return PlainTextResponse("hopscope: nothing was measured yet, or not for some time.\n", 503)
-        text, protobuf = self._forms
-        if _wants_protobuf(request.headers.get("accept", "")):
-            return Response(protobuf, headers={"Content-Type": PROTOBUF, "Vary": "Accept"})
-        return Response(text, headers={"Content-Type": TEXT, "Vary": "Accept"})
+        form = PROTOBUF if _wants_protobuf(request.headers.get("accept", "")) else TEXT
+        return Response(self._form(form), headers={"Content-Type": form, "Vary": "Accept"})
+
+    def _form(self, form: str) -> bytes:
+        if form not in self._forms:
+            families, started_ns = pickle.loads(self._handed)  # noqa: S301 # of the process that measures, as root
+            self._forms[form] = protobuf_of(families, started_ns) if form == PROTOBUF else text_of(families)
+        return self._forms[form]
 
     async def _health(self, _request: Request) -> Response:
         return PlainTextResponse("ok\n")

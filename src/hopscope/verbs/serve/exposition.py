@@ -8,7 +8,6 @@ and in the text alone, it has classic buckets, a doubling each.
 
 from __future__ import annotations
 
-import struct
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
 
 TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 PROTOBUF: Final = "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited"
-# Lengths of both forms, in front of them where they are passed on.
-HEAD: Final = struct.Struct("!II")
 _NS_PER_S: Final = 10**9
 _ZERO_S: Final = 2.0**-24
 # MetricFamily.type.
@@ -35,12 +32,6 @@ _VALUES: Final = {"counter": 3, "gauge": 2, "histogram": 7}
 _INFINITE: Final = (1024 << SCALE) + 1
 # A gap of no more empty buckets is cheaper than a span of its own.
 _GAP: Final = 2
-
-
-def both_of(families: Sequence[Family], started_ns: int) -> bytes:
-    """Return both forms, as the process that hands them out takes them."""
-    text, protobuf = text_of(families), protobuf_of(families, started_ns)
-    return HEAD.pack(len(text), len(protobuf)) + text + protobuf
 
 
 def text_of(families: Iterable[Family]) -> bytes:

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import pickle
+import struct
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
@@ -20,6 +22,9 @@ Labels: TypeAlias = tuple[str, ...]
 Value: TypeAlias = "int | float | Histogram"
 # What all series are called that there is no room for.
 OTHER: Final = "other"
+
+# How many bytes follow, of what the process that measures says to the others.
+HEAD: Final = struct.Struct("!I")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +50,16 @@ class Family:
     help: str
     labels: Sequence[str] = ()
     series: Mapping[Labels, Value] = field(default_factory=dict)
+
+
+def handed(families: Sequence[Family], started_ns: int) -> bytes:
+    """Return families, and since when is counted, as the process takes them that hands out their forms."""
+    return framed(pickle.dumps((families, started_ns), pickle.HIGHEST_PROTOCOL))
+
+
+def framed(data: bytes) -> bytes:
+    """Return it with its length before it."""
+    return HEAD.pack(len(data)) + data
 
 
 class Bounded:

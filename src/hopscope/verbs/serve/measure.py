@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The process that measures: both forms of all metrics an interval, to the process that hands them out.
+"""The process that measures: all metrics an interval, to the processes that hand them out or send them.
 
 Counts are those of the kernel's own arrays, less what was in them at the start: nothing is added up over intervals, so
 that they are what the arrays hold. What is not asked for is not attached.

@@ -17,7 +17,7 @@ from hopscope.kernel.capabilities import require_rights
 from hopscope.live.privileges import unprivileged_user
 from hopscope.live.processes import forked, http_server
 from hopscope.recorded.confine import confine
-from hopscope.verbs.serve.exposition import both_of
+from hopscope.verbs.serve.family import handed
 from hopscope.verbs.serve.otlp import pushed
 from hopscope.verbs.serve.push import push
 
@@ -67,7 +67,7 @@ class Metrics:
                 from hopscope.verbs.serve.measure import measure  # noqa: PLC0415 # in this process alone
 
                 keep(to_served, to_pushing, beats)
-                lines = [(to_served, both_of)] if self.access else []
+                lines = [(to_served, handed)] if self.access else []
                 lines += [(to_pushing, pushed)] if self.receiver else []
                 measure(self.wanted, lines, beats)
 

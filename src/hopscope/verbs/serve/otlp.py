@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import os
-import struct
 import time
 from typing import TYPE_CHECKING, Final
 
@@ -18,14 +17,13 @@ import numpy as np
 from hopscope import __version__
 from hopscope.model.histogram import MIN_INDEX, OVERFLOW_SLOT, SCALE, ZERO_SLOT, Histogram
 from hopscope.term.protobuf import content, double, fixed64, number, varint, zigzag
+from hopscope.verbs.serve.family import framed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from hopscope.verbs.serve.family import Family, Value
 
-# The length of a request, in front of it where it is passed on.
-HEAD: Final = struct.Struct("!I")
 _NS_PER_S: Final = 10**9
 _CUMULATIVE: Final = 2
 # Metric: where the data of each type are.
@@ -42,7 +40,7 @@ def pushed(families: Iterable[Family], started_ns: int) -> bytes:
         CLOCK_REALTIME since when is counted.
     """
     request = request_of(families, started_ns, time.time_ns())
-    return HEAD.pack(len(request)) + request
+    return framed(request)
 
 
 def request_of(families: Iterable[Family], started_ns: int, now_ns: int) -> bytes:

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from hopscope.errors import UsageError
 from hopscope.gate import tell
 from hopscope.verbs.serve.access import is_loopback, token_of
-from hopscope.verbs.serve.otlp import HEAD
+from hopscope.verbs.serve.family import HEAD
 
 if TYPE_CHECKING:
     import socket
