@@ -38,11 +38,11 @@ def test_all_kinds_are_among_two_hundred() -> None:
     assert names == {*SINGLE, *HEALTHY, *LACKING, *mixed.SCENARIOS}
 
 
-def test_truths_have_names_of_the_model_and_are_all_of_the_time() -> None:
+def test_truths_have_names_of_the_model_and_are_most_of_the_time() -> None:
     for each in cases(200):
         truth = each.plan.truth
         assert {*truth} <= {*BY_NAME}
-        assert not truth or 0.8 <= sum(truth.values()) <= 1.001, each
+        assert not truth or 0.6 <= sum(truth.values()) <= 1.001, each
 
 
 @pytest.mark.root
