@@ -27,6 +27,7 @@ from hopscope.trace.recorded_counters import ROW_BYTES
 from hopscope.verbs.record.backlog import Backlog
 from hopscope.verbs.record.counters import CounterLog
 from hopscope.verbs.record.flight import Kept, Watch
+from hopscope.verbs.record.pace import Pace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -41,13 +42,6 @@ Rows: TypeAlias = "list[tuple[str, dict[str, Array]]]"
 # With when it was begun to be taken.
 _Work: TypeAlias = "tuple[int, Taken | Rows]"
 
-# How long to wait between looks at the rings: so long that they fill by a quarter meanwhile, within these limits.
-_MOST_S: Final = 0.08
-_LEAST_S: Final = 0.002
-_FULL: Final = 0.25
-# A ring is emptied when it is so full, or after so long: what a reading costs besides its records is a third of a ms.
-_WORTH: Final = 1 / 8
-_LATEST_S: Final = 0.4
 # As of nice(1).
 _PRIORITY: Final = -15
 
@@ -242,14 +236,11 @@ class Pipeline:
         """
         end_s = self._started_s + limits.duration_s if limits.duration_s else float("inf")
         most_bytes = limits.size_bytes or float("inf")
-        pause_s, left, drained_s = _LEAST_S, 0.0, self._started_s
-        while not wait(min(pause_s, max(end_s - time.monotonic(), 0))):
-            full = self._recorder.fullness()
-            more = max(full - left, _FULL * _LEAST_S / _MOST_S)
-            pause_s, left = min(max(pause_s * _FULL / more, _LEAST_S), _MOST_S), full
-            if full >= _WORTH or time.monotonic() - drained_s >= _LATEST_S or self._recorder.has_other_rings:
+        pace = Pace(self._recorder)
+        while not wait(min(pace.pause_s, max(end_s - time.monotonic(), 0))):
+            if pace.is_due():
                 self.drain()
-                left, drained_s = 0.0, time.monotonic()
+                pace.emptied()
             if self.trigger or self._error or time.monotonic() >= end_s or self._writer.bytes_written >= most_bytes:
                 return False
             each()
