@@ -10,6 +10,7 @@ import pytest
 
 from hopscope.bpf.layout import HopPoint
 from hopscope.errors import KernelError, UsageError
+from hopscope.kernel.drop_reasons import drop_reasons
 from hopscope.verbs.record.flight import Kept, Trigger, Watch
 
 S = 1_000_000_000
@@ -50,6 +51,15 @@ def test_losses_are_kept_by_their_end() -> None:
     list(kept.add("losses", {"from_ns": np.array([0]), "until_ns": np.array([5 * S]), "lost": np.array([23])}))
     list(kept.add("packets", packets((5 * S, 1, RX))))
     assert [table for table, _ in kept.take()] == ["losses", "packets"]
+
+
+def test_what_goes_on_knows_since_when_all_is_kept() -> None:
+    kept = Kept(2 * S, 1 << 30)
+    for second in range(4):
+        list(kept.add("packets", packets((second * S, 1, RX))))
+    assert (kept.since_ns, [int(columns["time_ns"][0]) for _, columns in kept.rows()]) == (0, [S, 2 * S, 3 * S])
+    kept.expire(60 * S)
+    assert (kept.since_ns, list(kept.rows()), kept.size_bytes) == (3 * S, [], 0)
 
 
 def test_memory_is_bounded_and_said_to_be_short() -> None:
@@ -120,6 +130,20 @@ def test_drop_sets_off() -> None:
     watch = Watch([Trigger.parse("drop")])
     assert watch.seen([("packets", packets((1, 1, RX), (2, 1, FREE)))]) is None
     assert watch.seen([("cpu", {}), ("packets", packets((3, 2, RX), (4, 2, DROP)))]) is not None
+
+
+def test_drop_of_another_reason_does_not() -> None:
+    names = {name: number for number, name in drop_reasons().items()}
+    watch = Watch([Trigger.parse("drop:NO_SOCKET")])
+    for reason in ("SOCKET_FILTER", "NO_SOCKET"):
+        row = ("drops", {"time_ns": np.array([1]), "reason": np.array([names[reason]])})
+        seen = watch.seen([("packets", packets((1, 1, DROP))), row])
+        assert (seen is not None) == (reason == "NO_SOCKET")
+
+
+def test_reason_that_this_kernel_does_not_have_is_refused() -> None:
+    with pytest.raises(UsageError, match="drop:NONE cannot fire: this kernel has no reason NONE"):
+        Trigger.parse("drop:NONE")
 
 
 def test_late_packet_sets_off() -> None:

@@ -124,7 +124,7 @@ _MIB = 1 << 20
         "triggers",
         metavar="TRIGGER",
         multiple=True,
-        help="Stop at `drop`, or at a delay: 'rx.tcp_queue>1ms'.",
+        help="Stop at `drop`, `drop:REASON`, or 'rx.tcp_queue>1ms'.",
     ),
     option(
         "--flight-memory",

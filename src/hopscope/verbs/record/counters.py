@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from hopscope.trace.recorded_counters import rows, with_settings_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from hopscope.kernel.counters.reader import CounterReader
     from hopscope.model.counters.readings import Readings
@@ -74,6 +74,18 @@ class CounterLog:
         self._take(settings=True)
         while self._kept:
             self._write(self._kept.popleft())
+
+    def kept(self) -> Iterator[tuple[str, Columns]]:
+        """Yield the rows of the readings that are kept, which stay so; from any thread."""
+        before: Readings | None = None
+        for now in list(self._kept):
+            yield from rows(before, now)
+            before = now
+
+    @property
+    def newest(self) -> Readings | None:
+        """The last reading; from any thread."""
+        return self._before
 
     def close(self) -> None:
         """End the thread; again is allowed."""

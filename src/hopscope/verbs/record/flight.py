@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The flight recorder: keep the last seconds in memory, and write them when something happens."""
+"""The flight recorder: keep the last seconds in memory, and write them when something happens.
+
+Of ``record --flight``, which ends with what it writes, and of ``serve --flight``, which goes on.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ import numpy as np
 
 from hopscope.bpf.layout import HopPoint
 from hopscope.errors import KernelError, UsageError
+from hopscope.kernel.drop_reasons import drop_reasons
 from hopscope.live.recorder.tables import point_names, table_of
 
 if TYPE_CHECKING:
@@ -55,6 +59,10 @@ class Kept:
 
     Attributes
     ----------
+    size_bytes : int
+        Memory that they take.
+    since_ns : int
+        All events after this time are kept, as far as they have come, CLOCK_MONOTONIC; 0: nothing was forgotten yet.
     cut : bool
         Whether memory was short.
     """
@@ -62,8 +70,9 @@ class Kept:
     def __init__(self, last_ns: int, most_bytes: int) -> None:
         self._last_ns = last_ns
         self._most_bytes = most_bytes
-        self._bytes = 0
+        self.size_bytes = 0
         self._parts: deque[tuple[int, int, str, Columns]] = deque()
+        self.since_ns = 0
         self.cut = False
 
     def add(self, table: str, columns: Columns) -> Iterator[tuple[str, Columns]]:
@@ -75,11 +84,15 @@ class Kept:
         newest_ns = int(times.max()) if times is not None else 0
         size = sum(column.nbytes for column in columns.values())
         self._parts.append((newest_ns, size, table, columns))
-        self._bytes += size
-        while self._parts[0][0] < newest_ns - self._last_ns:
-            self._forget()
-        while self._bytes > self._most_bytes and len(self._parts) > 1:
+        self.size_bytes += size
+        self.expire(newest_ns)
+        while self.size_bytes > self._most_bytes and len(self._parts) > 1:
             self.cut = True
+            self._forget()
+
+    def expire(self, now_ns: int) -> None:
+        """Forget what is too old by this time."""
+        while self._parts and self._parts[0][0] < now_ns - self._last_ns:
             self._forget()
 
     def take(self) -> Iterator[tuple[str, Columns]]:
@@ -87,11 +100,17 @@ class Kept:
         while self._parts:
             _, _, table, columns = self._parts.popleft()
             yield table, columns
-        self._bytes = 0
+        self.size_bytes = 0
+
+    def rows(self) -> Iterator[tuple[str, Columns]]:
+        """Yield what is kept, the oldest first; it stays kept."""
+        for _, _, table, columns in self._parts:
+            yield table, columns
 
     def _forget(self) -> None:
-        _, size, _, _ = self._parts.popleft()
-        self._bytes -= size
+        newest_ns, size, _, _ = self._parts.popleft()
+        self.size_bytes -= size
+        self.since_ns = max(self.since_ns, newest_ns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,16 +120,19 @@ class Trigger:
     Attributes
     ----------
     text
-        As the user wrote it: ``drop``, or ``POINT>TIME``.
+        As the user wrote it: ``drop``, ``drop:REASON``, or ``POINT>TIME``.
     point
         Number of the point at which a packet comes too late; None for a drop.
     least_ns
         So long after the point before it.
+    reason
+        Number of the reason of a drop; None: any.
     """
 
     text: str
     point: int | None = None
     least_ns: int = 0
+    reason: int | None = None
 
     @classmethod
     def parse(cls, text: str) -> Trigger:
@@ -119,16 +141,19 @@ class Trigger:
         Raises
         ------
         UsageError
-            It is neither, or the point is none of packets.
+            It is none of these, the kernel has no such reason, or the point is none of packets.
         """
         if text == _DROP:
             return cls(text)
+        if text.startswith(f"{_DROP}:"):
+            return cls(text, reason=_reason(text))
         name, _, time = (part.strip() for part in text.partition(">"))
         unit = time.lstrip("0123456789. ")
         number = _NUMBER.fullmatch(time.removesuffix(unit).strip())
         if name not in point_names().values() or unit not in _UNITS_NS or not number:
             raise UsageError(
-                f"{text} is not a trigger", "Give `drop`, or a point and a time such as 'rx.tcp_queue>1ms'"
+                f"{text} is not a trigger",
+                "Give `drop`, `drop:REASON`, or a point and a time such as 'rx.tcp_queue>1ms'",
             )
         known = {each: point for point, each in packet_points().items()}
         if name not in known:
@@ -193,11 +218,15 @@ class Watch:
 
         Rings are read one after the other: a reading may have events that are earlier than some of the reading before.
         """
+        for each in self._triggers:
+            if each.reason is not None and any(_has_reason(each.reason, *row) for row in rows):
+                return each
         packets = [columns for table, columns in rows if table == "packets"]
         looked_at = self._earlier + self._last + packets
         if not looked_at:
             return None
-        found = next((each for each in self._triggers if _happened(each, _by_packet(looked_at))), None)
+        by_packet = _by_packet(looked_at)
+        found = next((each for each in self._triggers if each.reason is None and _happened(each, by_packet)), None)
         before = self._earlier + self._last
         self._earlier = [_last_events(_by_packet(before))] if before else []
         self._last = packets
@@ -207,6 +236,27 @@ class Watch:
 def packet_points() -> dict[int, str]:
     """Return the number of each probe point that packets pass → its name."""
     return {point: name for point, name in point_names().items() if table_of(point) == "packets"}
+
+
+def _reason(text: str) -> int:
+    """Return the number of the reason in ``drop:REASON``.
+
+    Raises
+    ------
+    UsageError
+        The kernel has none of that name.
+    """
+    name = text.partition(":")[2]
+    names = drop_reasons()
+    found = next((number for number, each in names.items() if each == name), None)
+    if found is None:
+        why = "`hopscope drops` shows those that occur" if names else "This kernel names none: use `drop`"
+        raise UsageError(f"--trigger {text} cannot fire: this kernel has no reason {name or 'without a name'}", why)
+    return found
+
+
+def _has_reason(reason: int, table: str, columns: Columns) -> bool:
+    return table == "drops" and bool((columns["reason"] == reason).any())
 
 
 def _by_packet(parts: list[Columns]) -> Columns:
