@@ -5,11 +5,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import grp
-import os
 import socket
-import stat
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
@@ -19,13 +16,13 @@ from hopscope.kernel.capabilities import require_rights
 from hopscope.live.privileges import unprivileged_user
 from hopscope.live.processes import forked
 from hopscope.recorded.confine import confine
+from hopscope.verbs.serve.unix import listening, remove_stale
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
 GROUP: Final = "hopscope"
-_MODE: Final = 0o660
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +54,12 @@ class Subscriptions:
         require_rights()
         gid = _gid(self.group)
         ours, theirs = socket.socketpair()
-        with _listening(self.path, gid) as listening, ours, theirs:
+        with listening(self.path, gid, "the socket of subscriptions") as bound, ours, theirs:
 
             def run_recording() -> None:
                 from hopscope.verbs.serve.source import record  # noqa: PLC0415 # in this process alone
 
-                listening.close()
+                bound.close()
                 ours.close()
                 record(theirs, beats, self.chosen, self.ring_bytes)
 
@@ -77,7 +74,7 @@ class Subscriptions:
                 theirs.close()
                 beats.close()
                 confine()
-                asyncio.run(Publisher(ours, self.keep_s).serve(listening))
+                asyncio.run(Publisher(ours, self.keep_s).serve(bound))
 
             children[forked(run_publishing, unprivileged_user())] = "serves subscribers"
         return f"unix:{self.path}"
@@ -85,7 +82,7 @@ class Subscriptions:
     def end(self) -> None:
         """Remove the socket's name, if nobody listens there."""
         with contextlib.suppress(OSError):
-            _remove_stale(self.path)
+            remove_stale(self.path)
 
 
 def _gid(name: str | None) -> int:
@@ -96,47 +93,3 @@ def _gid(name: str | None) -> int:
         if name is None:
             return -1
         raise UsageError(f"There is no group {name}", f"Create it: groupadd --system {name}") from None
-
-
-def _listening(path: Path, gid: int) -> socket.socket:
-    """Return a socket with this name, which nobody else listens on.
-
-    Raises
-    ------
-    UsageError
-        The name cannot be used.
-    """
-    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        _remove_stale(path)
-        before = os.umask(0o777 & ~_MODE if gid >= 0 else 0o177)
-        try:
-            made.bind(os.fspath(path))
-        finally:
-            os.umask(before)
-        if gid >= 0:
-            os.chown(path, -1, gid)
-        made.listen()
-    except OSError as error:
-        made.close()
-        used = error.errno == errno.EADDRINUSE
-        raise UsageError(
-            f"{path} cannot be the socket of subscriptions: {error.strerror or error}",
-            "Another program uses it, or a file is there: name another one" if used else "Name another one",
-        ) from error
-    made.setblocking(False)  # noqa: FBT003 # as the library has it
-    return made
-
-
-def _remove_stale(path: Path) -> None:
-    """Remove a socket on which nobody listens any more; never anything else."""
-    try:
-        if not stat.S_ISSOCK(path.lstat().st_mode):
-            return
-    except FileNotFoundError:
-        return
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as trial:
-        try:
-            trial.connect(os.fspath(path))
-        except ConnectionRefusedError:
-            path.unlink()
