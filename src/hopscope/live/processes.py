@@ -96,6 +96,7 @@ def forked(run: Callable[[], None], user: tuple[int, int] | None = None) -> int:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for who started us, who ends all
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # as is what this may mean there
         if user:
             give_up(*user)
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # a change of the user would undo it

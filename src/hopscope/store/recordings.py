@@ -101,20 +101,23 @@ def read_directories() -> list[Path]:
 
 
 @contextlib.contextmanager
-def dated_folder(mode: int) -> Iterator[OpenFolder]:
-    """Make a folder in the state directory, named after the time (UTC); it goes away again if nothing comes into it.
+def dated_folder(mode: int, directory: Path | None = None) -> Iterator[OpenFolder]:
+    """Make a folder in a directory, named after the time (UTC); it goes away again if nothing comes into it.
 
     Parameters
     ----------
     mode
         Of its files.
+    directory
+        Where; None: in the state directory.
 
     Raises
     ------
     UsageError
         It cannot be made.
     """
-    with kept_if_used(_fresh(state_directory(), time.strftime("%Y%m%d-%H%M%S", time.gmtime()), mode)) as folder:
+    name = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
+    with kept_if_used(_fresh(directory or state_directory(), name, mode)) as folder:
         yield folder
 
 

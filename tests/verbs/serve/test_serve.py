@@ -138,7 +138,7 @@ def test_where_the_budget_is_enough_counts_are_exact_and_it_says_so() -> None:
 
 
 def test_the_page_names_every_metric() -> None:
-    with serving("-i", "0.5", "--budget=100") as served:
+    with serving("-i", "0.5", "--budget=100", "--flight=1") as served:
         text = served.get()[2].decode()
     rows = re.findall(r"^\| `(\w+)` \| (\w+) \|", PAGE.read_text(), re.MULTILINE)
     # After two readings, and not with a budget.

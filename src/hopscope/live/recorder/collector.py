@@ -69,6 +69,12 @@ _NOT_IN_PAGES: Final = (
 )
 # Requests of io_uring that are under way at once, twice.
 _URING_REQUESTS: Final = 65_536
+# What the kernel side has said the meaning of, by section (bpf/record/).
+_KNOWN: Final = {
+    ".bss.flows": ("known_flows",),
+    ".bss.threads": ("known_threads",),
+    ".bss": ("known_devices", "known_qdiscs"),
+}
 # perf_uprobe_event_init() is not content with CAP_PERFMON.
 _FOR_LIBRARIES: Final = ("CAP_SYS_ADMIN",)
 
@@ -195,6 +201,7 @@ class Recorder(SelfTrafficFilter, Attached):
         for name in [*options.points, *(LIBRARY_POINTS if options.libraries else ())]:
             if name in self.not_granted():
                 raise KernelError(f"This kernel supports no attach method for {name}", "`hopscope probes` says why")
+        self._known_names = [bpf.data(section)[name] for section, names in _KNOWN.items() for name in names]
         counters = bpf.data(".bss.counts")["record_counters"]
         self._captures_lost = counters["captures_lost"]
         self._plaintexts_lost = counters["plaintexts_lost"]
@@ -361,6 +368,16 @@ class Recorder(SelfTrafficFilter, Attached):
                 yield from self._places.symbols(columns[CALLER.name])
             if table in self._tracepoints.with_stacks:
                 yield from self._places.stacks(columns[STACK.name])
+
+    def name_again(self) -> None:
+        """Have rows say anew what flows, threads, devices and queueing disciplines are, as events of them come.
+
+        To be called between two calls of :meth:`rows`. A thread that the kernel side notes at this very moment may be
+        left out: a second call, later, has it come, too.
+        """
+        for known in self._known_names:
+            known[...] = np.zeros((), known.dtype)
+        self._tables.forget()
 
     def now_ns(self) -> int:
         """Return the time, by the clock of events."""

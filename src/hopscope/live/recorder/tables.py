@@ -80,6 +80,10 @@ class Tables:
     def __init__(self) -> None:
         self._flows: set[int] = set()
 
+    def forget(self) -> None:
+        """Give flows once more that were given before."""
+        self._flows.clear()
+
     def rows(self, records: NDArray[np.void], cpu: int) -> Iterator[tuple[str, Columns]]:
         """Yield each table's name and rows.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from hopscope.errors import UsageError
-from hopscope.live.help import CLIENTS, MEASURE, OTHER, RECEIVER, SUBSCRIBERS, Command, option, section
+from hopscope.live.help import CLIENTS, FLIGHT, MEASURE, OTHER, RECEIVER, SUBSCRIBERS, Command, option, section
 from hopscope.live.host_options import listening_options
 from hopscope.live.options import (
     budget_option,
@@ -17,6 +17,8 @@ from hopscope.live.options import (
     group_option,
     interface_option,
     max_groups_option,
+    point_option,
+    profile_option,
     protocol_option,
     socket_options,
 )
@@ -25,14 +27,28 @@ from hopscope.live.seconds import Seconds
 from hopscope.verbs.serve.config import take_defaults
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from hopscope.agent.tls import Tls
+    from hopscope.verbs.serve.flight import FlightRecorder
     from hopscope.verbs.serve.run import Service
 
 _COLLECTED: Final = ("rx", "tx", "cpu", "drops", "sockets", "check")
 _GROUPS: Final = ("interface", "netns", "cgroup")
+# What the flight recorder keeps where nothing is said, and its options.
+_PROFILES: Final = ("messages",)
+_OF_FLIGHT: Final = (
+    "flight",
+    "triggers",
+    "profiles",
+    "points",
+    "flight_memory",
+    "dumps",
+    "dump_every",
+    "dump_size",
+    "dump_socket",
+)
 _DAY_S: Final = 86_400
 _MIB: Final = 1 << 20
 # In a context's meta: the words of the command line, and that its services alone are wanted.
@@ -90,6 +106,44 @@ class _Rereadable(Command):
     buffer_option(),
 )
 @section(
+    FLIGHT,
+    option("--flight", type=Seconds(1, _DAY_S), help="Keep the last seconds of events in memory."),
+    option(
+        "--trigger",
+        "triggers",
+        metavar="TRIGGER",
+        multiple=True,
+        help="Write them at `drop`, `drop:REASON`, 'rx.copy>10ms' or `finding:SEVERITY`.",
+    ),
+    profile_option("Probe points, as of `record`."),
+    point_option(),
+    option(
+        "--flight-memory",
+        type=click.IntRange(1, 1 << 20),
+        metavar="MIB",
+        default=256,
+        show_default=True,
+        help="Maximum memory for events.",
+    ),
+    option("--dumps", type=PATH, metavar="DIR", help="Where to write.", default_text="state directory"),
+    option(
+        "--dump-every",
+        type=Seconds(0, _DAY_S),
+        default=300.0,
+        show_default=True,
+        help="Seconds between two recordings, at least.",
+    ),
+    option(
+        "--dump-size",
+        type=click.IntRange(1, 1 << 30),
+        metavar="MIB",
+        default=1024,
+        show_default=True,
+        help="Maximum size of all of them; the oldest are deleted.",
+    ),
+    option("--dump-socket", type=PATH, metavar="PATH", help="Unix socket at which POST /dump writes one."),
+)
+@section(
     OTHER,
     option(
         "--config", type=PATH, metavar="FILE", is_eager=True, callback=take_defaults, help="Options from a TOML file."
@@ -119,7 +173,7 @@ def command(  # noqa: PLR0913 # one parameter an option
     socket_group: str | None,
     keep: float,
     buffer: str,
-    **chosen: Any,  # noqa: ANN401 # filters
+    **chosen: Any,  # noqa: ANN401 # filters, and options of the flight recorder
 ) -> int | Sequence[Service]:
     """Measure this host all the time, and serve the results to other programs.
 
@@ -135,15 +189,19 @@ def command(  # noqa: PLR0913 # one parameter an option
 
     With --socket, other programs subscribe to events, as Arrow or JSON lines, by hopscope.subscribe() in Python or by
     one line of JSON. What nobody subscribes to is not attached. See docs/subscribe.md.
+
+    With --flight, the last seconds of events are kept in memory, and written as a recording at a trigger, at SIGUSR1,
+    or at POST /dump on --dump-socket. `hopscope report`, `explain` and `web` open it.
     """
     del config
-    if listen is None and socket is None and otlp is None:
-        raise UsageError("There is nothing to serve", "Give --listen 127.0.0.1:9764, or --socket /run/hopscope.sock")
+    of_flight = {name: chosen.pop(name) for name in _OF_FLIGHT}
+    _require_something(context, listen, socket, otlp, of_flight["flight"])
     if otlp_token_file and otlp is None:
         raise UsageError("--otlp-token-file is for --otlp", "Give --otlp URL as well")
     from hopscope.verbs.serve.run import serve  # noqa: PLC0415
 
     services: list[Service] = []
+    recorder = _flight_recorder(of_flight, chosen, int(buffer) * _MIB) if of_flight["flight"] else None
     if listen is not None or otlp is not None:
         if listen is not None and not all(map(find_spec, ("starlette", "uvicorn"))):
             raise UsageError("Metrics need Starlette and uvicorn", "Install them: pip install 'hopscope[serve]'")
@@ -154,18 +212,77 @@ def command(  # noqa: PLR0913 # one parameter an option
 
         access = Access.of(listen, tls, allowed, allow_file, token_file) if listen is not None else None
         receiver = Receiver.of(otlp, otlp_token_file) if otlp is not None else None
-        wanted = Wanted(tuple(dict.fromkeys(collected)), interval, group_by, max_groups, budget, chosen)
+        tally = recorder.tally if recorder else None
+        wanted = Wanted(tuple(dict.fromkeys(collected)), interval, group_by, max_groups, budget, chosen, tally)
         services.append(Metrics(access, receiver, wanted))
     if socket is not None:
         from hopscope.verbs.serve.subscriptions import Subscriptions  # noqa: PLC0415
 
         services.append(Subscriptions(socket, socket_group, keep, chosen, int(buffer) * _MIB))
+    if recorder:
+        services.append(recorder)
     if check:
         click.echo("The options are valid.")
         return 0
     if _SERVICES in context.meta:
         return services
     return serve(services, lambda: _again(context.meta[_WORDS]))
+
+
+def _flight_recorder(given: Mapping[str, Any], chosen: Mapping[str, Any], ring_bytes: int) -> FlightRecorder:
+    """Return the flight recorder: the options in :data:`_OF_FLIGHT`, filters, and the size of a ring.
+
+    Raises
+    ------
+    UsageError
+        Something of it cannot be.
+    """
+    from hopscope.verbs.serve.flight import FlightRecorder  # noqa: PLC0415
+    from hopscope.verbs.serve.flight_keeper import Flight  # noqa: PLC0415 # NumPy and libbpf
+    from hopscope.verbs.serve.flight_tally import FlightTally  # noqa: PLC0415
+
+    memory, stored = given["flight_memory"], given["dump_size"]
+    if given["dump_socket"] and not all(map(find_spec, ("starlette", "uvicorn"))):
+        raise UsageError("--dump-socket needs Starlette and uvicorn", "Install them: pip install 'hopscope[serve]'")
+    if stored < memory:
+        raise UsageError(
+            f"--dump-size {stored} may have no room for what --flight-memory {memory} keeps", "Give at least as much"
+        )
+    flight = Flight(
+        last_s=given["flight"],
+        memory_bytes=memory * _MIB,
+        triggers=given["triggers"],
+        profiles=given["profiles"] or (() if given["points"] else _PROFILES),
+        points=given["points"],
+        chosen=chosen,
+        ring_bytes=ring_bytes,
+        directory=given["dumps"],
+        most_bytes=stored * _MIB,
+        every_s=given["dump_every"],
+    )
+    flight.check()
+    return FlightRecorder(flight, FlightTally(), given["dump_socket"])
+
+
+def _require_something(context: click.Context, *services: object) -> None:
+    """Refuse to serve nothing, and options of what is not served; the last service is the flight recorder.
+
+    Raises
+    ------
+    UsageError
+        So it is.
+    """
+    if all(each is None for each in services):
+        raise UsageError("There is nothing to serve", "Give --listen 127.0.0.1:9764, or --socket /run/hopscope.sock")
+    if services[-1] is None and (given := _given(context, _OF_FLIGHT)):
+        raise UsageError(f"{given} is for --flight", "Give --flight and how many seconds to keep, e.g. 30")
+
+
+def _given(context: click.Context, names: Sequence[str]) -> str:
+    """Return the first of these options that was given, as it is written; empty: none was."""
+    options = {each.name: max(each.opts, key=len) for each in context.command.params}
+    default = click.core.ParameterSource.DEFAULT
+    return next((options[name] for name in names if context.get_parameter_source(name) is not default), "")
 
 
 def _again(words: Sequence[str]) -> Sequence[Service]:

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from hopscope.model.sampled import Coverage
     from hopscope.model.snapshot import HopRow, Overhead, PlanRow, Snapshot
     from hopscope.verbs.check.findings import Check
-    from hopscope.verbs.serve.family import Labels
+    from hopscope.verbs.serve.family import Labels, Type
+    from hopscope.verbs.serve.flight_tally import FlightTally
     from hopscope.verbs.sockets.report import SocketReport
 
 # Pairs of reason and function that have series of their own.
@@ -172,6 +173,26 @@ class Families:
             "hopscope_checks", "gauge", "Conditions that were looked at, by what became of them", ("state",),
             {(each,): states[each] for each in ("found", "well", "unseen")},
         )  # fmt: skip
+
+    @staticmethod
+    def flight(tally: FlightTally) -> Iterator[Family]:
+        """Yield what the flight recorder keeps, and what it has written."""
+        yield Family(
+            "hopscope_flight_recordings_total", "counter",
+            "Recordings that the flight recorder was to write, by what became of them", ("result",),
+            {(each,): tally[each] for each in ("written", "failed", "skipped")},
+        )  # fmt: skip
+        yield Family(
+            "hopscope_flight_kept_seconds", "gauge", "How far back the events go that are kept in memory", (),
+            {(): tally["kept_ns"] / _NS_PER_S},
+        )  # fmt: skip
+        others: tuple[tuple[str, Type, str, str], ...] = (
+            ("kept_bytes", "gauge", "Memory that these events take", "kept_bytes"),
+            ("stored_bytes", "gauge", "What all recordings of the flight recorder take on disk", "stored_bytes"),
+            ("lost_records_total", "counter", "Records that its rings had no room for", "lost"),
+        )
+        for name, type_, help_, field in others:
+            yield Family(f"hopscope_flight_{name}", type_, help_, (), {(): tally[field]})
 
     def own(
         self, now: Mapping[str, Any], totals: Mapping[str, Any], absent: Mapping[str, str], plans: Sequence[PlanRow]

@@ -175,6 +175,8 @@ class Measurement:
         self._look_at_counters()
         if self._check:
             yield from families.check(self._check)
+        if self._wanted.tally:
+            yield from families.flight(self._wanted.tally)
 
     def _tell_budget(self, collectors: Iterable[Collector[Any]]) -> None:
         """Tell once what keeps the budget from measuring."""

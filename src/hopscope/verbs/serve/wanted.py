@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from hopscope.verbs.serve.flight_tally import FlightTally
+
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
@@ -26,6 +28,8 @@ class Wanted:
         What measuring hops may cost, with all else that is measured, in per cent of one CPU; None: all is measured.
     chosen
         The filters, by the options' names in Python.
+    tally
+        What the flight recorder does; None: there is none.
     """
 
     collected: Sequence[str]
@@ -34,3 +38,4 @@ class Wanted:
     most_groups: int
     budget: float | None
     chosen: Mapping[str, Any]
+    tally: FlightTally | None = None
