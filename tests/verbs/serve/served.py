@@ -10,6 +10,7 @@ import re
 import signal
 import socket
 import subprocess
+import time
 import urllib.parse
 import urllib.request
 from dataclasses import dataclass
@@ -106,6 +107,20 @@ class Prometheus:
         assert document["status"] == "success"
         return {_labels(each["metric"]): _value(each) for each in document["data"]["result"]}
 
+    def exemplars(self, query: str) -> dict[str, list[tuple[str, float, float]]]:
+        """Return the exemplars of a query of the last hour: labels as above → message, value and time of each."""
+        words = urllib.parse.urlencode({"query": query, "start": time.time() - 3600, "end": time.time() + 3600})
+        with urllib.request.urlopen(
+            f"http://127.0.0.1:{self.port}/api/v1/query_exemplars?{words}", timeout=60
+        ) as answer:
+            document = json.load(answer)
+        return {
+            _labels(each["seriesLabels"]): [
+                (one["labels"]["message"], float(one["value"]), float(one["timestamp"])) for one in each["exemplars"]
+            ]
+            for each in document["data"]
+        }
+
     def one(self, query: str) -> float | None:
         """Return the only value; None where there is none."""
         found = self.ask(query)
@@ -133,7 +148,7 @@ def prometheus(folder: Path, jobs: dict[str, dict[str, Any]], *, native: bool = 
     argv = [
         "prometheus", f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data",
         f"--web.listen-address=127.0.0.1:{port}", "--log.level=error",
-        *(["--enable-feature=native-histograms"] if native else []),
+        f"--enable-feature=exemplar-storage{',native-histograms' if native else ''}",
     ]  # fmt: skip
     with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as child:
         found = Prometheus(port)

@@ -7,6 +7,7 @@ import contextlib
 import http.client
 import json
 import os
+import re
 import signal
 import socket
 import stat
@@ -275,6 +276,44 @@ def test_who_lives_longer_than_names_are_kept_keeps_its_name(tmp_path: Path, mon
     assert first == [(True,)]
 
 
+_EXEMPLAR = re.compile(r'hopscope_(\w+)_hop_seconds_bucket{hop="([\w.]+)",.* # {message="(@\d+)"} (\S+) \S+')
+
+
+def exemplars_of(served: Served) -> dict[str, tuple[str, float]]:
+    """Return hop → message and duration of the exemplars that there are now."""
+    status, _, body = served.get(Accept="application/openmetrics-text")
+    assert status == 200
+    found = [_EXEMPLAR.fullmatch(line) for line in body.decode().splitlines()]
+    return {each[2]: (each[3], float(each[4])) for each in found if each}
+
+
+def test_an_exemplar_is_a_message_that_explain_opens(tmp_path: Path) -> None:
+    words = ("--collect=rx", "--collect=tx", "--exemplars", "-i", 1)
+    with flying(tmp_path, *words, said=("SIGUSR1: ",)) as it, tcp_pair(way(it.lab, "veth-4")) as pair:
+        assert ping(*pair, PINGS) == PINGS
+        pair[0].send(bytes(777))
+        time.sleep(0.3)  # which is what is measured
+        assert len(pair[1].recv(1000)) == 777
+
+        def slow() -> dict[str, tuple[str, float]]:
+            found = exemplars_of(it.served)
+            return found if found.get("rx.tcp_total", ("", 0.0))[1] >= 0.3 else {}
+
+        found = eventually(slow)
+        it.served.child.send_signal(signal.SIGUSR1)
+        dump = it.the_dump()
+    assert found["rx.tcp_asleep"][0] == found["rx.tcp_total"][0]
+    assert 0.3 <= found["rx.tcp_asleep"][1] <= found["rx.tcp_total"][1]
+    # Of the same message, the send call and the first that was received are told apart, and by some time.
+    for hop in ("rx.tcp_total", "tx.ack"):
+        done = hopscope("explain", dump, "--message", found[hop][0])
+        assert done.returncode == 0, done.stderr
+        assert "reader-asleep" in done.stdout
+        assert re.search(r"\b777\s+bytes", done.stdout)
+    said = complaint(hopscope("explain", dump, "--message", "@7"), 2)
+    assert said.startswith("No message of this recording has the ID @7.")
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -284,6 +323,10 @@ def test_who_lives_longer_than_names_are_kept_keeps_its_name(tmp_path: Path, mon
         (["--flight=5", "--profile=tx", "--trigger=rx.copy>1ms"], "cannot fire: rx.copy is not recorded"),
         (["--flight=5", "--dump-size=10"], "may have no room for what --flight-memory 256 keeps"),
         (["--flight=5", "--dumps=/dev/null/x"], "/dev/null is no directory"),
+        (["--exemplars"], "--exemplars needs --flight"),
+        (["--exemplars", "--flight=5"], "--exemplars needs --listen"),
+        (["--exemplars", "--flight=5", "--listen=127.0.0.1:0", "--budget=1"], "which --exemplars cannot have"),
+        (["--exemplars", "--flight=5", "--listen=127.0.0.1:0", "-g", "netns"], "which --group-by divides"),
     ],
 )
 def test_check_says_what_cannot_be(words: list[str], said: str) -> None:
@@ -293,6 +336,8 @@ def test_check_says_what_cannot_be(words: list[str], said: str) -> None:
 def test_all_of_it_can_be_in_the_configuration(tmp_path: Path) -> None:
     config = tmp_path / "serve.toml"
     config.write_text(f"""
+listen = "127.0.0.1:0"
+exemplars = true
 flight = 30
 trigger = ["drop", "rx.copy>10ms", "finding:warning"]
 profile = ["messages", "cpu"]
@@ -305,3 +350,5 @@ dump-socket = "{tmp_path}/dump.sock"
 """)
     done = hopscope("serve", f"--config={config}", "--check")
     assert (done.returncode, done.stdout) == (0, "The options are valid.\n"), done.stderr
+    config.write_text("exemplars = 'yes'\nflight = 5\n")
+    assert "exemplars is not true or false" in complaint(hopscope("serve", f"--config={config}", "--check"), 2)

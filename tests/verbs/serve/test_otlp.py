@@ -18,7 +18,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 
 from hopscope.errors import UsageError
 from hopscope.model.histogram import Histogram
-from hopscope.verbs.serve.family import Family
+from hopscope.verbs.serve.family import Exemplar, Family
 from hopscope.verbs.serve.otlp import request_of
 from hopscope.verbs.serve.push import Receiver
 from tests.lab.command import complaint, hopscope, start
@@ -66,6 +66,19 @@ def test_a_histogram_has_each_value_in_the_bucket_that_holds_it(values_ns: list[
     if max(values_s) > longest_s:
         assert counted[-1] == np.count_nonzero(values_s > longest_s)
         assert lowest_s[-1] < max(values_s) <= lowest_s[-1] * base
+
+
+def test_an_exemplar_goes_with_its_histogram() -> None:
+    series = {(hop,): Histogram.from_values([1_500_000]) for hop in ("rx.core", "rx.l4")}
+    exemplars = {("rx.l4",): Exemplar("@1995808587948", 1_500_000, NOW_NS - 7)}
+    family = Family("hop_seconds", "histogram", "Time", ("hop",), series, exemplars)
+    points = metrics_of(request_of([family], STARTED_NS, NOW_NS))["hop_seconds"].exponential_histogram.data_points
+    without, having = points
+    (found,) = having.exemplars
+    assert (len(without.exemplars), found.as_double, found.time_unix_nano) == (0, 0.0015, NOW_NS - 7)
+    assert [(each.key, each.value.string_value) for each in found.filtered_attributes] == [
+        ("message", "@1995808587948")
+    ]
 
 
 def test_counters_and_gauges_keep_their_kinds() -> None:

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from hopscope.model.histogram import Histogram, lower_bounds_s, upper_bounds_s
-from hopscope.verbs.serve.exposition import PROTOBUF, protobuf_of, text_of
-from hopscope.verbs.serve.family import Family
+from hopscope.verbs.serve.exposition import OPENMETRICS, PROTOBUF, openmetrics_of, protobuf_of, text_of
+from hopscope.verbs.serve.family import Exemplar, Family
 from tests.agent.certificates import Authority, agent_files, client_files
 from tests.lab.command import only
 from tests.lab.measure import ping, udp_pair, way
@@ -45,8 +45,17 @@ KNOWN = {
     "one": Histogram.from_values([1_000_000]),
     ODD: Histogram.from_values([1000, 1001, 10**9]),
 }
+# Of the one with one value, which is 1 ms; soon after now, as Prometheus takes no older ones for new.
+EXEMPLAR = Exemplar("@1995808587948", 1_000_000, time.time_ns() // 1_000_000 * 1_000_000)
 FAMILIES = [
-    Family("known_seconds", "histogram", "Known", ("kind",), {(kind,): each for kind, each in KNOWN.items()}),
+    Family(
+        "known_seconds",
+        "histogram",
+        "Known",
+        ("kind",),
+        {(kind,): each for kind, each in KNOWN.items()},
+        {("one",): EXEMPLAR},
+    ),
     Family("known_total", "counter", "Counted\nin two lines", ("kind",), {(ODD,): (1 << 53) - 1, ("b",): 7}),
     Family("known_ratio", "gauge", "A gauge", (), {(): -0.25}),
 ]
@@ -58,9 +67,10 @@ def known() -> Iterator[int]:
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            body = protobuf_of(FAMILIES, time.time_ns())
+            is_protobuf = self.headers["Accept"].startswith("application/vnd.google.protobuf")
+            body = protobuf_of(FAMILIES, time.time_ns()) if is_protobuf else openmetrics_of(FAMILIES)
             self.send_response(200)
-            self.send_header("Content-Type", PROTOBUF)
+            self.send_header("Content-Type", PROTOBUF if is_protobuf else OPENMETRICS)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
@@ -139,6 +149,22 @@ def _is_within(histogram: Histogram, percent: float, found_s: float | None) -> b
     if not histogram.counts[1:].any():
         lower_s = -upper_s  # Prometheus cannot know that none is negative
     return bool(lower_s * (1 - 1e-12) <= found_s <= upper_s * (1 + 1e-12))
+
+
+def _of_the_exemplar(asked: Prometheus) -> set[tuple[str, float, float]]:
+    """Return the exemplars there, of whichever series of the histogram."""
+    found = eventually(lambda: asked.exemplars('{__name__=~"known_seconds.*"}'))
+    assert all('"kind": "one"' in labels for labels in found)
+    return {each for series in found.values() for each in series}
+
+
+def test_an_exemplar_is_the_same_there_in_either_form(known: int, asked: Prometheus, tmp_path: Path) -> None:
+    expected = {(EXEMPLAR.message, EXEMPLAR.value_ns / S, EXEMPLAR.at_ns / S)}
+    assert _of_the_exemplar(asked) == expected
+    with prometheus(tmp_path / "classic", {"known": _job(known)}, native=False) as classic:
+        assert _of_the_exemplar(classic) == expected
+        assert classic.one('known_seconds_count{kind="one"}') == 1
+        assert sorted(classic.ask("known_total").values()) == [7, (1 << 53) - 1]
 
 
 def test_what_is_longer_than_the_longest_bucket_is_counted_there(asked: Prometheus) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hopscope.lab import Lab
-from hopscope.verbs.serve.exposition import PROTOBUF, TEXT
+from hopscope.verbs.serve.exposition import OPENMETRICS, PROTOBUF, TEXT
 from tests.lab.command import complaint, hopscope, only, programs, start
 from tests.lab.measure import ping, udp_pair, way
 from tests.leftovers import held_by
@@ -48,7 +48,9 @@ def served() -> Iterator[Served]:
         (WANTS_BOTH.format(";q=0.5", ";q=0.6"), TEXT),
         (WANTS_BOTH.format(";q=x", ""), TEXT),
         ("application/vnd.google.protobuf;proto=other;encoding=delimited", TEXT),
-        ("application/openmetrics-text;version=1.0.0,text/plain;q=0.5", TEXT),
+        ("application/openmetrics-text;version=1.0.0,text/plain;q=0.5", OPENMETRICS),
+        ("application/openmetrics-text;version=2.0.0,text/plain;q=0.5", TEXT),
+        (f"application/openmetrics-text,{WANTS_BOTH.format(';q=0.9', '')}", TEXT),
     ],
 )
 def test_the_client_chooses_the_form(served: Served, accept: str | None, form: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from hopscope.errors import UsageError
 from hopscope.model.cause import BY_NAME, CAUSES, UNKNOWN
 from hopscope.term.format import plural
 from hopscope.trace.causes.pending import CAUSES as PENDING
@@ -30,6 +31,8 @@ _RELATIONS: Final = (
 APPLICATION: Final = "application"
 # What is said of a cause needs this share of the time.
 LEAST_SHARE: Final = 0.05
+# So much the times of two programs at one point, or of two points that follow each other, may differ.
+_NEAR_NS: Final = 100_000
 # Of all messages, or of their time: fewer slow ones are no finding.
 _FEW_MESSAGES: Final = 0.05
 _LITTLE_TIME: Final = 0.5
@@ -83,6 +86,29 @@ def explain(
     suspects = causes if serious or chosen else [each for each in causes if _is_much(each, count)]
     main = suspects[0].cause if suspects else None
     return Explanation(count, slow, pending, total_ns, median_ns, worst_ns, causes, main, limits, dropped(trace, count))
+
+
+def begins_s_of(trace: Trace, selection: Selection, at_ns: int) -> float:
+    """Return when the message with an exemplar's ID begins, in s since the start of the recording, to the microsecond.
+
+    The ID is when `serve` saw its send call, or its packet come from the driver: CLOCK_MONOTONIC, ns. What recorded was
+    another program at these points, and of datagrams at the one behind: it is the message with the nearest time.
+
+    Raises
+    ------
+    UsageError
+        None is near.
+    """
+    build(trace, "messages", selection=selection)
+    far = ", ".join(f"coalesce(abs({name} - {at_ns}), {_NEAR_NS})" for name in ("begins_ns", "first_ns", "driver_ns"))
+    near = f"SELECT begins_ns, least({far}) AS far FROM messages WHERE least({far}) < {_NEAR_NS}"
+    found = trace.rows(f"{near} ORDER BY far, begins_ns LIMIT 1")
+    if not found:
+        raise UsageError(
+            f"No message of this recording has the ID @{at_ns}",
+            "Its recording is one that the flight recorder of the same host wrote soon after",
+        )
+    return (int(found[0][0]) - trace.metadata.started_ns) // 1_000 / 1e6
 
 
 def _is_much(held: Held, count: int) -> bool:

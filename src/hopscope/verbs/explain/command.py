@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 from click.core import ParameterSource
@@ -20,9 +21,26 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from click import Context, Parameter
+
     from hopscope.store.trace import Trace
 
 _HOUR_S = 3600
+# CLOCK_MONOTONIC in ns: so many digits are 30 years.
+_ID: Final = re.compile(r"@[0-9]{1,18}", re.ASCII)
+
+
+class _MessageId(Seconds):
+    """When a message begins, in seconds since the start of the recording, or the ID of an exemplar: ``@`` and ns."""
+
+    def convert(self, value: Any, param: Parameter | None, ctx: Context | None) -> Any:  # noqa: ANN401 # as click's
+        """Return the seconds, or what follows the ``@`` as an int."""
+        text = str(value)
+        if not text.startswith("@"):
+            return super().convert(value, param, ctx)
+        if not _ID.fullmatch(text):
+            self.fail(f"{text!r} is not an ID of a message, e.g. @1995808587948.", param, ctx)
+        return int(text[1:])
 
 
 @click.command(
@@ -48,7 +66,7 @@ _HOUR_S = 3600
 @section(
     TRAFFIC,
     option("--slowest", type=click.IntRange(1), metavar="N", help="Only the N slowest messages."),
-    option("--message", type=SINCE_START, help="Only the message that begins then, as reports show it."),
+    option("--message", type=_MessageId(-1e9, 1e9), help="Only the message that begins then, or has this ID (@...)."),
     option("--request", type=SINCE_START, help="Only the request that begins then, as reports show it."),
 )
 @section(
@@ -73,7 +91,7 @@ def command(  # noqa: PLR0913 # one parameter an option
     is responsible, on which evidence, and what to try next. Watches this host (as root), or reads a TRACE of
     `hopscope record`. The causes are the same as in `report messages` and `report requests`; docs/causes.md has them.
     """
-    from hopscope.verbs.explain.analysis import explain  # noqa: PLC0415 # numpy and DuckDB when they are needed
+    from hopscope.verbs.explain.analysis import begins_s_of, explain  # noqa: PLC0415 # numpy and DuckDB when they are needed
     from hopscope.verbs.explain.counters import with_counters  # noqa: PLC0415
     from hopscope.verbs.explain.json import explanation_line  # noqa: PLC0415
     from hopscope.verbs.explain.text import render_explanation  # noqa: PLC0415
@@ -85,6 +103,8 @@ def command(  # noqa: PLR0913 # one parameter an option
     if baseline is not None and common.form == "json":
         raise UsageError("--baseline cannot be combined with --json", "Use `hopscope report compare --json`")
     with _trace(common, baseline, duration) as trace:
+        if isinstance(message, int):  # an ID
+            message = begins_s_of(trace, common.selection, message)
         explanation = with_counters(
             trace,
             explain(

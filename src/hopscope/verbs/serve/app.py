@@ -16,11 +16,11 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from hopscope.verbs.serve.exposition import PROTOBUF, TEXT, protobuf_of, text_of
+from hopscope.verbs.serve.exposition import FORMS, OPENMETRICS, PROTOBUF, TEXT, form_of
 from hopscope.verbs.serve.family import HEAD
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Mapping, Sequence
     from socket import socket
 
     from starlette.requests import Request
@@ -93,13 +93,13 @@ class _Site:
                 )
         if not self._is_current():
             return PlainTextResponse("hopscope: nothing was measured yet, or not for some time.\n", 503)
-        form = PROTOBUF if _wants_protobuf(request.headers.get("accept", "")) else TEXT
+        form = _preferred(request.headers.get("accept", ""))
         return Response(self._form(form), headers={"Content-Type": form, "Vary": "Accept"})
 
     def _form(self, form: str) -> bytes:
         if form not in self._forms:
             families, started_ns = pickle.loads(self._handed)  # noqa: S301 # of the process that measures, as root
-            self._forms[form] = protobuf_of(families, started_ns) if form == PROTOBUF else text_of(families)
+            self._forms[form] = form_of(form, families, started_ns)
         return self._forms[form]
 
     async def _health(self, _request: Request) -> Response:
@@ -109,18 +109,27 @@ class _Site:
         return PlainTextResponse("ok\n") if self._is_current() else PlainTextResponse("not ready\n", 503)
 
 
-def _wants_protobuf(accept: str) -> bool:
-    """Tell whether a client prefers Protocol Buffers to text (RFC 9110, 12.5.1)."""
-    best = {True: 0.0, False: 0.0}
+def _preferred(accept: str) -> str:
+    """Return the form that a client prefers (RFC 9110, 12.5.1); of those that it likes as much, the simpler one."""
+    best = dict.fromkeys(FORMS, 0.0)
     for each in accept.lower().split(","):
         kind, *given = (part.strip() for part in each.split(";"))
         parameters = dict(part.split("=", 1) for part in given if "=" in part)
-        is_protobuf = (
-            kind == "application/vnd.google.protobuf"
-            and parameters.get("proto") == "io.prometheus.client.metricfamily"
-            and parameters.get("encoding", "delimited") == "delimited"
-        )
-        if is_protobuf or kind in {"text/plain", "text/*", "*/*"}:
+        if form := _named(kind, parameters):
             with contextlib.suppress(ValueError):
-                best[is_protobuf] = max(best[is_protobuf], float(parameters.get("q", "1")))
-    return best[True] > best[False]
+                best[form] = max(best[form], float(parameters.get("q", "1")))
+    return max(best, key=lambda form: best[form])
+
+
+def _named(kind: str, parameters: Mapping[str, str]) -> str | None:
+    """Return the form that a part of the header names; None: none that there is."""
+    if kind in {"text/plain", "text/*", "*/*"}:
+        return TEXT
+    if kind == "application/openmetrics-text" and parameters.get("version", "1.0.0") == "1.0.0":
+        return OPENMETRICS
+    is_protobuf = (
+        kind == "application/vnd.google.protobuf"
+        and parameters.get("proto") == "io.prometheus.client.metricfamily"
+        and parameters.get("encoding", "delimited") == "delimited"
+    )
+    return PROTOBUF if is_protobuf else None

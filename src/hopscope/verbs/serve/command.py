@@ -14,6 +14,7 @@ from hopscope.live.host_options import listening_options
 from hopscope.live.options import (
     budget_option,
     buffer_option,
+    check_budget,
     group_option,
     interface_option,
     max_groups_option,
@@ -83,6 +84,7 @@ class _Rereadable(Command):
         default=_COLLECTED,
         help=f"{', '.join(_COLLECTED[:-1])} or {_COLLECTED[-1]} (repeatable). [default: all]",
     ),
+    option("--exemplars", is_flag=True, help="Metrics name the slowest message of each interval (--flight)."),
     option("-i", "--interval", type=Seconds(0.1, _DAY_S), default=5.0, show_default=True, help="Time between reports."),
 )
 @budget_option()
@@ -159,6 +161,7 @@ def command(  # noqa: PLR0913 # one parameter an option
     check: bool,
     collected: tuple[str, ...],
     interval: float,
+    exemplars: bool,
     budget: float | None,
     group_by: str | None,
     max_groups: int,
@@ -198,6 +201,8 @@ def command(  # noqa: PLR0913 # one parameter an option
     _require_something(context, listen, socket, otlp, of_flight["flight"])
     if otlp_token_file and otlp is None:
         raise UsageError("--otlp-token-file is for --otlp", "Give --otlp URL as well")
+    if exemplars:
+        _check_exemplars({"--flight": of_flight["flight"], "--listen": listen or otlp}, budget, group_by)
     from hopscope.verbs.serve.run import serve  # noqa: PLC0415
 
     services: list[Service] = []
@@ -213,7 +218,9 @@ def command(  # noqa: PLR0913 # one parameter an option
         access = Access.of(listen, tls, allowed, allow_file, token_file) if listen is not None else None
         receiver = Receiver.of(otlp, otlp_token_file) if otlp is not None else None
         tally = recorder.tally if recorder else None
-        wanted = Wanted(tuple(dict.fromkeys(collected)), interval, group_by, max_groups, budget, chosen, tally)
+        wanted = Wanted(
+            tuple(dict.fromkeys(collected)), interval, group_by, max_groups, budget, chosen, exemplars, tally
+        )
         services.append(Metrics(access, receiver, wanted))
     if socket is not None:
         from hopscope.verbs.serve.subscriptions import Subscriptions  # noqa: PLC0415
@@ -276,6 +283,22 @@ def _require_something(context: click.Context, *services: object) -> None:
         raise UsageError("There is nothing to serve", "Give --listen 127.0.0.1:9764, or --socket /run/hopscope.sock")
     if services[-1] is None and (given := _given(context, _OF_FLIGHT)):
         raise UsageError(f"{given} is for --flight", "Give --flight and how many seconds to keep, e.g. 30")
+
+
+def _check_exemplars(needed: Mapping[str, object], budget: float | None, group_by: str | None) -> None:
+    """Refuse exemplars that nobody could open, or that there are none of.
+
+    Raises
+    ------
+    UsageError
+        So it is.
+    """
+    for name, value in needed.items():
+        if value is None:
+            raise UsageError(f"--exemplars needs {name}", f"Give {name} as well")
+    check_budget(budget, others={"--exemplars": True})
+    if group_by is not None:
+        raise UsageError("--exemplars are of hops of the whole host, which --group-by divides", "Give one of the two")
 
 
 def _given(context: click.Context, names: Sequence[str]) -> str:

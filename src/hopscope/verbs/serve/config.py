@@ -50,8 +50,8 @@ def _read(path: Path) -> Mapping[str, Any]:
 
 
 def _checked(path: Path, option: click.Option, value: object, name: str) -> object:
-    wanted = list if option.multiple else (str, int, float)
-    if not isinstance(value, wanted) or isinstance(value, bool):
-        kind = "a list" if option.multiple else "a text or a number"
+    wanted = list if option.multiple else bool if option.is_flag else (str, int, float)
+    if not isinstance(value, wanted) or isinstance(value, bool) is not option.is_flag:
+        kind = "a list" if option.multiple else "true or false" if option.is_flag else "a text or a number"
         raise UsageError(f"{path}: {name} is not {kind}", "See docs/serve.md for an example")
     return value

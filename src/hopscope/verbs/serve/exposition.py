@@ -1,27 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Families in the two forms that Prometheus reads: text 0.0.4, and Protocol Buffers with native histograms.
+"""Families in the forms that Prometheus reads: two of text, and Protocol Buffers with native histograms.
 
-https://prometheus.io/docs/instrumenting/exposition_formats/ and ``io/prometheus/client/metrics.proto`` of
-prometheus/client_model. A histogram is native with the buckets that the kernel side counted, none merged; beside them,
-and in the text alone, it has classic buckets, a doubling each.
+https://prometheus.io/docs/instrumenting/exposition_formats/, the text of OpenMetrics 1.0, and
+``io/prometheus/client/metrics.proto`` of prometheus/client_model. A histogram is native with the buckets that the
+kernel side counted, none merged; beside them, and in texts alone, it has classic buckets, a doubling each. Text 0.0.4
+has no exemplars.
 """
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from hopscope.model.histogram import MIN_INDEX, OVERFLOW_SLOT, SCALE, ZERO_SLOT, Histogram
 from hopscope.term.protobuf import content, double, number, zigzag
+from hopscope.verbs.serve.family import EXEMPLAR
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from hopscope.verbs.serve.family import Family, Value
+    from hopscope.verbs.serve.family import Exemplar, Family, Labels, Value
 
 TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
+OPENMETRICS: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 PROTOBUF: Final = "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited"
+# In the order of simplicity.
+FORMS: Final = (TEXT, OPENMETRICS, PROTOBUF)
 _NS_PER_S: Final = 10**9
 _ZERO_S: Final = 2.0**-24
 # MetricFamily.type.
@@ -34,26 +40,58 @@ _INFINITE: Final = (1024 << SCALE) + 1
 _GAP: Final = 2
 
 
+def form_of(form: str, families: Sequence[Family], started_ns: int) -> bytes:
+    """Return one of the forms; `started_ns` is as of :func:`protobuf_of`."""
+    if form == PROTOBUF:
+        return protobuf_of(families, started_ns)
+    return openmetrics_of(families) if form == OPENMETRICS else text_of(families)
+
+
 def text_of(families: Iterable[Family]) -> bytes:
     """Return the text form."""
-    lines: list[str] = []
-    for family in families:
-        lines += [f"# HELP {family.name} {_escaped(family.help)}.", f"# TYPE {family.name} {family.type}"]
-        for values, value in family.series.items():
-            labels = [_label(name, text) for name, text in zip(family.labels, values, strict=True)]
-            lines += _lines(family.name, labels, value)
+    return _joined(each for family in families for each in _text(family, family.name))
+
+
+def openmetrics_of(families: Iterable[Family]) -> bytes:
+    """Return the text of OpenMetrics, with exemplars: a counter's family is called without ``_total``."""
+    lines = (each for family in families for each in _text(family, _stem(family), exemplars=True))
+    return _joined(lines) + b"# EOF\n"
+
+
+def _stem(family: Family) -> str:
+    return family.name.removesuffix("_total") if family.type == "counter" else family.name
+
+
+def _joined(lines: Iterable[str]) -> bytes:
     return "".join(f"{line}\n" for line in lines).encode()
 
 
-def _lines(name: str, labels: Sequence[str], value: Value) -> Iterator[str]:
+def _text(family: Family, name: str, *, exemplars: bool = False) -> Iterator[str]:
+    yield f"# HELP {name} {_escaped(family.help)}."
+    yield f"# TYPE {name} {family.type}"
+    for values, value in family.series.items():
+        labels = [_label(label, text) for label, text in zip(family.labels, values, strict=True)]
+        yield from _lines(family.name, labels, value, family.exemplars.get(values) if exemplars else None)
+
+
+def _lines(name: str, labels: Sequence[str], value: Value, exemplar: Exemplar | None) -> Iterator[str]:
     if isinstance(value, Histogram):
-        for upper_s, count in _classic(value):
-            yield f"{name}_bucket{_braces([*labels, _label('le', repr(upper_s))])} {count}"
-        yield f"{name}_bucket{_braces([*labels, _label('le', '+Inf')])} {value.count}"
+        before_s = -1.0
+        for upper_s, count in (*_classic(value), (math.inf, value.count)):
+            bound = "+Inf" if upper_s == math.inf else repr(upper_s)
+            said = _said(exemplar) if exemplar and before_s < exemplar.value_ns / _NS_PER_S <= upper_s else ""
+            yield f"{name}_bucket{_braces([*labels, _label('le', bound)])} {count}{said}"
+            before_s = upper_s
         yield f"{name}_sum{_braces(labels)} {value.sum_ns / _NS_PER_S!r}"
         yield f"{name}_count{_braces(labels)} {value.count}"
     else:
         yield f"{name}{_braces(labels)} {value!r}"
+
+
+def _said(exemplar: Exemplar) -> str:
+    """Return an exemplar as it follows its bucket in OpenMetrics."""
+    label = _braces([_label(EXEMPLAR, exemplar.message)])
+    return f" # {label} {exemplar.value_ns / _NS_PER_S!r} {exemplar.at_ns / _NS_PER_S:.3f}"
 
 
 def _classic(histogram: Histogram) -> list[tuple[float, int]]:
@@ -94,17 +132,22 @@ def protobuf_of(families: Iterable[Family], started_ns: int) -> bytes:
     return bytes(found)
 
 
-def _metric(family: Family, values: Sequence[str], value: Value, created: bytes) -> bytes:
+def _metric(family: Family, values: Labels, value: Value, created: bytes) -> bytes:
     labels = [content(1, content(1, name) + content(2, text)) for name, text in zip(family.labels, values, strict=True)]
     if isinstance(value, Histogram):
-        inner = _histogram(value) + content(15, created)
+        inner = _histogram(value, family.exemplars.get(values)) + content(15, created)
     else:
         inner = double(1, float(value)) + (content(3, created) if family.type == "counter" else b"")
     return b"".join(labels) + content(_VALUES[family.type], inner)
 
 
-def _histogram(histogram: Histogram) -> bytes:
-    classic = [content(3, number(1, count) + double(2, upper_s)) for upper_s, count in _classic(histogram)]
+def _histogram(histogram: Histogram, exemplar: Exemplar | None) -> bytes:
+    classic, before_s = [], -1.0
+    encoded = _exemplar(exemplar) if exemplar else b""
+    for upper_s, count in _classic(histogram):
+        own = exemplar and before_s < exemplar.value_ns / _NS_PER_S <= upper_s
+        classic.append(content(3, number(1, count) + double(2, upper_s) + (content(3, encoded) if own else b"")))
+        before_s = upper_s
     return b"".join([
         number(1, histogram.count),
         double(2, histogram.sum_ns / _NS_PER_S),
@@ -113,7 +156,13 @@ def _histogram(histogram: Histogram) -> bytes:
         double(6, _ZERO_S),
         number(7, int(histogram.counts[ZERO_SLOT])),
         *_spans(histogram),
+        content(16, encoded) if encoded else b"",
     ])  # fmt: skip
+
+
+def _exemplar(exemplar: Exemplar) -> bytes:
+    label = content(1, EXEMPLAR) + content(2, exemplar.message)
+    return content(1, label) + double(2, exemplar.value_ns / _NS_PER_S) + content(3, _timestamp(exemplar.at_ns))
 
 
 def _spans(histogram: Histogram) -> Iterator[bytes]:

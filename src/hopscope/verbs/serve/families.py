@@ -11,20 +11,22 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from hopscope import __version__
+from hopscope.clock.wall_clock import wall_offset_ns
 from hopscope.kernel.sockets.table import State
 from hopscope.live.labels import OTHER
 from hopscope.model.parts import PARTS
 from hopscope.verbs.check.findings import SEVERITIES
-from hopscope.verbs.serve.family import Bounded, Family, figures_of, histogram_of
+from hopscope.verbs.serve.family import Bounded, Exemplar, Family, figures_of, histogram_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from hopscope.model.cpu import CpuSnapshot
     from hopscope.model.drops import DropSnapshot
     from hopscope.model.histogram import Histogram
+    from hopscope.model.message import Message
     from hopscope.model.sampled import Coverage
     from hopscope.model.snapshot import HopRow, Overhead, PlanRow, Snapshot
     from hopscope.verbs.check.findings import Check
@@ -74,10 +76,15 @@ class Families:
         self._drops = Bounded(_MOST_DROPS, (OTHER, OTHER))
         self._places: dict[Labels, int] = {}
 
-    def hops(self, verb: str, total: Snapshot) -> Iterator[Family]:
-        """Yield the histograms of ``rx`` or ``tx``, and what could not be measured."""
+    def hops(self, verb: str, total: Snapshot, slowest: Message | None = None) -> Iterator[Family]:
+        """Yield the histograms of ``rx`` or ``tx``, and what could not be measured.
+
+        `slowest`: the slowest message of the last interval, which is an exemplar of each of its hops; None: not known.
+        """
         series: dict[Labels, Histogram] = self._groups[verb].update(total.hops)
-        yield Family(_NAMES[verb], "histogram", _HELP[verb], ("hop", "unit", *self._label_names), series)
+        exemplars = _exemplars(slowest, series) if slowest else {}
+        labels = ("hop", "unit", *self._label_names)
+        yield Family(_NAMES[verb], "histogram", _HELP[verb], labels, series, exemplars)
         if total.coverage:
             yield from self._coverage(verb, total.coverage)
         discarded: Counter[Labels] = Counter()
@@ -237,6 +244,20 @@ class Families:
         yield Family(
             "hopscope_measured_timestamp_seconds", "gauge", "When these figures were read", (), {(): time.time()}
         )
+
+
+def _exemplars(message: Message, series: Iterable[Labels]) -> dict[Labels, Exemplar]:
+    """Return the labels of each hop that took a message some time, of those that there are → how long it took."""
+    times: dict[str, int | None] = {
+        **message.hops(),
+        f"rx.{'udp' if message.datagram else 'tcp'}_total": message.total_ns,
+    }
+    at_ns = wall_offset_ns() + (message.done_ns or 0)
+    return {
+        labels: Exemplar(f"@{message.start_ns}", value_ns, at_ns)
+        for labels in series
+        if (value_ns := times.get(labels[0]))
+    }
 
 
 def _ratios(overheads: Mapping[str, Overhead]) -> Iterator[tuple[Labels, float]]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pickle
 import struct
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -27,6 +27,28 @@ OTHER: Final = "other"
 HEAD: Final = struct.Struct("!I")
 
 
+class Exemplar(NamedTuple):
+    """A sample of a histogram, and the message that it is of.
+
+    Attributes
+    ----------
+    message
+        Its id: what ``hopscope explain --message`` takes.
+    value_ns
+        The duration.
+    at_ns
+        When it was done, CLOCK_REALTIME.
+    """
+
+    message: str
+    value_ns: int
+    at_ns: int
+
+
+# The name of an exemplar's only label.
+EXEMPLAR: Final = "message"
+
+
 @dataclass(frozen=True, slots=True)
 class Family:
     """A metric.
@@ -43,6 +65,8 @@ class Family:
         Names of the labels, in the order of the series' values.
     series
         Values of the labels → number, or histogram of durations.
+    exemplars
+        Values of the labels → a sample of this histogram; of most, none is known.
     """
 
     name: str
@@ -50,6 +74,7 @@ class Family:
     help: str
     labels: Sequence[str] = ()
     series: Mapping[Labels, Value] = field(default_factory=dict)
+    exemplars: Mapping[Labels, Exemplar] = field(default_factory=dict)
 
 
 def handed(families: Sequence[Family], started_ns: int) -> bytes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from hopscope.errors import HopscopeError, UsageError
 from hopscope.gate import tell
@@ -27,11 +27,12 @@ from hopscope.verbs.serve.families import Families
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from socket import socket
-    from typing import Any, TypeAlias
+    from typing import TypeAlias
 
     from hopscope.live.contract import Collector
     from hopscope.live.stop import Stop
     from hopscope.model.counters.readings import Readings
+    from hopscope.model.message import Message
     from hopscope.model.snapshot import Overhead
     from hopscope.verbs.check.findings import Check
     from hopscope.verbs.frames.live import Running
@@ -164,7 +165,7 @@ class Measurement:
         charge_others(sum(_rate(now[verb].overhead) for verb in now if verb not in _HOPS))
         for verb in _HOPS:
             if verb in totals:
-                yield from families.hops(verb, totals[verb])
+                yield from families.hops(verb, totals[verb], self._slowest(verb))
         if "cpu" in totals:
             yield from families.cpu(totals["cpu"])
         if "drops" in totals:
@@ -177,6 +178,14 @@ class Measurement:
             yield from families.check(self._check)
         if self._wanted.tally:
             yield from families.flight(self._wanted.tally)
+
+    def _slowest(self, verb: str) -> Message | None:
+        """Return the slowest message of the last interval; None: there was none, or it is not wanted."""
+        if not self._wanted.exemplars:
+            return None
+        collector: Any = self._running[verb].collector
+        found = collector.found.slowest("interval")
+        return found.messages[0] if found.messages else None
 
     def _tell_budget(self, collectors: Iterable[Collector[Any]]) -> None:
         """Tell once what keeps the budget from measuring."""
@@ -218,6 +227,8 @@ def _words(wanted: Wanted, verb: str) -> list[str]:
     words = words_for(verb, wanted.chosen)
     if verb in _HOPS and wanted.group_by:
         words.append(f"--group-by={wanted.group_by}")
+    if verb in _HOPS and wanted.exemplars:
+        words.append("--slowest=1")
     if verb in _HOPS and wanted.budget is not None:
         words.append(f"--budget={wanted.budget}")
     if verb == "cpu" and wanted.budget is not None:

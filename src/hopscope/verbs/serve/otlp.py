@@ -17,12 +17,12 @@ import numpy as np
 from hopscope import __version__
 from hopscope.model.histogram import MIN_INDEX, OVERFLOW_SLOT, SCALE, ZERO_SLOT, Histogram
 from hopscope.term.protobuf import content, double, fixed64, number, varint, zigzag
-from hopscope.verbs.serve.family import framed
+from hopscope.verbs.serve.family import EXEMPLAR, framed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
-    from hopscope.verbs.serve.family import Family, Value
+    from hopscope.verbs.serve.family import Exemplar, Family, Labels, Value
 
 _NS_PER_S: Final = 10**9
 _CUMULATIVE: Final = 2
@@ -54,7 +54,7 @@ def request_of(families: Iterable[Family], started_ns: int, now_ns: int) -> byte
 
 
 def _metric(family: Family, times: bytes) -> bytes:
-    points = b"".join(content(1, _point(family.labels, *each, times)) for each in family.series.items())
+    points = b"".join(content(1, _point(family, *each, times)) for each in family.series.items())
     if family.type != "gauge":
         points += number(2, _CUMULATIVE)
     if family.type == "counter":
@@ -64,12 +64,19 @@ def _metric(family: Family, times: bytes) -> bytes:
     return head + content(_DATA[family.type], points)
 
 
-def _point(names: Sequence[str], values: Sequence[str], value: Value, times: bytes) -> bytes:
-    labels = [_attribute(name, text) for name, text in zip(names, values, strict=True)]
+def _point(family: Family, values: Labels, value: Value, times: bytes) -> bytes:
+    labels = [_attribute(name, text) for name, text in zip(family.labels, values, strict=True)]
     if isinstance(value, Histogram):
-        return b"".join(content(1, each) for each in labels) + times + _histogram(value)
+        found = family.exemplars.get(values)
+        exemplar = content(11, _exemplar(found)) if found else b""
+        return b"".join(content(1, each) for each in labels) + times + _histogram(value) + exemplar
     figure = fixed64(6, value) if isinstance(value, int) else double(4, value)
     return b"".join(content(7, each) for each in labels) + times + figure
+
+
+def _exemplar(exemplar: Exemplar) -> bytes:
+    label = content(7, _attribute(EXEMPLAR, exemplar.message))
+    return fixed64(2, exemplar.at_ns) + double(3, exemplar.value_ns / _NS_PER_S) + label
 
 
 def _histogram(histogram: Histogram) -> bytes:

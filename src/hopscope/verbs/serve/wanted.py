@@ -28,6 +28,8 @@ class Wanted:
         What measuring hops may cost, with all else that is measured, in per cent of one CPU; None: all is measured.
     chosen
         The filters, by the options' names in Python.
+    exemplars
+        Whether the slowest message of each interval is looked for.
     tally
         What the flight recorder does; None: there is none.
     """
@@ -38,4 +40,5 @@ class Wanted:
     most_groups: int
     budget: float | None
     chosen: Mapping[str, Any]
+    exemplars: bool = False
     tally: FlightTally | None = None
