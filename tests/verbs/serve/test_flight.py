@@ -24,6 +24,7 @@ from hopscope.lab import Lab
 from hopscope.live.stop import Stop
 from hopscope.store.recordings import is_recording
 from hopscope.store.trace import Trace
+from hopscope.trace.relation import build
 from hopscope.verbs.serve import flight_keeper
 from hopscope.verbs.serve.flight_keeper import Flight, Keeper
 from hopscope.verbs.serve.flight_tally import FlightTally
@@ -302,6 +303,11 @@ def test_an_exemplar_is_a_message_that_explain_opens(tmp_path: Path) -> None:
         found = eventually(slow)
         it.served.child.send_signal(signal.SIGUSR1)
         dump = it.the_dump()
+        slept_s = it.served.samples()["hopscope_receive_hop_seconds_sum", 'hop="rx.tcp_asleep",unit="packet"']
+    with Trace(dump) as trace:
+        build(trace, "message_causes")
+        ((held_ns,),) = trace.rows("SELECT sum(held_reader_asleep_ns) FROM message_causes")
+    assert slept_s == pytest.approx(held_ns / 1e9, rel=0.01)  # by two programs
     assert found["rx.tcp_asleep"][0] == found["rx.tcp_total"][0]
     assert 0.3 <= found["rx.tcp_asleep"][1] <= found["rx.tcp_total"][1]
     # Of the same message, the send call and the first that was received are told apart, and by some time.
@@ -325,6 +331,7 @@ def test_an_exemplar_is_a_message_that_explain_opens(tmp_path: Path) -> None:
         (["--flight=5", "--dumps=/dev/null/x"], "/dev/null is no directory"),
         (["--exemplars"], "--exemplars needs --flight"),
         (["--exemplars", "--flight=5"], "--exemplars needs --listen"),
+        (["--exemplars", "--flight=5", "--listen=127.0.0.1:0", "--collect=cpu"], "--exemplars needs --collect rx"),
         (["--exemplars", "--flight=5", "--listen=127.0.0.1:0", "--budget=1"], "which --exemplars cannot have"),
         (["--exemplars", "--flight=5", "--listen=127.0.0.1:0", "-g", "netns"], "which --group-by divides"),
     ],

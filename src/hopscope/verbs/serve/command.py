@@ -202,7 +202,9 @@ def command(  # noqa: PLR0913 # one parameter an option
     if otlp_token_file and otlp is None:
         raise UsageError("--otlp-token-file is for --otlp", "Give --otlp URL as well")
     if exemplars:
-        _check_exemplars({"--flight": of_flight["flight"], "--listen": listen or otlp}, budget, group_by)
+        hops = {"rx", "tx"}.intersection(collected) or None
+        needed = {"--flight": of_flight["flight"], "--listen": listen or otlp, "--collect rx": hops}
+        _check_exemplars(needed, budget, group_by)
     from hopscope.verbs.serve.run import serve  # noqa: PLC0415
 
     services: list[Service] = []
