@@ -13,7 +13,7 @@ from hopscope.store.destination import Folder
 from hopscope.store.folder import PRIVATE
 from hopscope.store.recordings import dated_folder, recordings_in, state_directory
 from hopscope.store.writer import TraceWriter
-from hopscope.verbs.recordings.deletion import Wanted, delete, selected
+from hopscope.verbs.recordings.deletion import Wanted, delete, delete_leftovers, selected
 from hopscope.verbs.recordings.listing import sized
 
 if TYPE_CHECKING:
@@ -91,6 +91,7 @@ class Dumps:
         return 0
 
     def _make_room(self, need_bytes: int) -> None:
+        delete_leftovers(self.directory)
         for each in selected(self._own(), Wanted(keep_bytes=max(self._most_bytes - need_bytes, 0)), 0):
             delete(each.recording.folder)
 

@@ -304,9 +304,10 @@ class Keeper:
         self._next_s = time.monotonic() + self._flight.every_s
         try:
             folder = self._dumps.write(self._metadata(why), self._rows(), now_ns, self._kept.size_bytes)
-        except HopscopeError as error:
+        except Exception as error:  # noqa: BLE001 # whatever it is, the service goes on
             self._tally["failed"] += 1
-            what = f"The last {self._flight.last_s:g} s could not be written ({why}): {error.what}"
+            reason = error.what if isinstance(error, HopscopeError) else f"{type(error).__name__}: {error}"
+            what = f"The last {self._flight.last_s:g} s could not be written ({why}): {reason}"
             tell(f"hopscope: {what}")
             return {"error": what}
         finally:
