@@ -38,7 +38,7 @@ def test_names_outlast_a_turn_and_not_two() -> None:
     names.add("flows", flows(1, 2))
     names.turn()
     names.add("flows", flows(2, 3))
-    assert known(names, "flows", "flow") == [1, 2, 3]
+    assert (known(names, "flows", "flow"), len(names)) == ([1, 2, 3], 4)
     assert known(names, "flows", "source") == ["10.0.0.1", "10.0.0.2", "10.0.0.3"]
     names.turn()
     assert known(names, "flows", "flow") == [2, 3]

@@ -51,6 +51,9 @@ _COUNTERS_S: Final = 5.0
 _FINDINGS_S: Final = 10.0
 # What numbers mean is said anew so long after no event of the time before is kept any more.
 _TURN_S: Final = 60.0
+# What a name takes on disk at most, and counters, settings and metadata: half of it where there are few namespaces.
+_NAME_BYTES: Final = 32
+_REST_BYTES: Final = 1 << 17
 _FINDING: Final = "finding"
 _LONGEST: Final = 1 << 12
 
@@ -303,7 +306,8 @@ class Keeper:
             return {"error": what, "retry_after_s": round(wait_s, 1)}
         self._next_s = time.monotonic() + self._flight.every_s
         try:
-            folder = self._dumps.write(self._metadata(why), self._rows(), now_ns, self._kept.size_bytes)
+            need_bytes = self._kept.size_bytes + _NAME_BYTES * len(self._names) + _REST_BYTES
+            folder = self._dumps.write(self._metadata(why), self._rows(), now_ns, need_bytes)
         except Exception as error:  # noqa: BLE001 # whatever it is, the service goes on
             self._tally["failed"] += 1
             reason = error.what if isinstance(error, HopscopeError) else f"{type(error).__name__}: {error}"

@@ -40,6 +40,10 @@ class Names:
         self._now: dict[str, _Said] = {}
         self._lasting: list[tuple[str, Columns]] = []
 
+    def __len__(self) -> int:
+        """Return how many rows there are, of stacks and symbols apart."""
+        return sum(len(said.rows) for turn in (self._before, self._now) for said in turn.values())
+
     def add(self, table: str, columns: Columns) -> None:
         """Take rows."""
         if table in _ABOUT:
