@@ -162,7 +162,7 @@ def _drops() -> Iterator[Panel]:
     yield _lines(
         "What became of received packets", "pps",
         [(f"sum by (fate) (rate(hopscope_receive_packets_total{{{_HOSTS}}}{_WINDOW}))", "{{fate}}")],
-        "Not with --budget, which does not follow each packet.",
+        "With --budget none alone: with a budget, not each packet is followed.",
     )  # fmt: skip
 
 
@@ -212,7 +212,7 @@ def _own() -> Iterator[Panel]:
     for name, what in (("open", "Time in which hops were measured"), ("followed", "Share of packets measured")):
         yield _lines(
             what, "percentunit", [(_share(way, name), f"{{{{instance}}}}: {way}") for way in _WAYS],
-            "With --budget alone; without it, all of them are.",
+            "With --budget none, all of them are, and there is nothing here.",
         ).min(0).max(1)  # fmt: skip
     yield _lines(
         "Losses", "cps",

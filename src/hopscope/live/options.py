@@ -116,15 +116,26 @@ def check_budget(budget: float | None, *, others: Mapping[str, bool]) -> None:
             raise UsageError(f"--budget measures a part, which {name} cannot have", "Give one of the two")
 
 
-def budget_option() -> Callable[[Decorated], Decorated]:
-    """Add what measuring may cost."""
+class _Budget(click.FloatRange):
+    """Per cent of one CPU, or none."""
+
+    name = "percentage"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401
+        return None if value == "none" else super().convert(value, param, ctx)
+
+
+def budget_option(default: str | None = None) -> Callable[[Decorated], Decorated]:
+    """Add what measuring may cost; by default, whatever it costs."""
     return section(
         MEASURE,
         option(
             "--budget",
-            type=click.FloatRange(0, 100, min_open=True),
+            type=_Budget(0, 100, min_open=True),
             metavar="PERCENT",
-            help="Measure a part, such that it costs at most PERCENT of one CPU.",
+            default=default,
+            help="Measure a part, such that it costs at most PERCENT of one CPU."
+            + (f" none: measure all. [default: {default}]" if default else ""),
         ),
     )
 

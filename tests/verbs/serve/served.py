@@ -68,7 +68,7 @@ class Served:
 @contextlib.contextmanager
 def serving(*words: object, ready: bool = True, **changes: str) -> Iterator[Served]:
     """Run it on loopback without a terminal, until there is something to read; it ends well."""
-    argv = [*HOPSCOPE, "serve", "--listen=127.0.0.1:0", *map(str, words)]
+    argv = [*HOPSCOPE, "serve", "--listen=127.0.0.1:0", "--budget=none", *map(str, words)]
     with subprocess.Popen(
         argv, env=environ(**changes), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as child:

@@ -85,9 +85,9 @@ class _Rereadable(Command):
         help=f"{', '.join(_COLLECTED[:-1])} or {_COLLECTED[-1]} (repeatable). [default: all]",
     ),
     option("--exemplars", is_flag=True, help="Metrics name the slowest message of each interval (--flight)."),
-    option("-i", "--interval", type=Seconds(0.1, _DAY_S), default=5.0, show_default=True, help="Time between reports."),
+    option("-i", "--interval", type=Seconds(0.1, _DAY_S), default=15.0, help="Time between reports."),
 )
-@budget_option()
+@budget_option("0.5")
 @socket_options("uses")
 @interface_option()
 @protocol_option()
@@ -201,7 +201,9 @@ def command(  # noqa: PLR0913 # one parameter an option
     _require_something(context, listen, socket, otlp, of_flight["flight"])
     if otlp_token_file and otlp is None:
         raise UsageError("--otlp-token-file is for --otlp", "Give --otlp URL as well")
+    is_default = not _given(context, ["budget"])
     if exemplars:
+        budget = None if is_default else budget
         hops = {"rx", "tx"}.intersection(collected) or None
         needed = {"--flight": of_flight["flight"], "--listen": listen or otlp, "--collect rx": hops}
         _check_exemplars(needed, budget, group_by)
@@ -215,14 +217,13 @@ def command(  # noqa: PLR0913 # one parameter an option
         from hopscope.verbs.serve.access import Access  # noqa: PLC0415 # ssl
         from hopscope.verbs.serve.metrics import Metrics  # noqa: PLC0415
         from hopscope.verbs.serve.push import Receiver  # noqa: PLC0415
-        from hopscope.verbs.serve.wanted import Wanted  # noqa: PLC0415
+        from hopscope.verbs.serve.wanted import Budget, Wanted  # noqa: PLC0415
 
         access = Access.of(listen, tls, allowed, allow_file, token_file) if listen is not None else None
         receiver = Receiver.of(otlp, otlp_token_file) if otlp is not None else None
         tally = recorder.tally if recorder else None
-        wanted = Wanted(
-            tuple(dict.fromkeys(collected)), interval, group_by, max_groups, budget, chosen, exemplars, tally
-        )
+        kept = Budget(budget, must_hold=not is_default) if budget is not None else None
+        wanted = Wanted(tuple(dict.fromkeys(collected)), interval, group_by, max_groups, kept, chosen, exemplars, tally)
         services.append(Metrics(access, receiver, wanted))
     if socket is not None:
         from hopscope.verbs.serve.subscriptions import Subscriptions  # noqa: PLC0415

@@ -11,7 +11,7 @@ import contextlib
 import time
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from hopscope.errors import HopscopeError, UsageError
+from hopscope.errors import HopscopeError, KernelError, PrivilegeError, UsageError
 from hopscope.gate import tell
 from hopscope.kernel.counters.reader import CounterReader
 from hopscope.live.attached import Attached, measure_costs
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from hopscope.verbs.check.findings import Check
     from hopscope.verbs.frames.live import Running
     from hopscope.verbs.serve.family import Family
-    from hopscope.verbs.serve.wanted import Wanted
+    from hopscope.verbs.serve.wanted import Budget, Wanted
     from hopscope.verbs.sockets.report import SocketReport
 
     Form: TypeAlias = Callable[[Sequence[Family], int], bytes]
@@ -46,8 +46,11 @@ if TYPE_CHECKING:
 _HOPS: Final = ("rx", "tx")
 # With a budget, CPU time is estimated from samples, at this frequency in Hz on each CPU.
 _CPU_HZ: Final = 49
-# How often rings are emptied.
+# How often rings are emptied; within a budget, less often: where little happens, looks at them are much of the cost.
 _BETWEEN_S: Final = 0.25
+_BETWEEN_WITHIN_S: Final = 1.0
+# The first figures do not wait for a long interval.
+_FIRST_S: Final = 1.0
 # Between two readings of all sockets, and of all counters, at least: they take milliseconds.
 _SOCKETS_S: Final = 5.0
 _CHECK_S: Final = 10.0
@@ -107,6 +110,8 @@ class Measurement:
         self._checker = Checker()
         self._sockets: SocketReport | None = None
         self._check_s = self._sockets_s = 0.0
+        self._between_s = _BETWEEN_WITHIN_S if wanted.budget else _BETWEEN_S
+        self._interval_s = min(wanted.interval_s, _FIRST_S)
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
@@ -126,10 +131,11 @@ class Measurement:
 
     def wait(self, stop: Stop) -> bool:
         """Wait until the next reading is due, and empty rings meanwhile; say whether to end."""
-        window_s = cost_window_s(self._wanted.interval_s)
-        self._next_s = max(self._next_s, time.monotonic()) + self._wanted.interval_s
+        window_s = cost_window_s(self._interval_s)
+        self._next_s = max(self._next_s, time.monotonic()) + self._interval_s
+        self._interval_s = self._wanted.interval_s
         while (left_s := self._next_s - window_s - time.monotonic()) > 0:
-            if stop.wait(min(left_s, _BETWEEN_S)):
+            if stop.wait(min(left_s, self._between_s)):
                 return True
             for running in self._running.values():
                 running.drain()
@@ -142,7 +148,7 @@ class Measurement:
 
     def _attach(self, verb: str, stack: contextlib.ExitStack) -> None:
         try:
-            self._running[verb] = attach(verb, _words(self._wanted, verb))
+            self._running[verb] = self._attached(verb)
         except UsageError:
             raise  # what is asked for is wrong
         except HopscopeError as error:
@@ -150,6 +156,17 @@ class Measurement:
             tell(f"hopscope: {verb} is not measured: {error}")
         else:
             stack.push(self._running[verb].stack)
+
+    def _attached(self, verb: str) -> Running:
+        budget = self._wanted.budget
+        try:
+            return attach(verb, _words(self._wanted, verb, budget))
+        except (KernelError, PrivilegeError) as error:
+            if budget is None or budget.must_hold or verb not in {*_HOPS, "cpu"}:
+                raise
+            running = attach(verb, _words(self._wanted, verb, None))
+            tell(f"hopscope: all of {verb} is measured, whatever it costs, as the budget cannot be kept: {error}")
+            return running
 
     def _reader(self) -> CounterReader:
         names = self._wanted.chosen.get("namespaces")
@@ -214,7 +231,7 @@ class Measurement:
     def _due_s(self, least_s: float, taken_s: float) -> float:
         """Return when something is to be read again that took so much CPU time."""
         budget = self._wanted.budget
-        return time.monotonic() + max(least_s, taken_s / (budget / 100 * _SHARE) if budget else 0.0)
+        return time.monotonic() + max(least_s, taken_s / (budget.percent / 100 * _SHARE) if budget else 0.0)
 
 
 def _rate(overhead: Overhead) -> float:
@@ -222,16 +239,16 @@ def _rate(overhead: Overhead) -> float:
     return (overhead.bpf_cpu_percent or 0.0) / 100
 
 
-def _words(wanted: Wanted, verb: str) -> list[str]:
+def _words(wanted: Wanted, verb: str, budget: Budget | None) -> list[str]:
     """Return the options of a verb."""
     words = words_for(verb, wanted.chosen)
     if verb in _HOPS and wanted.group_by:
         words.append(f"--group-by={wanted.group_by}")
     if verb in _HOPS and wanted.exemplars:
         words.append("--slowest=1")
-    if verb in _HOPS and wanted.budget is not None:
-        words.append(f"--budget={wanted.budget}")
-    if verb == "cpu" and wanted.budget is not None:
+    if verb in _HOPS and budget:
+        words.append(f"--budget={budget.percent}")
+    if verb == "cpu" and budget:
         words += ["--sampled", f"--frequency={_CPU_HZ}"]
     if verb == "drops":
         words += ["--group-by=reason", "--group-by=location"]

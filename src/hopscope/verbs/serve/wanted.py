@@ -13,6 +13,22 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class Budget:
+    """What measuring may cost.
+
+    Attributes
+    ----------
+    percent
+        Of one CPU.
+    must_hold
+        Whether what cannot be measured within it is not measured at all; else, all of it is.
+    """
+
+    percent: float
+    must_hold: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Wanted:
     """What is measured.
 
@@ -25,7 +41,7 @@ class Wanted:
     group_by, most_groups
         As of :class:`~hopscope.verbs.serve.families.Families`.
     budget
-        What measuring hops may cost, with all else that is measured, in per cent of one CPU; None: all is measured.
+        What measuring hops may cost, with all else that is measured; None: all is measured.
     chosen
         The filters, by the options' names in Python.
     exemplars
@@ -38,7 +54,7 @@ class Wanted:
     interval_s: float
     group_by: str | None
     most_groups: int
-    budget: float | None
+    budget: Budget | None
     chosen: Mapping[str, Any]
     exemplars: bool = False
     tally: FlightTally | None = None
