@@ -66,9 +66,10 @@ class Served:
 
 
 @contextlib.contextmanager
-def serving(*words: object, ready: bool = True, **changes: str) -> Iterator[Served]:
+def serving(*words: object, ready: bool = True, measures_all: bool = True, **changes: str) -> Iterator[Served]:
     """Run it on loopback without a terminal, until there is something to read; it ends well."""
-    argv = [*HOPSCOPE, "serve", "--listen=127.0.0.1:0", "--budget=none", *map(str, words)]
+    budget = ["--budget=none"] if measures_all else []
+    argv = [*HOPSCOPE, "serve", "--listen=127.0.0.1:0", *budget, *map(str, words)]
     with subprocess.Popen(
         argv, env=environ(**changes), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as child:

@@ -139,6 +139,17 @@ def test_where_the_budget_is_enough_counts_are_exact_and_it_says_so() -> None:
     assert measured[0] > 0
 
 
+def test_it_has_a_budget_unless_there_is_to_be_none(tmp_path: Path) -> None:
+    config = tmp_path / "serve.toml"
+    config.write_text('collect = ["rx"]\nbudget = "none"\n')
+    config.chmod(0o600)
+    budgets = []
+    for words in (["--collect=rx"], ["--config", config]):
+        with serving(*words, measures_all=False) as served:
+            budgets.append(("hopscope_receive_represented_seconds_total", "") in served.samples())
+    assert budgets == [True, False]
+
+
 def test_the_page_names_every_metric() -> None:
     with serving("-i", "0.5", "--budget=100", "--flight=1") as served:
         text = served.get()[2].decode()
