@@ -43,6 +43,7 @@ TRAVEL = {
     | {
         "events",
         "slowest",
+        "fields",
         "cdf",
         "hops",
         "group_by",
@@ -96,7 +97,7 @@ def given(name: str, *arguments: str) -> dict[str, Any]:
             "rx",
             "--events --slowest 2 --comm=-x --attach rx.core=kprobe --nic-stamps --protocol tcp --interface eth0@host",
         ),
-        ("tx", "--events --slowest 3 --cdf tx.ack --rate 9 --hooks host --protocol udp"),
+        ("tx", "--events --slowest 3 --fields cwnd,srtt_ns --cdf tx.ack --rate 9 --hooks host --protocol udp"),
         ("cpu", "-g process --sampled -F 49 --max-groups 2 --counters"),
         ("drops", "-g reason -g cpu --interface lo"),
         ("drops", ""),

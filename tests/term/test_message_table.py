@@ -117,6 +117,16 @@ def test_what_was_not_seen_is_a_dash_and_what_is_not_there_is_blank() -> None:
     [
         ({"cause": "nagle"}, "nagle"),
         ({"retransmits": 1}, "1 retransmit"),
+        (
+            {
+                "tcp": {
+                    "handed": {"cwnd": 10, "srtt_ns": 26_000},
+                    "sched": {"cwnd": 11, "srtt_ns": None},
+                    "driver": None,
+                }
+            },
+            "cwnd=10/11/-  srtt=26.0µs/-/-",
+        ),
         ({"retransmits": 3, "cause": "congestion-window"}, "congestion-window  3 retransmits"),
         ({"slept": True}, "slept"),
         ({"aborted": True}, "closed"),

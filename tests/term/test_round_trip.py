@@ -16,7 +16,16 @@ from hopscope.model.checked_json import Fields
 from hopscope.model.cpu import Counted, CpuRow, CpuSnapshot, Part
 from hopscope.model.drops import DropRow, DropSnapshot
 from hopscope.model.histogram import Histogram
-from hopscope.model.message import CAUSES, Device, Flow, Message, ReceivedMessage, SentMessage
+from hopscope.model.message import (
+    CAUSES,
+    CONGESTION_STATES,
+    STAGES,
+    Device,
+    Flow,
+    Message,
+    ReceivedMessage,
+    SentMessage,
+)
 from hopscope.model.parts import PARTS
 from hopscope.model.slowest import Slowest
 from hopscope.model.snapshot import Discard, HopRow, Kind, Overhead, PlanRow, PlanStatus, ProgramCost, Snapshot
@@ -112,6 +121,11 @@ flows = st.none() | st.builds(
     Flow, st.sampled_from(["tcp", "udp"]), texts, ports, texts, ports, texts, st.just(PID), texts
 )
 
+stages = st.none() | st.fixed_dictionaries(
+    {}, optional={"cwnd": counts, "srtt_ns": times, "state": st.sampled_from(CONGESTION_STATES)}
+)
+states = st.fixed_dictionaries(dict.fromkeys(STAGES, stages))
+
 
 @st.composite
 def any_message(draw: st.DrawFn) -> SentMessage:
@@ -135,6 +149,7 @@ def any_message(draw: st.DrawFn) -> SentMessage:
         slept=draw(st.booleans()),
         datagram=datagram,
         aborted=draw(st.booleans()),
+        tcp=draw(st.none() | states),
     )
 
 

@@ -428,6 +428,16 @@ class HopTxLimits(IntEnum):
     HOP_DEVICES = 4
 
 
+class HopTxStage(IntEnum):
+    """``enum hop_tx_stage``."""
+
+    HOP_TX_HANDED = 0
+    HOP_TX_LEAVES = 1
+    HOP_TX_DRIVEN = 2
+    HOP_TX_ACKED = 3
+    HOP_TX_STAGES = 4
+
+
 # struct hop_beside
 HOP_BESIDE_DTYPE: Final = np.dtype(
     {
@@ -1645,6 +1655,185 @@ HOP_TX_EVENT_DTYPE: Final = np.dtype(
             118,
         ],
         "itemsize": 120,
+    }
+)
+
+# struct hop_tx_event_tcp
+HOP_TX_EVENT_TCP_DTYPE: Final = np.dtype(
+    {
+        "names": [
+            "event",
+            "tcp",
+        ],
+        "formats": [
+            {
+                "names": [
+                    "cookie",
+                    "end_byte",
+                    "entry_ns",
+                    "handed_ns",
+                    "sched_ns",
+                    "driver_ns",
+                    "nic_ns",
+                    "done_ns",
+                    "qdisc_ns",
+                    "len_bytes",
+                    "pid",
+                    "device",
+                    "retransmits",
+                    "cause",
+                    "flags",
+                    "group",
+                    "pad",
+                ],
+                "formats": [
+                    "<u8",
+                    "<u8",
+                    "<u8",
+                    "<u8",
+                    "<u8",
+                    "<u8",
+                    "<u8",
+                    "<u8",
+                    "<u8",
+                    "<u4",
+                    "<u4",
+                    (
+                        {
+                            "names": [
+                                "ifindex",
+                                "after_ns",
+                            ],
+                            "formats": [
+                                "<u4",
+                                "<u4",
+                            ],
+                            "offsets": [
+                                0,
+                                4,
+                            ],
+                            "itemsize": 8,
+                        },
+                        (4,),
+                    ),
+                    "<u2",
+                    "|u1",
+                    "|u1",
+                    "<u2",
+                    "<u2",
+                ],
+                "offsets": [
+                    0,
+                    8,
+                    16,
+                    24,
+                    32,
+                    40,
+                    48,
+                    56,
+                    64,
+                    72,
+                    76,
+                    80,
+                    112,
+                    114,
+                    115,
+                    116,
+                    118,
+                ],
+                "itemsize": 120,
+            },
+            (
+                {
+                    "names": [
+                        "seen",
+                        "snd_cwnd",
+                        "ssthresh",
+                        "in_flight",
+                        "unacked_bytes",
+                        "snd_wnd",
+                        "rcv_wnd",
+                        "srtt_us",
+                        "retransmits",
+                        "ca_state",
+                    ],
+                    "formats": [
+                        "<u4",
+                        "<u4",
+                        "<u4",
+                        "<u4",
+                        "<u4",
+                        "<u4",
+                        "<u4",
+                        "<u4",
+                        "<u4",
+                        "<u4",
+                    ],
+                    "offsets": [
+                        0,
+                        4,
+                        8,
+                        12,
+                        16,
+                        20,
+                        24,
+                        28,
+                        32,
+                        36,
+                    ],
+                    "itemsize": 40,
+                },
+                (4,),
+            ),
+        ],
+        "offsets": [
+            0,
+            120,
+        ],
+        "itemsize": 280,
+    }
+)
+
+# struct hop_tx_tcp
+HOP_TX_TCP_DTYPE: Final = np.dtype(
+    {
+        "names": [
+            "seen",
+            "snd_cwnd",
+            "ssthresh",
+            "in_flight",
+            "unacked_bytes",
+            "snd_wnd",
+            "rcv_wnd",
+            "srtt_us",
+            "retransmits",
+            "ca_state",
+        ],
+        "formats": [
+            "<u4",
+            "<u4",
+            "<u4",
+            "<u4",
+            "<u4",
+            "<u4",
+            "<u4",
+            "<u4",
+            "<u4",
+            "<u4",
+        ],
+        "offsets": [
+            0,
+            4,
+            8,
+            12,
+            16,
+            20,
+            24,
+            28,
+            32,
+            36,
+        ],
+        "itemsize": 40,
     }
 )
 

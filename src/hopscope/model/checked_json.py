@@ -93,6 +93,10 @@ class Fields:
         self._all_are(name, [*members, *members.values()], str)
         return dict(members)
 
+    def has(self, name: str) -> bool:
+        """Return whether there is such a member at all."""
+        return name in self._members
+
     def part(self, name: str) -> Fields:
         """Return an object inside of this one."""
         return Fields(self._member(name, dict), f"{name} of {self._what}")

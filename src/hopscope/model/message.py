@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 # What is left of the total when all hops that were seen are taken away.
 UNSEEN: Final = "not seen"
@@ -16,6 +16,19 @@ UNSEEN: Final = "not seen"
 CAUSES: Final = (
     "congestion-window", "receiver-window", "nagle", "cork", "pacing", "small-queue", "unknown", "none",
 )  # fmt: skip
+
+# Where a message of TCP is when the state of its socket is read: TCP has its bytes; its last byte leaves TCP; the
+# driver has it; its ACK has come.
+STAGES: Final = ("handed", "sched", "driver", "ack")
+# What is read there; docs/messages.md has the meanings.
+FIELDS: Final = (
+    "cwnd", "ssthresh", "in_flight", "unacked_bytes", "snd_wnd_bytes", "rcv_wnd_bytes", "srtt_ns", "retransmits",
+    "state",
+)  # fmt: skip
+# Of congestion control, by the kernel's number (enum tcp_ca_state).
+CONGESTION_STATES: Final = ("open", "disorder", "reduced", "recovery", "loss")
+# What the kernel has for a slow start threshold that was not set.
+SSTHRESH_NOT_SET: Final = 0x7FFFFFFF
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +153,9 @@ class SentMessage(Message):
         The send call slept for room in the send buffer.
     aborted
         The socket was closed, or the datagram dropped, before it was done.
+    tcp
+        Where it was asked for: stage of :data:`STAGES` → field of :data:`FIELDS` → its value then, None where it was
+        not set; None instead of the fields where the stage was not seen.
     """
 
     verb: ClassVar[str] = "tx"
@@ -155,6 +171,7 @@ class SentMessage(Message):
     cause: str
     slept: bool
     aborted: bool
+    tcp: Mapping[str, Mapping[str, int | str | None] | None] | None = None
 
     @property
     def start_ns(self) -> int | None:

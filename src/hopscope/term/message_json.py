@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from hopscope.model.message import CAUSES, Device, Flow, ReceivedMessage, SentMessage
+from hopscope.model.message import CAUSES, CONGESTION_STATES, FIELDS, STAGES, Device, Flow, ReceivedMessage, SentMessage
 from hopscope.model.slowest import Slowest
 from hopscope.term.json_lines import KINDS, iso
 
@@ -62,6 +62,7 @@ def message_to_json(message: Message, offset_ns: int) -> Json:
             "retransmits": message.retransmits,
             "aborted": message.aborted,
             "devices": [{"name": device.name, "after_ns": device.after_ns} for device in message.devices],
+            "tcp": message.tcp and {stage: state and dict(state) for stage, state in message.tcp.items()},
         }
     return document
 
@@ -95,8 +96,23 @@ def message_from_json(document: Fields) -> Message:
         cause=document.choice("cause", CAUSES),
         slept=document.flag("slept"),
         aborted=document.flag("aborted"),
+        tcp=_tcp_from(document.part_or_none("tcp")),
         **common,
     )
+
+
+def _tcp_from(stages: Fields | None) -> dict[str, dict[str, int | str | None] | None] | None:
+    if stages is None:
+        return None
+    states = {stage: stages.part_or_none(stage) for stage in STAGES}
+    return {
+        stage: {name: _field(state, name) for name in FIELDS if state.has(name)} if state else None
+        for stage, state in states.items()
+    }
+
+
+def _field(state: Fields, name: str) -> int | str | None:
+    return state.choice(name, CONGESTION_STATES) if name == "state" else state.whole_or_none(name)
 
 
 def _flow_from(document: Fields, *, named: bool) -> Flow | None:

@@ -17,7 +17,7 @@ from hopscope.term import format as fmt
 from hopscope.term.terminal import columns, pad
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from hopscope.model.message import Message
     from hopscope.model.slowest import Slowest
@@ -176,6 +176,22 @@ def _remarks(message: Message, held: str, *, unicode: bool) -> Iterator[str]:
     yield from (remark for remark in message.remarks() if remark != held)
     if isinstance(message, SentMessage) and len(message.devices) > 1:
         yield _devices(message, unicode=unicode)
+    if isinstance(message, SentMessage) and message.tcp:
+        yield from _states(message.tcp, unicode=unicode)
+
+
+def _states(tcp: Mapping[str, Mapping[str, int | str | None] | None], *, unicode: bool) -> Iterator[str]:
+    """Iterate over ``cwnd=10/10/-/12``: fields, and their values at each stage."""
+    for name in next((state for state in tcp.values() if state), ()):
+        values = [state[name] if state else None for state in tcp.values()]
+        yield f"{name.removesuffix('_ns').removesuffix('_bytes')}=" + "/".join(
+            fmt.MISSING
+            if value is None
+            else fmt.time(value, unicode=unicode)
+            if name.endswith("_ns") and isinstance(value, int)
+            else str(value)
+            for value in values
+        )
 
 
 def _devices(message: SentMessage, *, unicode: bool) -> str:

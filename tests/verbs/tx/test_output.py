@@ -102,6 +102,20 @@ def test_events_are_the_messages_of_the_histograms(kept_lab: Lab) -> None:
     assert {each["devices"][0]["name"] for each in messages} == {"client0", "server0"}
 
 
+def test_messages_have_the_fields_that_are_asked_for(kept_lab: Lab) -> None:
+    with requests(kept_lab) as command:
+        done = hopscope("tx", "--events", "--json", "--fields", "all", *only(kept_lab), *command)
+    messages = of_schema(objects(done.stdout), "tx.message")
+    assert len(messages) == 2 * MESSAGES
+    for each in messages:
+        # A request is a packet, which TCP counts once it has left.
+        assert [state["in_flight"] for state in each["tcp"].values()][:3] == [0, 0, 0]
+        assert all(state["cwnd"] > 0 and state["srtt_ns"] > 0 for state in each["tcp"].values())
+    with requests(kept_lab) as command:
+        done = hopscope("tx", "--slowest", 1, "-i", 60, "--fields", "cwnd,srtt_ns", *only(kept_lab), *command)
+    assert re.search(r"cwnd=\d+/\d+/\d+/\d+\s+srtt=[\d.]+.s/", done.stdout)
+
+
 def test_events_come_before_the_interval_is_over(kept_lab: Lab) -> None:
     with Workload(kept_lab.server, "tcp-echo", "--bind", SERVER_IPV4) as echo:
         sender = inside(kept_lab, "tcp-rr", SERVER_IPV4, echo.port, "--rate", 50)
@@ -241,6 +255,8 @@ def test_events_of_a_run_can_be_compared_later(kept_lab: Lab, tmp_path: Path) ->
             ["--cdf", "tx.ack", "--svg", "/nowhere/run.svg"],
             "Invalid value for '--svg': '/nowhere/run.svg' cannot be written: ",
         ),
+        (["--fields", "all"], "--fields needs individual messages. Add --events or --slowest N"),
+        (["--events", "--fields", "cwnd,rtt"], "There is no field 'rtt'. Fields: cwnd, ssthresh, "),
         (["--slowest", "0"], "Invalid value for '--slowest': 0 is not in the range 1<=x<=1000"),
     ],
 )

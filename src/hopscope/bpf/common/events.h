@@ -342,6 +342,35 @@ struct hop_tx_event {
 	u16 pad;
 };
 
+/* Where a message of TCP is when the state of its socket is read. */
+enum hop_tx_stage {
+	HOP_TX_HANDED = 0, /* TCP has its bytes */
+	HOP_TX_LEAVES = 1, /* its last byte leaves TCP, which has not counted it as sent yet */
+	HOP_TX_DRIVEN = 2, /* the driver has it */
+	HOP_TX_ACKED = 3,  /* its ACK has come, which TCP has not worked on yet */
+	HOP_TX_STAGES = 4,
+};
+
+/* The state of its socket then. */
+struct hop_tx_tcp {
+	u32 seen; /* 0: the stage was not, and all else is 0 */
+	u32 snd_cwnd;
+	u32 ssthresh;
+	u32 in_flight; /* packets */
+	u32 unacked_bytes;
+	u32 snd_wnd;
+	u32 rcv_wnd;
+	u32 srtt_us;
+	u32 retransmits; /* of the connection, until then */
+	u32 ca_state;
+};
+
+/* A message where these are wanted. */
+struct hop_tx_event_tcp {
+	struct hop_tx_event event;
+	struct hop_tx_tcp tcp[HOP_TX_STAGES];
+};
+
 /* Counters of one CPU. */
 struct hop_tx_counters {
 	u64 discarded[HOP_TX_HOPS * HOP_TX_DISCARDS];

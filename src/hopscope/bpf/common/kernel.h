@@ -262,6 +262,7 @@ struct tcp_sock {
 	u32 retrans_out;
 	u32 sacked_out;
 	u32 lost_out;
+	u32 total_retrans;
 	u8 nonagle : 4;
 	struct hrtimer pacing_timer;
 	u64 tcp_clock_cache;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* Single messages: a record for each, and whose flow it is.
  *
- * Before it is included, the collector defines EVENT, its struct of records, and COUNTERS, as groups.h says, with the members
- * `events` and `lost`.
+ * Before it is included, the collector defines EVENT, its struct of records, EVENT_BYTES, which is more where something follows it,
+ * and COUNTERS, as groups.h says, with the members `events` and `lost`.
  */
 #pragma once
 
@@ -33,7 +33,7 @@ static __always_inline struct EVENT *event_reserve(void)
 	if (!counter)
 		return NULL;
 	ring = bpf_map_lookup_elem(&rings, &cpu);
-	slot = ring ? bpf_ringbuf_reserve(ring, sizeof(*slot), 0) : NULL;
+	slot = ring ? bpf_ringbuf_reserve(ring, EVENT_BYTES, 0) : NULL;
 	atomic_add(slot ? &counter->events : &counter->lost, 1);
 	return slot;
 }

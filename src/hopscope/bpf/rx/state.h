@@ -9,6 +9,7 @@
 #define SERIES_BACKWARDS HOP_RX_BACKWARDS
 #define COUNTERS hop_rx_counters
 #define EVENT hop_rx_event
+#define EVENT_BYTES sizeof(struct hop_rx_event)
 /* The wait for order ends in a softirq or in the reader. */
 #define SERIES_SHARED(hop) (cfg_programs_nest || (hop) == HOP_RX_TCP_ORDER)
 

@@ -181,7 +181,7 @@ static __noinline void datagram_event(struct pass *pass, u32 flags)
 	};
 
 	__builtin_memcpy(event.device, pass->device, sizeof(event.device));
-	emit(&event);
+	emit(&event, NULL);
 }
 
 /* The driver's function has returned, and took it. */

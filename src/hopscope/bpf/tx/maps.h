@@ -163,6 +163,25 @@ struct {
 	__type(value, struct tx_state);
 } traced_empty SEC(".maps");
 
+/* ---- the state of sockets at the stages of their messages, see tx/fields.h ---- */
+
+struct fields_key {
+	u64 cookie;
+	u32 number; /* of the message */
+	u32 pad;
+};
+
+struct fields {
+	struct hop_tx_tcp tcp[HOP_TX_STAGES];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1); /* set before load */
+	__type(key, struct fields_key);
+	__type(value, struct fields);
+} fields SEC(".maps");
+
 /* ---- which sockets the kernel stamps, see tx/sockets.h ---- */
 
 /* A socket that was switched on. */

@@ -110,6 +110,8 @@ static __always_inline void stamped_sampled(struct tx_state *state, struct bpf_s
 		return;
 	stamped_message(state, message, sk, len_bytes);
 	stamped_call(message, call);
+	if (cfg_fields)
+		fields_begin(state->cookie, state->produced, sk);
 	state->produced++;
 }
 
@@ -219,6 +221,8 @@ static __noinline void fast_open_called(struct tx_state *state, struct sock *sk,
 	message->entry_ns = message->handed_ns = now_ns;
 	message->pid = current_pid();
 	message->group = sender_group(sk);
+	if (cfg_fields)
+		fields_begin(state->cookie, 0, sk);
 	state->opening = message_wanted(sk) ? OPENING_WANTED : OPENING_UNWANTED;
 	/* For the case that there is no room in the SYN for all of it: TCP then hands the rest over, and is stamped. */
 	call->thread = thread;
@@ -293,6 +297,8 @@ static __noinline void fast_open_answered(struct tx_state *state, struct sock *s
 		message->late = 1;
 		return;
 	}
+	if (cfg_fields)
+		fields_note(state->cookie, 0, sk, HOP_TX_ACKED);
 	message_acked(state, message, bpf_ktime_get_ns());
 	state->consumed = 1;
 	if (counter)
@@ -359,8 +365,8 @@ static __always_inline void stamped_driver(struct bpf_sock_ops *ctx, struct bpf_
 	/* The small queue waits for a packet to be done with. Until then the flag shows. */
 	if (throttled(kern->sk))
 		state->clocks.throttled = 1;
-	tcp_driver(state, pass_find(stamped_id((u64)BPF_CORE_READ(kern, sk), key)), 0, key, bpf_ktime_get_ns(),
-		   UNCOUNTED);
+	tcp_driver(state, kern->sk, pass_find(stamped_id((u64)BPF_CORE_READ(kern, sk), key)), 0, key,
+		   bpf_ktime_get_ns(), UNCOUNTED);
 }
 
 /* Where a packet ends that begins at `seq` and waits for its ACK; there if there is none. */
@@ -427,7 +433,7 @@ static __always_inline void stamped_ack(struct bpf_sock_ops *ctx, struct bpf_soc
 		clocks_advance(&state->clocks, kern->sk, now_ns, state->write_seq);
 		state->clocks.in_call = 0;
 	}
-	tcp_acked(state, skb_key(kern->skb) + 1, now_ns, UNCOUNTED);
+	tcp_acked(state, kern->sk, skb_key(kern->skb) + 1, now_ns, UNCOUNTED);
 }
 
 /* A segment comes to a socket. */

@@ -9,8 +9,13 @@
 #define SERIES_BACKWARDS HOP_TX_BACKWARDS
 #define COUNTERS hop_tx_counters
 #define EVENT hop_tx_event
+#define EVENT_BYTES (cfg_fields ? sizeof(struct hop_tx_event_tcp) : sizeof(struct hop_tx_event))
 /* The programs of this collector interrupt each other. */
 #define SERIES_SHARED(hop) true
+
+#include "common/kernel.h"
+
+const volatile bool cfg_fields = 0; /* messages come with the state of their sockets */
 
 #include "common/message.h"
 #include "common/own.h"
@@ -33,16 +38,25 @@ EXPORT_ENUM(hop_tx_cause);
 EXPORT_ENUM(hop_tx_flags);
 EXPORT_ENUM(hop_tx_limits);
 EXPORT_ENUM(hop_tx_hop);
+EXPORT_ENUM(hop_tx_stage);
+
+struct hop_tx_event_tcp *exported_event_tcp;
 
 /* ---- records ---- */
 
-static __always_inline void emit(const struct hop_tx_event *event)
+/* `tcp` is an array of HOP_TX_STAGES; NULL: nothing is known of them. */
+static __always_inline void emit(const struct hop_tx_event *event, const struct hop_tx_tcp *tcp)
 {
 	struct hop_tx_event *slot = event_reserve();
+	struct hop_tx_event_tcp *more = (void *)slot;
 
 	if (!slot)
 		return;
 	*slot = *event;
+	if (cfg_fields && tcp)
+		__builtin_memcpy(more->tcp, tcp, sizeof(more->tcp));
+	else if (cfg_fields)
+		__builtin_memset(more->tcp, 0, sizeof(more->tcp));
 	event_submit(slot);
 }
 

@@ -10,6 +10,7 @@
  */
 #pragma once
 
+#include "tx/fields.h"
 #include "tx/flow.h"
 
 /* ---- samples that are missing ---- */
@@ -226,6 +227,8 @@ static __always_inline void tcp_leave(struct tx_state *state, struct sock *sk, s
 			else
 				message_parts(message, &state->clocks);
 			message_leaves(message, pass);
+			if (cfg_fields)
+				fields_note(state->cookie, state->next_sched, sk, HOP_TX_LEAVES);
 		} else {
 			message_unseen(message, UNSEEN_SPLIT);
 		}
@@ -321,8 +324,8 @@ static __noinline void message_driven(struct message *message, struct pass *pass
 }
 
 /* The driver has a packet. Not under the socket's lock. */
-static __always_inline void tcp_driver(struct tx_state *state, struct pass *pass, u32 first_seq, u32 key, u64 now_ns,
-				       u32 turns)
+static __always_inline void tcp_driver(struct tx_state *state, struct sock *sk, struct pass *pass, u32 first_seq,
+				       u32 key, u64 now_ns, u32 turns)
 {
 	u32 next = state->next_driver, end = state->next_sched;
 	bool all = true;
@@ -336,8 +339,11 @@ static __always_inline void tcp_driver(struct tx_state *state, struct pass *pass
 		bool lower = !cfg_stamped && pass && pass->devices > message->devices;
 
 		if (message->sched_ns && (!message->driver_ns || lower) && !message->dropped &&
-		    carries(message, first_seq, key))
+		    carries(message, first_seq, key)) {
 			message_driven(message, pass, now_ns);
+			if (cfg_fields)
+				fields_note(state->cookie, next - 1, sk, HOP_TX_DRIVEN);
+		}
 		all = all && (message->driver_ns || message->unseen || message->dropped);
 		if (all)
 			state->next_driver = next;
@@ -356,6 +362,7 @@ static __noinline void tcp_nic(struct tx_state *state, u32 key, u64 now_ns)
 	}
 }
 
+/* Of the first message that is on the way. */
 static __noinline void message_event(struct tx_state *state, struct message *message, u64 done_ns)
 {
 	struct hop_tx_event event = {
@@ -377,7 +384,10 @@ static __noinline void message_event(struct tx_state *state, struct message *mes
 	};
 
 	__builtin_memcpy(event.device, message->device, sizeof(event.device));
-	emit(&event);
+	if (cfg_fields)
+		fields_emit(&event, state->consumed);
+	else
+		emit(&event, NULL);
 }
 
 /* By tracing, the queueing disciplines' part is known when the message is done. */
@@ -432,7 +442,7 @@ static __noinline void message_acked(struct tx_state *state, struct message *mes
 }
 
 /* All messages before `acked` are acknowledged. */
-static __always_inline void tcp_acked(struct tx_state *state, u32 acked, u64 now_ns, u32 turns)
+static __always_inline void tcp_acked(struct tx_state *state, struct sock *sk, u32 acked, u64 now_ns, u32 turns)
 {
 	struct hop_tx_counters *counter = count();
 	u32 first = state->consumed, done;
@@ -448,6 +458,8 @@ static __always_inline void tcp_acked(struct tx_state *state, u32 acked, u64 now
 			barrier();
 			state->next_sched++;
 		}
+		if (cfg_fields && !begins_unseen(message))
+			fields_note(state->cookie, state->consumed, sk, HOP_TX_ACKED);
 		message_acked(state, message, now_ns);
 		state->consumed++;
 	}

@@ -87,6 +87,8 @@ static __noinline void traced_message(struct tx_state *state, struct sock *sk, u
 	message->pid = current_pid();
 	message->group = sender_group(sk);
 	tcp_begins(state, message, sk, message->end_seq);
+	if (cfg_fields)
+		fields_begin(state->cookie, state->produced, sk);
 	state->produced++;
 }
 
@@ -253,7 +255,7 @@ static __always_inline void traced_driver(struct sock *sk, struct sk_buff *skb, 
 	} else {
 		return;
 	}
-	tcp_driver(state, pass, first_seq, key, now_ns, HOP_MESSAGES);
+	tcp_driver(state, sk, pass, first_seq, key, now_ns, HOP_MESSAGES);
 }
 
 static __always_inline void traced_ack(struct sock *sk, struct sk_buff *skb)
@@ -270,7 +272,7 @@ static __always_inline void traced_ack(struct sock *sk, struct sk_buff *skb)
 	/* A call that does not sleep is not in the kernel while the socket takes in a packet. */
 	if (!state->may_sleep)
 		traced_settle(state, sk, tcp_field(sk, write_seq));
-	tcp_acked(state, acked, bpf_ktime_get_ns(), HOP_MESSAGES);
+	tcp_acked(state, sk, acked, bpf_ktime_get_ns(), HOP_MESSAGES);
 }
 
 /* The answer to a SYN with data does not pass tcp_probe. */
@@ -279,7 +281,7 @@ static __always_inline void traced_opens(struct sock *sk)
 	struct tx_state *state = traced_state(sk, false);
 
 	if (state && state->produced != state->consumed)
-		tcp_acked(state, tcp_field(sk, snd_una), bpf_ktime_get_ns(), HOP_MESSAGES);
+		tcp_acked(state, sk, tcp_field(sk, snd_una), bpf_ktime_get_ns(), HOP_MESSAGES);
 }
 
 static __always_inline void traced_closes(struct sock *sk)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from hopscope.model.message import CONGESTION_STATES, SSTHRESH_NOT_SET
 from hopscope.model.report import Column, Report, of_rows
 from hopscope.term.format import plural
 from hopscope.term.tcp_svg import Connection, Line, Span
@@ -76,9 +77,7 @@ HISTORY_COLUMNS: Final = (
     Column("limit", "text", "the cause that keeps it from sending", "limited by"),
     _FLOW,
 )
-_STATES: Final = ("open", "disorder", "reduced", "recovery", "loss")
 _ESTABLISHED: Final = 1
-_NOT_SET: Final = 0x7FFFFFFF
 _CIRCLE: Final = 1 << 32
 _NS_PER_S: Final = 1e9
 
@@ -106,7 +105,7 @@ _SUMMARY: Final = f"""{_CONNECTIONS}
            sum(srtt_us) * 1000 / count(CASE WHEN srtt_us > 0 THEN 1 END) AS srtt_mean_ns,
            max(CASE WHEN srtt_us > 0 THEN srtt_us END) * 1000 AS srtt_max_ns, max(snd_cwnd) AS cwnd_max,
            max(CASE WHEN from_end = 1 THEN snd_cwnd END) AS cwnd,
-           max(CASE WHEN from_end = 1 AND ssthresh < {_NOT_SET} THEN ssthresh END) AS ssthresh,
+           max(CASE WHEN from_end = 1 AND ssthresh < {SSTHRESH_NOT_SET} THEN ssthresh END) AS ssthresh,
            max(in_flight) AS in_flight_max, min(snd_wnd) AS snd_wnd_min, min(rcv_wnd) AS rcv_wnd_min,
            min(time_ns) AS first_ns, max(time_ns) AS last_ns
     FROM steps s LEFT JOIN flow_names n ON n.flow = s.flow
@@ -116,7 +115,7 @@ _HISTORY: Final = f"""{_CONNECTIONS}
            CAST(sum(coalesce({_ACKED}, 0)) OVER (PARTITION BY s.flow, netns, connection ORDER BY time_ns) AS BIGINT)
                AS acked_bytes,
            (snd_nxt - snd_una + {_CIRCLE}) % {_CIRCLE} AS unacked_bytes, in_flight, snd_cwnd,
-           CASE WHEN ssthresh < {_NOT_SET} THEN ssthresh END AS ssthresh,
+           CASE WHEN ssthresh < {SSTHRESH_NOT_SET} THEN ssthresh END AS ssthresh,
            CASE WHEN srtt_us > 0 THEN srtt_us * 1000 END AS srtt_ns, snd_wnd, rcv_wnd, state, s.flow,
            count(*) OVER () AS states
     FROM steps s LEFT JOIN flow_names n ON n.flow = s.flow ORDER BY time_ns, s.flow"""
@@ -255,7 +254,7 @@ def _retransmits(trace: Trace, selection: Selection) -> dict[tuple[int, int], ND
 
 
 def _state(number: int) -> str:
-    return _STATES[number] if 0 <= number < len(_STATES) else str(number)
+    return CONGESTION_STATES[number] if 0 <= number < len(CONGESTION_STATES) else str(number)
 
 
 def _notes(trace: Trace, rows: list[tuple[Value, ...]]) -> list[str]:

@@ -52,6 +52,8 @@ _CLOCK_MONOTONIC_COARSE: Final = 6
 # Sockets that exist at the start, and threads that are in a send call.
 _INODES: Final = 65536
 _SENDS: Final = 16384
+# Messages on the way that have the state of their sockets with them, some 200 bytes each.
+_FIELDS: Final = 32768
 # Flows of datagrams, where their rate is limited.
 _FLOWS_PACED: Final = 65536
 _TRACED_SOCKETS: Final = 1024
@@ -171,6 +173,7 @@ class TxCollector(SelfTrafficFilter, Attached):
             "cfg_tick_ns": round(time.clock_getres(_CLOCK_MONOTONIC_COARSE) * 1e9),
             "cfg_qdisc": int(self._stamped and self._has("tx.qdisc")),
             "cfg_send": int(self._has("tx.send")),
+            "cfg_fields": int(bool(options.fields)),
             "cfg_stamped": int(self._stamped),
             "cfg_sockets": _STAMPED_SOCKETS,
             "cfg_datagrams": int(self._has("tx.udp")),
@@ -180,6 +183,7 @@ class TxCollector(SelfTrafficFilter, Attached):
         Series.size(bpf, hops=HopTxHop.HOP_TX_HOPS, rows=options.rows)
         configure_records(bpf, wanted=options.records)
         bpf.maps["inodes"].set_max_entries(_INODES)
+        bpf.maps["fields"].set_max_entries(_FIELDS if options.fields else 1)
         bpf.maps["sends"].set_max_entries(_SENDS)
         bpf.maps["paced"].set_max_entries(_FLOWS_PACED if options.rate else 1)
         bpf.maps["traced_states"].set_max_entries(1 if self._stamped else _TRACED_SOCKETS)
@@ -191,9 +195,12 @@ class TxCollector(SelfTrafficFilter, Attached):
         self._session = stack.enter_context(self._started())
         bpf = self._session.bpf
         self._note_plan(bpf, self._options.ways)
+        self._require_fields()
         self._start_own(bpf)
         if self._options.records:
-            self.messages = SentRecords(bpf, qdisc=self._has("tx.qdisc") or not self._stamped)
+            self.messages = SentRecords(
+                bpf, qdisc=self._has("tx.qdisc") or not self._stamped, fields=self._options.fields
+            )
             stack.callback(self.messages.close)
             self.found = Found(self.messages, each=self._options.events, slowest=self._options.slowest)
         self._series = Series(
@@ -210,6 +217,18 @@ class TxCollector(SelfTrafficFilter, Attached):
             self._switch_on()
         if self._options.budget is not None:
             self._budget = stack.enter_context(Budget(self._options.budget, self._slices()))
+
+    def _require_fields(self) -> None:
+        """Refuse what old kernels' verifiers do not follow, 6.1's among them.
+
+        Raises
+        ------
+        KernelError
+            Fields are wanted, and messages of TCP are not seen with them.
+        """
+        for row in self._plan.rows() if self._options.fields and self._wants("tcp") else ():
+            if row.point in _TRACE_WAYS and not self._has(row.point):
+                raise KernelError(f"This kernel refuses the programs of --fields: {row.reason}", "Omit --fields")
 
     def _slices(self) -> Slices:
         return Slices(

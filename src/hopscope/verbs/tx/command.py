@@ -70,6 +70,7 @@ _GROUPS = ("interface", "netns", "cgroup", "process", "port", "peer", "flow", "c
 @message_options()
 @section(
     OUTPUT,
+    option("--fields", metavar="FIELD[,...]", help="TCP's state at each stage of messages: cwnd, srtt_ns, …, or all."),
     option("--cdf", metavar="HOP[,HOP...]", help="Plot the distributions of these hops at the end."),
     option("--svg", type=OUTPUT_FILE, metavar="FILE", help="Write --cdf as a picture."),
 )
@@ -119,6 +120,7 @@ def collector(  # noqa: PLR0913 # one parameter an option
     *,
     events: bool,
     slowest: int | None,
+    fields: str | None,
     cdf: str | None,
     hops: tuple[str, ...],
     group_by: str | None,
@@ -141,12 +143,15 @@ def collector(  # noqa: PLR0913 # one parameter an option
     from hopscope.live import lookup as selection  # noqa: PLC0415
     from hopscope.verbs.tx.collector import TxCollector  # noqa: PLC0415
     from hopscope.verbs.tx.hops import cdf_hops  # noqa: PLC0415
-    from hopscope.verbs.tx.options import TxOptions  # noqa: PLC0415
+    from hopscope.verbs.tx.options import TxOptions, fields_of  # noqa: PLC0415
 
     check_budget(
         budget,
         others={"--sample": sample > 1, "--rate": bool(rate), "--events": events, "--slowest": bool(slowest)},
     )
+    if fields and not (events or slowest):
+        raise UsageError("--fields needs individual messages", "Add --events or --slowest N")
+    wanted = fields_of(fields)
     require_rights()
     shown = selection.shown(
         {
@@ -171,6 +176,7 @@ def collector(  # noqa: PLR0913 # one parameter an option
         budget=budget,
         events=events,
         slowest=slowest or 0,
+        fields=wanted,
         group_by=group_by,
         max_groups=max_groups,
         hops=hops,

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from hopscope.bpf.layout import HOP_TX_EVENT_DTYPE, HopTxCause, HopTxFlags
+from hopscope.bpf.layout import HOP_TX_EVENT_DTYPE, HOP_TX_EVENT_TCP_DTYPE, HopTxCause, HopTxFlags
 from hopscope.live.messages.records import MessageRecords
-from hopscope.model.message import Device, SentMessage
+from hopscope.model.message import CONGESTION_STATES, SSTHRESH_NOT_SET, STAGES, Device, SentMessage
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from numpy.typing import NDArray
 
     from hopscope.libbpf import BpfObject
@@ -40,6 +42,8 @@ class SentRecords(MessageRecords):
         The loaded object, with ``cfg_events`` set.
     qdisc
         Whether the hook behind the queueing disciplines is attached for TCP. For datagrams it always is.
+    fields
+        What of the state of sockets messages of TCP come with; if it is anything, `cfg_fields` is set.
 
     Raises
     ------
@@ -47,8 +51,9 @@ class SentRecords(MessageRecords):
         The kernel refuses a ring, or this machine's CPU may reorder loads.
     """
 
-    def __init__(self, bpf: BpfObject, *, qdisc: bool) -> None:
-        super().__init__(bpf, HOP_TX_EVENT_DTYPE, "done_ns")
+    def __init__(self, bpf: BpfObject, *, qdisc: bool, fields: Sequence[str] = ()) -> None:
+        super().__init__(bpf, _with_state() if fields else HOP_TX_EVENT_DTYPE, "done_ns")
+        self._fields = fields
         self._qdisc = qdisc
 
     @staticmethod
@@ -83,4 +88,36 @@ class SentRecords(MessageRecords):
             slept=bool(flags & HopTxFlags.HOP_TX_SLEPT),
             datagram=datagram,
             aborted=bool(flags & HopTxFlags.HOP_TX_ABORTED),
+            tcp=_states(record["tcp"], self._fields) if self._fields and not datagram else None,
         )
+
+
+def _with_state() -> np.dtype[np.void]:
+    """Return the dtype of a message and what follows it, with the members of both side by side; neither has gaps."""
+    message, more = HOP_TX_EVENT_DTYPE, HOP_TX_EVENT_TCP_DTYPE["tcp"]
+    return np.dtype([*((name, message[name]) for name in message.names or ()), ("tcp", more)])
+
+
+def _states(stages: NDArray[np.void], fields: Sequence[str]) -> dict[str, dict[str, int | str | None] | None]:
+    return {
+        name: {field: _FIELDS[field](stage) for field in fields} if stage["seen"] else None
+        for name, stage in zip(STAGES, stages, strict=True)
+    }
+
+
+def _ssthresh(state: np.void) -> int | None:
+    return int(state["ssthresh"]) if state["ssthresh"] < SSTHRESH_NOT_SET else None
+
+
+# Field of hopscope.model.message → its value.
+_FIELDS: Final[dict[str, Callable[[np.void], int | str | None]]] = {
+    "cwnd": lambda state: int(state["snd_cwnd"]),
+    "ssthresh": _ssthresh,
+    "in_flight": lambda state: int(state["in_flight"]),
+    "unacked_bytes": lambda state: int(state["unacked_bytes"]),
+    "snd_wnd_bytes": lambda state: int(state["snd_wnd"]),
+    "rcv_wnd_bytes": lambda state: int(state["rcv_wnd"]),
+    "srtt_ns": lambda state: int(state["srtt_us"]) * 1000 or None,
+    "retransmits": lambda state: int(state["retransmits"]),
+    "state": lambda state: CONGESTION_STATES[int(state["ca_state"])],
+}

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from hopscope.bpf.layout import HopGroupBy
+from hopscope.errors import UsageError
 from hopscope.live.filters import Selection
+from hopscope.model.message import FIELDS
 from hopscope.verbs.tx.hops import FLOW_HOPS
 
 if TYPE_CHECKING:
@@ -46,6 +48,8 @@ class TxOptions(Selection):
         Each message is wanted.
     slowest
         So many of the slowest messages are wanted; 0: none.
+    fields
+        What of the state of TCP's sockets comes with single messages, of :data:`~hopscope.model.message.FIELDS`.
     group_by
         A key of :data:`GROUP_BY`, or None.
     max_groups
@@ -65,6 +69,7 @@ class TxOptions(Selection):
     budget: float | None = None
     events: bool = False
     slowest: int = 0
+    fields: Sequence[str] = ()
     group_by: str | None = None
     max_groups: int = 64
     hops: Sequence[str] = ()
@@ -87,3 +92,20 @@ class TxOptions(Selection):
     def rows(self) -> int:
         """Rows a hop has on each CPU, "other" included."""
         return 1 if self.group_by in {None, "cpu"} else self.max_groups + 1
+
+
+def fields_of(text: str | None) -> tuple[str, ...]:
+    """Return the fields that ``--fields`` names.
+
+    Raises
+    ------
+    UsageError
+        There is no such field.
+    """
+    names = tuple(dict.fromkeys(text.split(","))) if text else ()
+    if names == ("all",):
+        return FIELDS
+    for name in names:
+        if name not in FIELDS:
+            raise UsageError(f"There is no field {name!r}", f"Fields: {', '.join(FIELDS)}; or all")
+    return names
