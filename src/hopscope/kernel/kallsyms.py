@@ -101,6 +101,15 @@ class KernelSymbols:
         names[~in_core] = self._others.names(addresses[~in_core])
         return list(names)
 
+    def offsets(self, addresses: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Return how far behind the begin of its function each address is, of those last named; -1: in none."""
+        in_core = self._core.covers(addresses)
+        return np.where(in_core, self._core.offsets(addresses), self._others.offsets(addresses))
+
+    def address(self, name: str) -> int | None:
+        """Return where a symbol of the kernel itself is; None where there is none of this name."""
+        return self._core.address(name)
+
     def lasting(self, addresses: NDArray[np.uint64]) -> NDArray[np.bool_]:
         """Tell which addresses are in the kernel's own text, where nothing comes or goes."""
         return self._core.covers(addresses)

@@ -95,6 +95,18 @@ class Symbols:
         ]
         return [found[number] for number in inverse.tolist()]
 
+    def offsets(self, addresses: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Return how far behind the begin of its function each address is; -1 where it is in none."""
+        places = self._places(addresses)
+        if not len(self):
+            return places
+        return np.where(places >= 0, (addresses - self._addresses[places]).view(np.int64), -1)
+
+    def address(self, name: str) -> int | None:
+        """Return where a symbol is; None where there is none of this name."""
+        place = self._text.find(f" {name}\n".encode())
+        return int(self._text[self._text.rfind(b"\n", 0, place) + 1 : place].split()[0], 16) if place >= 0 else None
+
     def _places(self, addresses: NDArray[np.uint64]) -> NDArray[np.int64]:
         """Return the row of the function that each address is in, -1 where there is none."""
         if not len(self):

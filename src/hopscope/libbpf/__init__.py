@@ -4,7 +4,7 @@
 A thin layer over the C library by ctypes. Importing it loads nothing; libbpf is opened at the first use.
 """
 
-from hopscope.libbpf._elf import entry_offset, function_offsets
+from hopscope.libbpf._elf import elf_build_id, elf_symbol, entry_offset, function_offsets, gnu_build_id
 from hopscope.libbpf._go import GoFunction, go_functions
 from hopscope.libbpf.btf import Btf
 from hopscope.libbpf.capabilities import missing_capabilities
@@ -25,10 +25,13 @@ __all__ = [
     "ProgramInfo",
     "RingReader",
     "RunCounters",
+    "elf_build_id",
+    "elf_symbol",
     "enable_stats",
     "entry_offset",
     "function_lengths",
     "function_offsets",
+    "gnu_build_id",
     "go_functions",
     "link_ids",
     "missing_capabilities",

@@ -6,14 +6,22 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import numpy as np
+
 from hopscope.errors import FormatError
 
 if TYPE_CHECKING:
+    import mmap
     from collections.abc import Callable, Collection, Iterator
 
 _HEADER: Final = struct.Struct("<16sHHIQQQIHHHHHH")
 _SECTION: Final = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL: Final = struct.Struct("<IBBHQQ")
+# As _SYMBOL, many at once.
+_SYMBOLS: Final = np.dtype([("name", "<u4"), ("kind", "<u4"), ("value", "<u8"), ("size", "<u8")])
+_NOTE: Final = struct.Struct("<III")
+_NT_GNU_BUILD_ID: Final = 3
+_SHT_NOTE: Final = 7
 _SHT_SYMTAB: Final = 2
 _SHT_DYNSYM: Final = 11
 # Longer names are not looked for.
@@ -128,6 +136,51 @@ def sections_by_name(elf: bytes) -> dict[str, Section]:
     return found
 
 
+def gnu_build_id(notes: bytes) -> str | None:
+    """Return the build ID among the notes of a program or a kernel, in hexadecimal digits; None where there is none."""
+    at = 0
+    while at + _NOTE.size <= len(notes):
+        name_size, size, kind = _NOTE.unpack_from(notes, at)
+        begin = at + _NOTE.size + _padded(name_size)
+        if kind == _NT_GNU_BUILD_ID and notes[at + _NOTE.size : at + _NOTE.size + name_size] == b"GNU\0":
+            return notes[begin : begin + size].hex() or None
+        at = begin + _padded(size)
+    return None
+
+
+def elf_build_id(elf: bytes | mmap.mmap) -> str | None:
+    """Return the build ID of a file; None where it has none.
+
+    Raises
+    ------
+    FormatError
+        It is no 64-bit little-endian ELF file.
+    struct.error, IndexError
+        It is damaged.
+    """
+    notes = (each for each in _sections(elf) if each.kind == _SHT_NOTE)
+    return next((found for each in notes if (found := gnu_build_id(elf[each.offset : each.offset + each.size]))), None)
+
+
+def elf_symbol(elf: bytes | mmap.mmap, name: str) -> int | None:
+    """Return the value of a symbol, also of a large file; None where there is none. It raises as `elf_build_id`."""
+    sections = list(_sections(elf))
+    for table in sections:
+        if table.kind != _SHT_SYMTAB:
+            continue
+        strings = sections[table.link]
+        place = elf.find(b"\0" + name.encode() + b"\0", strings.offset, strings.offset + strings.size)
+        symbols = np.frombuffer(elf[table.offset : table.offset + table.size], _SYMBOLS)
+        found = symbols["value"][symbols["name"] == place + 1 - strings.offset]
+        if place >= 0 and len(found):
+            return int(found[0])
+    return None
+
+
+def _padded(size: int) -> int:
+    return (size + 3) & ~3
+
+
 def _function(elf: bytes, name: str) -> tuple[int, int]:
     sections = list(_sections(elf))
     for table in sections:
@@ -142,7 +195,7 @@ def _function(elf: bytes, name: str) -> tuple[int, int]:
     raise FormatError(f"the object file has no function {name}")
 
 
-def _sections(elf: bytes) -> Iterator[Section]:
+def _sections(elf: bytes | mmap.mmap) -> Iterator[Section]:
     header = _HEADER.unpack_from(elf)
     if not header[0].startswith(b"\x7fELF\2\1"):
         raise FormatError("this is no 64-bit little-endian object file")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from hopscope.model.snapshot import Kind, Overhead, PlanRow
 
 # What drops can be told apart by.
-GROUPS: Final = ("reason", "location", "flow", "process", "interface", "netns", "cpu")
+GROUPS: Final = ("reason", "location", "function", "flow", "process", "interface", "netns", "cpu")
 NOT_KNOWN: Final = "-"
 
 

@@ -300,7 +300,17 @@ TABLES: Final = (
             Column(
                 "address", np.int64, "as in `stacks`, `drops`, irq.enter in `cpu`, and `e_function_*`, `e_return_*`"
             ),
-            Column("name", TEXT, "function+offset"),
+            Column("name", TEXT, "the function"),
+            Column("offset_bytes", np.int32, "how far behind its begin; -1: not known", nullable=True),
+        ),
+        once=("address",),
+    ),
+    Table(
+        "lines",
+        "the line of source of an address in the kernel, where its debug information was on the host",
+        (
+            Column("address", np.int64, "as in `drops`"),
+            Column("source", TEXT, "file:line of the call that returns there"),
         ),
         once=("address",),
     ),

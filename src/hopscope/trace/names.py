@@ -83,6 +83,24 @@ fixed(
     needs=("netns_names",),
 )
 fixed(
+    "drop_places",
+    "a place in the kernel that drops packets",
+    columns(
+        "address name",
+        address="of the instruction",
+        name="`FUNCTION+OFFSET (FILE:LINE)`, as far as these are known",
+    ),
+    f"""
+        SELECT s.address, concat(s.function,
+                   CASE WHEN s.offset_bytes >= 0 THEN concat('+0x', lower(hex(s.offset_bytes))) ELSE '' END,
+                   CASE WHEN l.source IS NULL THEN '' ELSE concat(' (', l.source, ')') END) AS name
+        FROM (SELECT address, min({CLEAN.format("name")}) AS function, min(offset_bytes) AS offset_bytes
+              FROM symbols GROUP BY address) s
+        LEFT JOIN (SELECT address, min({CLEAN.format("source")}) AS source FROM lines GROUP BY address) l
+        ON l.address = s.address""",
+    kind="view",
+)
+fixed(
     "thread_names",
     "a thread with its last name",
     columns(

@@ -59,9 +59,19 @@ def test_each_reason_has_its_count_and_place(kept_lab: Lab) -> None:
         assert_fits(each, "drops-1")
         assert each["dropped"] == sum(row["packets"] for row in each["rows"])
     assert by(total["rows"], "reason") == {("NETFILTER_DROP",): RULED, ("NO_SOCKET",): CLOSED}
-    assert by(total["rows"], "location")[("nft_do_chain",)] == RULED
+    ((place, count),) = ((place, count) for (place,), count in by(total["rows"], "location").items() if "nft" in place)
+    assert count == RULED
+    # A drop is at a call within the function.
+    assert re.fullmatch(r"nft_do_chain\+0x[0-9a-f]+( \(net/\S+:\d+\))?", place), place
     assert total["lost"] == 0
     assert sum(each["dropped"] for each in intervals) == total["dropped"] == RULED + CLOSED
+
+
+def test_functions_are_counted_without_the_instruction(kept_lab: Lab) -> None:
+    done = hopscope("drops", "--json", *only(kept_lab), "-g", "function", *sending(kept_lab))
+    functions = {function: count for (function,), count in by(objects(done.stdout)[-1]["rows"], "function").items()}
+    assert functions.pop("nft_do_chain") == RULED
+    assert functions == {"__udp4_lib_rcv": CLOSED}
 
 
 def test_only_rule_that_drops_is_named(kept_lab: Lab) -> None:
@@ -126,7 +136,8 @@ def test_table_fits_and_says_what_is_left_out(kept_lab: Lab) -> None:
     lines = done.stdout.splitlines()
     assert all(len(line) <= 80 for line in lines)
     assert lines[0].endswith(f"{RULED + CLOSED:,} packets")
-    assert lines[2].split()[:3] == [f"{RULED:,}", "NETFILTER_DROP", "nft_do_chain"]
+    assert lines[2].split()[:2] == [f"{RULED:,}", "NETFILTER_DROP"]
+    assert lines[2].split()[2].startswith("nft_do_chain+0x")
     assert lines[3] == f"and 1 more with {CLOSED} packets (--limit)"
 
 

@@ -24,7 +24,7 @@ def dropping() -> MadeTrace:
     for address, name in enumerate(
         ["bpf_prog_1_record", "bpf_trace_run4", "nft_do_chain", "nf_hook_slow", "ip_rcv"], 1
     ):
-        made.add("symbols", address=address, name=name)
+        made.add("symbols", address=address, name=name, offset_bytes=-1)
     for depth, address in enumerate([1, 2, 3, 4, 5]):
         made.add("stacks", stack=8, depth=depth, address=address)
     for number in range(23):
@@ -42,6 +42,16 @@ def test_drops_are_counted_exactly_by_reason_place_and_flow(tmp_path: Path) -> N
         (7, "NO_SOCKET", "4d", "10.0.0.1:1 > 10.0.0.2:7778", "veth1", 0.7, 70, 0, 6),
     ]
     assert report.heading[0] == "30 packets were dropped"
+
+
+def test_a_place_has_what_is_known_of_it(tmp_path: Path) -> None:
+    made = dropping()
+    made.add("symbols", address=77, name="__udp4_lib_rcv", offset_bytes=0x4BC)
+    for address in (3, 77):
+        made.add("lines", address=address, source=f"net/{address}.c:{address}")
+    with Trace(made.write(tmp_path / "trace")) as trace:
+        places = drop_reasons(trace, Selection()).column("location")
+    assert places == ["nft_do_chain (net/3.c:3)", "__udp4_lib_rcv+0x4bc (net/77.c:77)"]
 
 
 def test_drops_are_of_what_is_chosen(tmp_path: Path) -> None:

@@ -60,6 +60,8 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 # Between looks for network namespaces, and rules of netfilter, that are new.
 _REFRESH_S: Final = 1.0
+# So long the end waits for lines of source.
+_LINES_S: Final = 5.0
 # Calls of TLS libraries that are under way at once.
 _TLS_CALLS: Final = 16_384
 # The kernel's function by which programs read what a packet has in pages.
@@ -233,6 +235,7 @@ class Recorder(SelfTrafficFilter, Attached):
         # captured. What was seen before is not kept: the rest of it is missing. It is no loss, and nobody asked for it.
         self.started_ns = self._rings.start()
         self._is_first_take = True
+        self._stopped = False
         self._captures_lost_before = self._captures_lost.copy()
         self._plaintexts_lost_before = self._plaintexts_lost.copy()
         self._tables = Tables()
@@ -368,6 +371,7 @@ class Recorder(SelfTrafficFilter, Attached):
                 yield from self._places.symbols(columns[CALLER.name])
             if table in self._tracepoints.with_stacks:
                 yield from self._places.stacks(columns[STACK.name])
+        yield from self._places.lines(_LINES_S if self._stopped else 0)
 
     def name_again(self) -> None:
         """Have rows say anew what flows, threads, devices and queueing disciplines are, as events of them come.
@@ -384,7 +388,8 @@ class Recorder(SelfTrafficFilter, Attached):
         return time.monotonic_ns()
 
     def stop(self) -> None:
-        """Record no more tracepoints; the next :meth:`read` gives their rest, and all losses."""
+        """Record no more tracepoints; the next :meth:`read` gives their rest, all losses, and lines of source."""
+        self._stopped = True
         if self._options.tracepoints:
             self._tracepoints.stop()
 

@@ -11,6 +11,7 @@ import numpy as np
 from hopscope.bpf.layout import HopRecordLimits
 from hopscope.errors import PrivilegeError
 from hopscope.kernel.kallsyms import KernelSymbols
+from hopscope.kernel.source_lines import SourceLines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -40,8 +41,11 @@ class DropPlaces:
         self._known_addresses: set[int] = set()
         try:
             self._symbols: KernelSymbols | None = KernelSymbols()
+            begin = self._symbols.address("_stext")
         except (PrivilegeError, OSError):
-            self._symbols = None  # then addresses stay numbers
+            self._symbols = begin = None  # then addresses stay numbers
+        self._lines = SourceLines(begin) if begin else None
+        self._asked: set[int] = set()
 
     def notes(self) -> list[str]:
         """Return a sentence on why there are no names, if so."""
@@ -50,6 +54,8 @@ class DropPlaces:
 
     def close(self) -> None:
         """Close the kernel's list of symbols."""
+        if self._lines:
+            self._lines.close()
         if self._symbols:
             self._symbols.close()
 
@@ -57,6 +63,17 @@ class DropPlaces:
         """Yield the rows of ``stacks`` and ``symbols`` that these rows of ``drops`` need and that are new."""
         yield from self.stacks(drops["stack"])
         yield from self.symbols(drops["location"])
+        if self._lines and self._symbols:
+            fresh = np.array(sorted({*np.unique(drops["location"]).tolist()} - self._asked), np.int64)
+            self._asked.update(fresh.tolist())
+            # Modules have debug information of their own.
+            self._lines.ask(fresh[self._symbols.lasting(fresh.view(np.uint64))].view(np.uint64).tolist())
+
+    def lines(self, wait_s: float = 0) -> Iterator[tuple[str, dict[str, Array]]]:
+        """Yield the rows of ``lines`` that were found since the last call; wait so long for what is not found yet."""
+        if self._lines and (found := self._lines.found(wait_s)):
+            addresses = np.array(list(found), np.uint64).view(np.int64)
+            yield "lines", {"address": addresses, "source": np.array(list(found.values()), object)}
 
     def stacks(self, stacks: Array) -> Iterator[tuple[str, dict[str, Array]]]:
         """Yield the rows of ``stacks`` and ``symbols`` that these stacks need and that are new."""
@@ -79,7 +96,10 @@ class DropPlaces:
         fresh = np.array(sorted({*np.unique(addresses).tolist()} - self._known_addresses - {0}), np.int64)
         if len(fresh) and self._symbols:
             self._known_addresses.update(fresh.tolist())
-            yield "symbols", {"address": fresh, "name": np.array(self._symbols.names(fresh.view(np.uint64)), object)}
+            unsigned = fresh.view(np.uint64)
+            names = np.array(self._symbols.names(unsigned), object)
+            offsets = self._symbols.offsets(unsigned).astype(np.int32)
+            yield "symbols", {"address": fresh, "name": names, "offset_bytes": offsets}
 
     def _fresh_stacks(self, stacks: Array) -> list[int]:
         fresh = sorted({stack for stack in np.unique(stacks).tolist() if stack >= 0} - self._known_stacks)

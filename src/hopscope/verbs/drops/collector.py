@@ -35,6 +35,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 _COLUMNS: Final = {
     "reason": ("reason",),
     "location": ("location",),
+    "function": ("location",),
     "flow": ("flow",),
     "process": ("tid",),
     "interface": ("netns", "ifindex"),
@@ -142,9 +143,13 @@ class DropCollector(Recorder):
         )
 
     def _rows(self, found: Counter[tuple[int, ...]]) -> Iterator[DropRow]:
-        for key, count in found.most_common():
+        # Several numbers may have one name: instructions of a function.
+        named: Counter[tuple[str, ...]] = Counter()
+        for key, count in found.items():
             values = dict(zip(self._columns, key, strict=True))
-            yield DropRow({group: self._names.of(group, values) for group in self._group_by}, count)
+            named[tuple(self._names.of(group, values) for group in self._group_by)] += count
+        for names, count in named.most_common():
+            yield DropRow(dict(zip(self._group_by, names, strict=True)), count)
 
 
 class _Names:
@@ -155,6 +160,8 @@ class _Names:
         # Of a kernel that has no such reason, none.
         self.netfilter = next((number for number, name in self._reasons.items() if name == _NETFILTER), -1)
         self._symbols: dict[int, str] = {}
+        self._offsets: dict[int, int] = {}
+        self._lines: dict[int, str] = {}
         self._flows: dict[int, str] = {}
         self._threads: dict[int, str] = {}
         self._devices: dict[tuple[int, int], str] = {}
@@ -164,6 +171,9 @@ class _Names:
         """Take rows of a table that says what numbers mean; others are no use."""
         if table == "symbols":
             self._symbols.update(zip(columns["address"].tolist(), columns["name"].tolist(), strict=True))
+            self._offsets.update(zip(columns["address"].tolist(), columns["offset_bytes"].tolist(), strict=True))
+        elif table == "lines":
+            self._lines.update(zip(columns["address"].tolist(), columns["source"].tolist(), strict=True))
         elif table == "threads":
             self._threads.update(zip(columns["tid"].tolist(), columns["comm"].tolist(), strict=True))
         elif table == "devices":
@@ -195,12 +205,20 @@ class _Names:
         if group == "process":
             tid = values["tid"]
             return f"{self._threads.get(tid, 'thread')} ({tid})" if tid else "idle"
-        number = values[group]
+        number = values.get(group, 0)
         if group == "reason":
             return self._reasons.get(number, f"reason {number}" if number else NOT_KNOWN)
-        if group == "location":
-            return self._symbols.get(number, f"{number & (2**64 - 1):#x}")
+        if group in {"function", "location"}:
+            return (self._function if group == "function" else self._place)(values["location"])
         return self._flows.get(number, NOT_KNOWN) if group == "flow" else str(number)
+
+    def _function(self, address: int) -> str:
+        return self._symbols.get(address, f"{address & (2**64 - 1):#x}")
+
+    def _place(self, address: int) -> str:
+        """Return where in the kernel an address is, as `drop_places` of a recording has it."""
+        offset, line = self._offsets.get(address, -1), self._lines.get(address)
+        return f"{self._function(address)}{f'+{offset:#x}' if offset >= 0 else ''}{f' ({line})' if line else ''}"
 
 
 def _flow(row: dict[str, Any]) -> str:

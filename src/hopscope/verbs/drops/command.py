@@ -24,7 +24,7 @@ from hopscope.live.options import (
 if TYPE_CHECKING:
     from hopscope.verbs.drops.collector import DropCollector
 
-_GROUPS = ("reason", "location", "flow", "process", "interface", "netns", "cpu")
+_GROUPS = ("reason", "location", "function", "flow", "process", "interface", "netns", "cpu")
 _DEFAULT_GROUPS = ("reason", "location", "flow")
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _RELATIONS: Final = (
     *("messages", "message_causes", "thread_states", "tcp_limits", "queue_shares", "queue_departures", "device_queues"),
     *("final_translations", "pending_spans", "pending_causes", "flow_names", "thread_names", "exchanges"),
+    "drop_places",
     *("softirq_changes", "softirq_spans", "softirq_elapsed", "poller_spans", "poller_elapsed", "cpu_names"),
 )
 APPLICATION: Final = "application"

@@ -37,7 +37,7 @@ def dropped(trace: Trace, messages: int) -> Sequence[str]:
         " max(coalesce(s.name, '')) AS place, max(m.flow) AS flow"
         " FROM explained e JOIN messages m ON m.message = e.message LEFT JOIN drops d ON d.time_ns = m.dropped_ns"
         " LEFT JOIN reasons r ON r.reason = d.reason"
-        " LEFT JOIN (SELECT address, min(name) AS name FROM symbols GROUP BY address) s ON s.address = d.location"
+        " LEFT JOIN drop_places s ON s.address = d.location"
         " WHERE m.dropped_ns IS NOT NULL GROUP BY m.message) found GROUP BY 1, 2 ORDER BY 3 DESC, 1, 2"
     )
     return [

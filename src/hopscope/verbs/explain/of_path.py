@@ -72,7 +72,7 @@ def lost(trace: Trace, cause: str) -> Found:
         f" WHERE c.{held} > 0) h ON h.flow = d.flow AND d.time_ns >= h.begins_ns - {_BEFORE_NS}"
         " AND d.time_ns < h.until_ns"
         " LEFT JOIN reasons r ON r.reason = d.reason"
-        " LEFT JOIN (SELECT address, min(name) AS name FROM symbols GROUP BY address) s ON s.address = d.location"
+        " LEFT JOIN drop_places s ON s.address = d.location"
         f" WHERE coalesce(r.name, '') NOT IN ({_HAD})"
         " GROUP BY 1, 2 ORDER BY 3 DESC, 1 LIMIT 1"
     )

@@ -72,7 +72,7 @@ _DROPS: Final = "SELECT time_ns, cpu, skb, reason, location FROM drops"
 _WHY: Final = """
     SELECT d.reason, d.location, coalesce(r.name, CAST(d.reason AS STRING)), coalesce(max(s.name), '')
     FROM (SELECT DISTINCT reason, location FROM drops) d
-    LEFT JOIN reasons r ON r.reason = d.reason LEFT JOIN symbols s ON s.address = d.location GROUP BY 1, 2, 3"""
+    LEFT JOIN reasons r ON r.reason = d.reason LEFT JOIN drop_places s ON s.address = d.location GROUP BY 1, 2, 3"""
 
 # Whose address each is, as sockets have used it: those of one namespace.
 _ADDRESSES: Final = f"""
@@ -98,7 +98,7 @@ def write_pcapng(trace: Trace, selection: Selection, out: BinaryIO, *, limit: in
     limit
         Maximum number of packets; the earliest are written. None: all.
     """
-    build(trace, "skb_lifetimes", "device_names", "netns_names", "flow_owners")
+    build(trace, "skb_lifetimes", "drop_places", "device_names", "netns_names", "flow_owners")
     doing("following packets")
     columns, bounds, known = _events(trace, selection)
     wanted = np.flatnonzero(known)

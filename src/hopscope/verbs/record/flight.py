@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Columns = dict[str, "NDArray[Any]"]
 
 # Rows that say what numbers in others mean: they are needed, however old.
-_KEPT_FOR_EVER: Final = frozenset({"flows", "threads", "devices", "qdiscs", "stacks", "symbols"})
+_KEPT_FOR_EVER: Final = frozenset({"flows", "threads", "devices", "qdiscs", "stacks", "symbols", "lines"})
 _UNITS_NS: Final = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 # So many digits are 30 years of any unit.
 _NUMBER: Final = re.compile(r"[0-9]{1,18}(\.[0-9]{0,18})?|\.[0-9]{1,18}")

@@ -21,7 +21,12 @@ if TYPE_CHECKING:
 COLUMNS: Final = (
     Column("drops", "count", "packets", "drops"),
     Column("reason", "text", "the kernel's drop reason", "reason"),
-    Column("location", "text", "kernel function that dropped the packets", "where"),
+    Column(
+        "location",
+        "text",
+        "where in the kernel the packets were dropped: function, offset, and file:line if known",
+        "where",
+    ),
     Column("flow_name", "text", "source > destination", "flow"),
     Column("interface", "text", "device at which they were dropped", "interface", rank=2),
     Column("per_s", "per_s", "average rate over the run", "per s", rank=1),
@@ -35,13 +40,12 @@ STACK: Final = Column("stack", "text", "kernel stack, innermost function first",
 _PART: Final = "drop"
 _PEAK_NS: Final = 100_000_000
 _GROUP: Final = "reason, location, flow, netns, ifindex"
-# A function may drop packets at several instructions.
 _QUERY: Final = """
     WITH named AS (
         SELECT d.time_ns, coalesce(r.name, CAST(d.reason AS STRING)) AS reason,
                coalesce(s.name, CASE WHEN d.location = 0 THEN '-' ELSE lower(hex(d.location)) END) AS location,
                d.flow, d.netns, d.ifindex, {stack} AS stack
-        FROM drops d LEFT JOIN reasons r ON r.reason = d.reason LEFT JOIN symbols s ON s.address = d.location
+        FROM drops d LEFT JOIN reasons r ON r.reason = d.reason LEFT JOIN drop_places s ON s.address = d.location
         WHERE {wanted}),
     peaks AS (
         SELECT {group}, stack, max(drops) AS peak
@@ -71,7 +75,7 @@ def drop_reasons(trace: Trace, selection: Selection, *, limit: int | None = None
     stacks
         Whether to group drops by kernel stack, too.
     """
-    build(trace, "flow_names", "device_names")
+    build(trace, "flow_names", "device_names", "drop_places")
     ended_ns = trace.metadata.ended_ns or trace.rows("SELECT coalesce(max(time_ns), 0) FROM packets")[0][0]
     length_s = max((ended_ns - trace.metadata.started_ns) / 1e9, 0.0)
     conditions = [selection.window(trace, "d.time_ns"), selection.flow(trace, "d.flow"), selection.place(trace, "d.")]

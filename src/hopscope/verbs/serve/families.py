@@ -130,7 +130,7 @@ class Families:
 
     def drops(self, total: DropSnapshot) -> Iterator[Family]:
         """Yield dropped packets by reason and function."""
-        rows = [((row.group["reason"], row.group["location"]), np.array([row.count])) for row in total.rows]
+        rows = [((row.group["reason"], row.group["function"]), np.array([row.count])) for row in total.rows]
         series = {labels: int(figures[0]) for labels, figures in self._drops.update(rows).items()}
         yield Family(
             "hopscope_dropped_packets_total", "counter", "Packets that the kernel dropped, by reason and function",

@@ -251,5 +251,5 @@ def _words(wanted: Wanted, verb: str, budget: Budget | None) -> list[str]:
     if verb == "cpu" and budget:
         words += ["--sampled", f"--frequency={_CPU_HZ}"]
     if verb == "drops":
-        words += ["--group-by=reason", "--group-by=location"]
+        words += ["--group-by=reason", "--group-by=function"]
     return [*words, "--interval=1"] if verb == "sockets" else words
