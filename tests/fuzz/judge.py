@@ -94,8 +94,10 @@ def _wrong_end(words: Sequence[str], status: int, err: str) -> list[str]:
 
 def _wrong_text(words: Sequence[str], out: str, err: str) -> list[str]:
     wrong = []
-    shown = {"error output": err} if "agent" in words[:1] else {"output": out, "error output": err}
-    for name, text in shown.items():  # an agent speaks to a program
+    # An agent speaks to a program, and CSV that no terminal gets has fields as they are.
+    for_programs = words[:1] == ["agent"] or "--csv" in words
+    shown = {"error output": err} if for_programs else {"output": out, "error output": err}
+    for name, text in shown.items():
         if found := _CONTROL.search(text):
             around = text[max(found.start() - 60, 0) : found.start() + 20]
             wrong.append(f"{words[0]} has a control character in its {name}: {around!r}")
