@@ -300,14 +300,26 @@ def looked_at(argv: list[str], variables: dict[str, str], user: AnotherUser) -> 
 
 def _chosen(terminal: Tmux, area: str) -> bool:
     """Tell whether the cursor is on the line of an area; move it there if not: lines change places."""
-    lines = re.findall(r"(?m)^([> ]) (\w+) ", terminal.text())
-    names = [name for _, name in lines]
-    at = next((number for number, (mark, _) in enumerate(lines) if mark == ">"), 0)
+    names, at = _areas(terminal)
     if names[at : at + 1] == [area]:
         return True
     if area in names:
         terminal.keys("Down" if names.index(area) > at else "Up")
+
+        def moved() -> bool:
+            now, there = _areas(terminal)
+            return now[there : there + 1] != names[at : at + 1]
+
+        # A key that is not seen yet would move it on once it is where it is to be.
+        eventually(moved, "the cursor stays where it is")
     return False
+
+
+def _areas(terminal: Tmux) -> tuple[list[str], int]:
+    """Return the areas on the screen, and which of them the cursor is on."""
+    lines = re.findall(r"(?m)^([> ]) (\w+) ", terminal.text())
+    at = next((number for number, (mark, _) in enumerate(lines) if mark == ">"), 0)
+    return [name for _, name in lines], at
 
 
 def opened(argv: list[str], variables: dict[str, str], lab: Lab) -> subprocess.CompletedProcess[str]:

@@ -16,6 +16,7 @@ from hopscope import gate
 from hopscope.store.trace import Trace
 from hopscope.term.terminal import Terminal
 from hopscope.verbs.top.command import command
+from hopscope.verbs.top.pages import Page
 from hopscope.verbs.top.replay import ReplaySource
 from hopscope.verbs.top.screen import TopApp
 from tests.lab.command import complaint, hopscope
@@ -169,6 +170,16 @@ def test_no_name_in_a_recording_steers_the_screen(tmp_path: Path, *, everything:
     assert any("pwned" in line for line in seen)
     assert {char for line in seen for char in steering(line)} == set()
     assert not any("\n" in line or "\t" in line for line in seen)
+
+
+def test_the_cursor_stays_on_what_it_is_on_when_lines_change_places() -> None:
+    cpu, sockets, drops = (("", Page("area", area)) for area in ("cpu", "sockets", "drops"))
+    page = Page("overview")
+    page.follow([cpu, sockets, drops])
+    page.move(1, [cpu, sockets, drops])
+    for rows, at in (([sockets, cpu, drops], 0), ([cpu, drops, sockets], 2), ([cpu, drops], 1), ([], 0), ([cpu], 0)):
+        page.follow(rows)
+        assert (page.cursor, page.on) == (at, rows[at][1] if rows else None)
 
 
 def test_a_terminal_is_needed() -> None:

@@ -62,6 +62,20 @@ class Page:
     message: SlowMessage | None = None
     sort: int = 0
     cursor: int = 0
+    # What the cursor is on opens that; it stays on it when rows change places.
+    on: Page | None = None
+
+    def follow(self, rows: Sequence[tuple[str, Page | None]]) -> None:
+        """Put the cursor on what it was on, wherever that is among the rows now."""
+        opens = [page for _, page in rows]
+        if self.on and opens[self.cursor : self.cursor + 1] != [self.on] and self.on in opens:
+            self.cursor = opens.index(self.on)
+        self.move(0, rows)
+
+    def move(self, by: int, rows: Sequence[tuple[str, Page | None]]) -> None:
+        """Move the cursor by so many rows, as far as there are any."""
+        self.cursor = min(max(self.cursor + by, 0), max(len(rows) - 1, 0))
+        self.on = rows[self.cursor][1] if rows else None
 
     def question(self, keys: Sequence[str]) -> Question | None:
         """Return what has to be asked for it, grouped by one of the keys."""

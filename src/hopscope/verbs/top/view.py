@@ -189,13 +189,14 @@ class View:
     def _open(self) -> None:
         rows = self._content().rows
         page = self._stack[-1]
-        if rows and (opens := rows[min(page.cursor, len(rows) - 1)][1]):
+        page.follow(rows)
+        if opens := page.on:
             self._push(replace(opens, sort=page.sort if opens.kind == "details" else 0))
 
     def _regroup(self) -> None:
         page = self._stack[-1]
         if page.kind == "groups":
-            page.by, page.cursor = page.by + 1, 0
+            page.by, page.cursor, page.on = page.by + 1, 0, None
 
     def _sort(self) -> None:
         page = self._stack[-1]
@@ -206,8 +207,9 @@ class View:
         self._message = f"sorted by {orders[page.sort]}" if sorts else "this page has one order"
 
     def _move(self, by: int) -> None:
-        page = self._stack[-1]
-        page.cursor = min(max(page.cursor + by, 0), max(len(self._content().rows) - 1, 0))
+        page, rows = self._stack[-1], self._content().rows
+        page.follow(rows)
+        page.move(by, rows)
 
     def _pause(self) -> None:
         if self._source.live:
@@ -286,7 +288,7 @@ class View:
         content, page = self._content(), self._stack[-1]
         frame = self._frame()
         room = self._room() - len(content.titles)
-        page.cursor = min(page.cursor, max(len(content.rows) - 1, 0))
+        page.follow(content.rows)
         first = max(page.cursor - room + 1, 0)
         text_only = not any(opens for _, opens in content.rows)
         shown = content.rows[first : first + room]
