@@ -11,6 +11,7 @@ nothing.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import random
 import threading
@@ -21,13 +22,15 @@ from typing import TYPE_CHECKING, Final, Self
 from hopscope.errors import HopscopeError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from hopscope.live.slices import Slices
     from hopscope.model.sampled import Coverage
     from hopscope.model.snapshot import Kind
 
-# Between two looks at whether much more comes than before, and between two measurements of the cost.
+# Between two looks at whether much more comes than before, and where results are read seldom.
 _LOOK_S: Final = 0.25
-_MEASURE_S: Final = 2.0
+_SELDOM_S: Final = 0.5
 _WINDOW_S: Final = 0.01
 # Packets of a look that make a measurement due: so many times as many as at the last one, and more than so many.
 _MUCH_MORE: Final = 2
@@ -39,7 +42,8 @@ _LONGEST_DRAIN_S: Final = 0.2
 # much of it is then for measuring. A gap is longer than that needs by up to half, by chance.
 _RESERVE: Final = 2.5
 _JITTER: Final = 0.5
-# At most as much is saved as the budget gives in this time, or as much as attaching again needs.
+# Between two measurements of the cost, or between two readings, if that is longer. At most as much is saved as the
+# budget gives in that time, or as much as attaching again needs.
 _SAVED_S: Final = 2.0
 # What attaching and detaching is taken to cost until it was measured.
 _FIRST_SWITCH_S: Final = 0.01
@@ -77,16 +81,31 @@ class Account:
         CPU time a second that this process takes, without attaching and detaching.
     others
         That of programs which are always attached.
+    is_charged
+        Whether what is taken counts.
+    span_s
+        For how long is saved up.
     """
 
     def __init__(self, allowed: float) -> None:
         self.allowed = allowed
         self.reader = self.others = 0.0
-        self.most_s = allowed * _SAVED_S
+        self.is_charged = True
+        self.span_s = _SAVED_S
+        self.most_s = allowed * self.span_s
         self._saved_s = self.most_s
         self._rates: dict[object, float] = {}
         self._last_s, self._process_s = time.monotonic(), time.process_time()
         self._lock = threading.Lock()
+
+    def begin(self, interval_s: float) -> None:
+        """Charge from now on, and save up for readings that are so far apart."""
+        with self._lock:
+            self._settle(switched=True)
+            self.span_s = max(_SAVED_S, interval_s)
+            self.most_s = max(self.most_s, self.allowed * self.span_s)
+            self._saved_s = self.most_s
+            self.is_charged = True
 
     @property
     def programs(self) -> float:
@@ -119,35 +138,53 @@ class Account:
         now_s, process_s = time.monotonic(), time.process_time()
         passed_s, taken_s = now_s - self._last_s, process_s - self._process_s
         self._last_s, self._process_s = now_s, process_s
+        if not self.is_charged:
+            return
         self._saved_s = min(self._saved_s + (self.allowed - self.programs) * passed_s - taken_s, self.most_s)
         if passed_s > 0 and not switched:
-            self.reader += min(passed_s / _SAVED_S, 1.0) * (taken_s / passed_s - self.reader)
+            self.reader += min(passed_s / self.span_s, 1.0) * (taken_s / passed_s - self.reader)
 
 
-class _Shared:
-    """The account of this process, as long as a budget is kept: all collectors in it have the same."""
+class _Process:
+    """What there is once in a process: an account, as long as any collector in it keeps a budget."""
 
-    account: Account | None = None
-    members = 0
+    def __init__(self) -> None:
+        self.account: Account | None = None
+        self.is_starting = False
+        self._members = 0
 
-    @classmethod
-    def join(cls, percent: float) -> Account:
-        if cls.account is None or cls.account.allowed != percent / 100:
-            cls.account = Account(percent / 100)
-        cls.members += 1
-        return cls.account
+    def join(self, percent: float) -> Account:
+        if self.account is None or self.account.allowed != percent / 100:
+            self.account = Account(percent / 100)
+            self.account.is_charged = not self.is_starting
+        self._members += 1
+        return self.account
 
-    @classmethod
-    def leave(cls) -> None:
-        cls.members -= 1
-        if not cls.members:
-            cls.account = None
+    def leave(self) -> None:
+        self._members -= 1
+        if not self._members:
+            self.account = None
+
+
+_PROCESS: Final = _Process()
+
+
+@contextlib.contextmanager
+def starting(interval_s: float) -> Iterator[None]:
+    """Charge nothing while collectors are attached, whose results are then read so far apart, which is saved up for."""
+    _PROCESS.is_starting = True
+    try:
+        yield
+    finally:
+        _PROCESS.is_starting = False
+        if _PROCESS.account:
+            _PROCESS.account.begin(interval_s)
 
 
 def charge_others(rate: float) -> None:
     """Charge this process's account, if it has one, with programs that are always attached: CPU time a second."""
-    if _Shared.account:
-        _Shared.account.others = rate
+    if _PROCESS.account:
+        _PROCESS.account.others = rate
 
 
 class Budget:
@@ -171,7 +208,7 @@ class Budget:
         self._rate = self._floor = _Rate()
 
     def __enter__(self) -> Self:
-        self._account = _Shared.join(self.percent)
+        self._account = _PROCESS.join(self.percent)
         self._first = self._before = self._last = self._slices.covered
         self._thread.start()
         return self
@@ -180,7 +217,7 @@ class Budget:
         self._over.set()
         self._thread.join()
         self._account.set_rate(self, None)
-        _Shared.leave()
+        _PROCESS.leave()
 
     # ---- results ----
 
@@ -219,14 +256,15 @@ class Budget:
         while not self._over.is_set():
             now = self._slices.packets()
             came, before = now - before, now
-            if time.monotonic() - measured_s >= _MEASURE_S or came > max(_MUCH_MORE * expected, _FEW):
+            if time.monotonic() - measured_s >= account.span_s or came > max(_MUCH_MORE * expected, _FEW):
                 self._note_rate(self._rate_now())
                 measured_s, expected, before = time.monotonic(), came, self._slices.packets()
                 self._follow_fewer_or_more()
             left_s, excess = account.saved_s() - self._switch_s / 2, account.excess
             if excess > 0 >= left_s:
                 return
-            self._over.wait(min(_LOOK_S, left_s / excess) if excess > 0 else _LOOK_S)
+            look_s = _LOOK_S if account.span_s == _SAVED_S else _SELDOM_S
+            self._over.wait(min(look_s, left_s / excess) if excess > 0 else look_s)
 
     def _follow_fewer_or_more(self) -> None:
         """Follow as many packets as lets programs stay attached, or all where no number does."""

@@ -29,7 +29,7 @@ _FRAME_BYTES: Final = 8
 _LEAST_BYTES: Final = 1 << 18
 _SLOT_BYTES: Final = 1024
 # A ring that is so full is emptied.
-_WORTH: Final = 1 / 8
+_WORTH: Final = 1 / 4
 # Samples that may wait for being folded.
 _MOST_WAITING: Final = 1 << 13
 _UNDECIDED: Final = "undecided"
