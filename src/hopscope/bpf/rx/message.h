@@ -68,9 +68,10 @@ static __noinline void segment_grows(const struct tcp_state *state, u32 more_byt
  */
 static __noinline void message_read(struct waiting_key *key, u64 first_ns, u64 queued_ns, u64 now_ns)
 {
-	struct hop_rx_event *event = bpf_map_lookup_elem(&waiting, key), *slot = event_reserve();
+	struct hop_rx_event *event = bpf_map_lookup_elem(&waiting, key), *slot;
 	struct cpu_state *cpu = this_cpu();
 
+	slot = event_reserve();
 	if (slot) {
 		if (event) {
 			*slot = *event;
