@@ -51,6 +51,18 @@ def profile_option(text: str) -> Callable[[Decorated], Decorated]:
     )
 
 
+def flight_memory_option(default: int, text: str) -> Callable[[Decorated], Decorated]:
+    """Add how much memory a flight recorder may take for events, in MiB."""
+    return option(
+        "--flight-memory",
+        type=click.IntRange(1, 1 << 20),
+        metavar="MIB",
+        default=default,
+        show_default=True,
+        help=text,
+    )
+
+
 def point_option() -> Callable[[Decorated], Decorated]:
     """Add which of the recorder's probe points to attach besides."""
     return option("--point", "points", metavar="POINT", multiple=True, help="Another probe point, such as call.enter.")

@@ -44,7 +44,7 @@ def addresses(*names: str) -> list[int]:
 
 
 def install_debug_information(root: Path, place: int) -> None:
-    """Make debug information that says of an address of this kernel that it is in a line of ours."""
+    """Make debug information that maps an address of this kernel to a line of our own."""
     (begin,) = addresses("_stext")
     for name, text in SOURCES.items():
         (root / "src" / name).parent.mkdir(parents=True)

@@ -99,8 +99,8 @@ class Events:
         self._hops = hops
         times = [columns["time_ns"] for columns in self._parts.values()]
         self._times = _joined(times)
-        self._order = np.argsort(self._times, kind="stable")
-        self._in_order = len(times) == 1 and _ascend(self._times)
+        self._in_order = len(times) <= 1 and _ascend(self._times)
+        self._order = np.arange(len(self._times)) if self._in_order else np.argsort(self._times, kind="stable")
         self._made: dict[str, Numbers | Texts] = {}
 
     def __len__(self) -> int:

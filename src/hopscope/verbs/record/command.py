@@ -14,6 +14,7 @@ from hopscope.live.options import (
     buffer_option,
     duration_option,
     event_option,
+    flight_memory_option,
     interface_option,
     point_option,
     profile_option,
@@ -126,14 +127,7 @@ _MIB = 1 << 20
         multiple=True,
         help="Stop at `drop`, `drop:REASON`, or 'rx.tcp_queue>1ms'.",
     ),
-    option(
-        "--flight-memory",
-        type=click.IntRange(1, 1 << 20),
-        metavar="MIB",
-        default=1024,
-        show_default=True,
-        help="Maximum memory for --flight.",
-    ),
+    flight_memory_option(1024, "Maximum memory for --flight."),
 )
 @socket_options("uses")
 @interface_option()

@@ -15,6 +15,7 @@ from hopscope.live.options import (
     budget_option,
     buffer_option,
     check_budget,
+    flight_memory_option,
     group_option,
     interface_option,
     max_groups_option,
@@ -119,14 +120,7 @@ class _Rereadable(Command):
     ),
     profile_option("Probe points, as of `record`."),
     point_option(),
-    option(
-        "--flight-memory",
-        type=click.IntRange(1, 1 << 20),
-        metavar="MIB",
-        default=256,
-        show_default=True,
-        help="Maximum memory for events.",
-    ),
+    flight_memory_option(256, "Maximum memory for events."),
     option("--dumps", type=PATH, metavar="DIR", help="Where to write.", default_text="state directory"),
     option(
         "--dump-every",

@@ -76,12 +76,10 @@ def _text(family: Family, name: str, *, exemplars: bool = False) -> Iterator[str
 
 def _lines(name: str, labels: Sequence[str], value: Value, exemplar: Exemplar | None) -> Iterator[str]:
     if isinstance(value, Histogram):
-        before_s = -1.0
-        for upper_s, count in (*_classic(value), (math.inf, value.count)):
+        for upper_s, count, found in _classic(value, exemplar):
             bound = "+Inf" if upper_s == math.inf else repr(upper_s)
-            said = _said(exemplar) if exemplar and before_s < exemplar.value_ns / _NS_PER_S <= upper_s else ""
+            said = _said(found) if found else ""
             yield f"{name}_bucket{_braces([*labels, _label('le', bound)])} {count}{said}"
-            before_s = upper_s
         yield f"{name}_sum{_braces(labels)} {value.sum_ns / _NS_PER_S!r}"
         yield f"{name}_count{_braces(labels)} {value.count}"
     else:
@@ -94,11 +92,14 @@ def _said(exemplar: Exemplar) -> str:
     return f" # {label} {exemplar.value_ns / _NS_PER_S!r} {exemplar.at_ns / _NS_PER_S:.3f}"
 
 
-def _classic(histogram: Histogram) -> list[tuple[float, int]]:
-    """Return upper bounds in seconds and cumulative counts, without the last, infinite one."""
+def _classic(histogram: Histogram, exemplar: Exemplar | None) -> Iterator[tuple[float, int, Exemplar | None]]:
+    """Yield upper bounds in seconds, the last one infinite, cumulative counts, and the exemplar at its bucket."""
     buckets = histogram.downscale(0)
     running = np.cumsum([buckets.zero_count, *buckets.counts.tolist()]).tolist()
-    return list(zip(buckets.edges_s().tolist(), running, strict=True))
+    before_s = -1.0
+    for upper_s, count in (*zip(buckets.edges_s().tolist(), running, strict=True), (math.inf, histogram.count)):
+        yield upper_s, count, exemplar if exemplar and before_s < exemplar.value_ns / _NS_PER_S <= upper_s else None
+        before_s = upper_s
 
 
 def _braces(labels: Sequence[str]) -> str:
@@ -142,12 +143,12 @@ def _metric(family: Family, values: Labels, value: Value, created: bytes) -> byt
 
 
 def _histogram(histogram: Histogram, exemplar: Exemplar | None) -> bytes:
-    classic, before_s = [], -1.0
     encoded = _exemplar(exemplar) if exemplar else b""
-    for upper_s, count in _classic(histogram):
-        own = exemplar and before_s < exemplar.value_ns / _NS_PER_S <= upper_s
-        classic.append(content(3, number(1, count) + double(2, upper_s) + (content(3, encoded) if own else b"")))
-        before_s = upper_s
+    classic = [
+        content(3, number(1, count) + double(2, upper_s) + (content(3, encoded) if found else b""))
+        for upper_s, count, found in _classic(histogram, exemplar)
+        if upper_s < math.inf
+    ]
     return b"".join([
         number(1, histogram.count),
         double(2, histogram.sum_ns / _NS_PER_S),

@@ -219,7 +219,7 @@ class TxCollector(SelfTrafficFilter, Attached):
             self._budget = stack.enter_context(Budget(self._options.budget, self._slices()))
 
     def _require_fields(self) -> None:
-        """Refuse what old kernels' verifiers do not follow, 6.1's among them.
+        """Refuse what this kernel's verifier refuses.
 
         Raises
         ------
