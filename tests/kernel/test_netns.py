@@ -43,6 +43,13 @@ def test_host_is_called_host() -> None:
     assert netns.namespaces()[Path("/proc/2/ns/net").stat().st_ino].name == "host"
 
 
+def test_one_look_for_all_that_is_read_together() -> None:
+    with netns.looked_at_once(), Namespace() as made:
+        assert made.inode not in netns.namespaces()
+    with Namespace() as made:
+        assert made.inode in netns.namespaces()
+
+
 def test_name_in_run_netns_comes_before_that_of_a_process(named: Namespace) -> None:
     found = netns.namespaces()[named.inode]
     assert (found.inode, found.name, found.path) == (named.inode, NAME, Path("/run/netns") / NAME)

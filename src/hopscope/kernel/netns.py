@@ -49,6 +49,28 @@ class Namespace:
 
 def namespaces() -> dict[int, Namespace]:
     """Return the namespaces that have a process or a name, by inode."""
+    return dict(_LOOK.found) if _LOOK.found is not None else _namespaces()
+
+
+@contextlib.contextmanager
+def looked_at_once() -> Iterator[None]:
+    """Look for namespaces now, and not again in the block, whoever asks: it takes time for each process of the host."""
+    _LOOK.found = _namespaces()
+    try:
+        yield
+    finally:
+        _LOOK.found = None
+
+
+@dataclass(slots=True)
+class _Look:
+    found: dict[int, Namespace] | None = None
+
+
+_LOOK: Final = _Look()
+
+
+def _namespaces() -> dict[int, Namespace]:
     found: dict[int, Namespace] = {}
     for inode, name in _candidates():
         if inode not in found:
@@ -121,7 +143,7 @@ def opened(namespace: Namespace) -> BinaryIO:
             if os.fstat(file.fileno()).st_ino == namespace.inode:
                 return file
             file.close()
-        found = namespaces().get(namespace.inode)
+        found = _namespaces().get(namespace.inode)  # now, not as of the last look
     raise FileNotFoundError(errno.ENOENT, "the network namespace is gone", str(namespace.path))
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 # Between two looks at whether much more comes than before, and where results are read seldom.
 _LOOK_S: Final = 0.25
-_SELDOM_S: Final = 0.5
+_SELDOM_S: Final = 1.0
 _WINDOW_S: Final = 0.01
 # Packets of a look that make a measurement due: so many times as many as at the last one, and more than so many.
 _MUCH_MORE: Final = 2
@@ -181,6 +181,11 @@ def starting(interval_s: float) -> Iterator[None]:
             _PROCESS.account.begin(interval_s)
 
 
+def until_next(period_s: float) -> float:
+    """Return the time until the next multiple of a period, in s: what is due at one of them wakes the CPU once."""
+    return period_s - time.monotonic() % period_s
+
+
 def charge_others(rate: float) -> None:
     """Charge this process's account, if it has one, with programs that are always attached: CPU time a second."""
     if _PROCESS.account:
@@ -263,7 +268,7 @@ class Budget:
             left_s, excess = account.saved_s() - self._switch_s / 2, account.excess
             if excess > 0 >= left_s:
                 return
-            look_s = _LOOK_S if account.span_s == _SAVED_S else _SELDOM_S
+            look_s = until_next(_LOOK_S if account.span_s == _SAVED_S else _SELDOM_S)
             self._over.wait(min(look_s, left_s / excess) if excess > 0 else look_s)
 
     def _follow_fewer_or_more(self) -> None:
@@ -280,14 +285,8 @@ class Budget:
 
     def _rate_now(self) -> _Rate:
         """Return what programs take, measured for a moment."""
-        before = self._meter.read()
-        self._meter.sample(_WINDOW_S)
-        after = self._meter.read()
-        window_s = after.window_s - before.window_s
-        if not window_s:
-            return self._rate
-        cpu_ns, runs = (after.time_ns - before.time_ns).sum(), (after.hits - before.hits).sum()
-        return _Rate(float(cpu_ns) / 1e9 / window_s, float(runs) / window_s)
+        hits, time_ns, window_s = self._meter.sample(_WINDOW_S)
+        return _Rate(time_ns / 1e9 / window_s, hits / window_s) if window_s else self._rate
 
     def _note_rate(self, rate: _Rate, *, switched: bool = False) -> None:
         self._rate = rate

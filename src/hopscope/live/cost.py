@@ -75,9 +75,11 @@ class CostMeter:
         """Take note that they are attached again."""
         self._attached_at_s = time.monotonic()
 
-    def sample(self, window_s: float) -> None:
-        """Wait, as :func:`sample` does."""
+    def sample(self, window_s: float) -> tuple[int, int, float]:
+        """Wait, as :func:`sample` does; return runs, their time in ns, and how long the statistics were on, in s."""
+        hits, time_ns, before_s = self._hits, self._time_ns, self._window_s
         sample([self], window_s)
+        return int((self._hits - hits).sum()), int((self._time_ns - time_ns).sum()), self._window_s - before_s
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[None]:
@@ -87,15 +89,15 @@ class CostMeter:
         yield
         after = self._counters.read()
         self._window_s += time.monotonic() - started_s
-        self._hits += after[0] - before[0]
-        self._time_ns += after[1] - before[1]
+        self._hits = self._hits + after[0] - before[0]
+        self._time_ns = self._time_ns + after[1] - before[1]
 
     def read(self) -> CostReading:
         """Return the cumulative figures."""
         _, _, missed = self._counters.read()
         return CostReading(
-            hits=self._hits.copy(),
-            time_ns=self._time_ns.copy(),
+            hits=self._hits,
+            time_ns=self._time_ns,
             missed=missed,
             window_s=self._window_s,
             reader_s=time.process_time(),

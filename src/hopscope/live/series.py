@@ -18,6 +18,7 @@ import numpy as np
 from hopscope.libbpf import possible_cpus
 from hopscope.live.estimate import Estimate
 from hopscope.model.histogram import Histogram
+from hopscope.model.sampled import PercentileBounds
 from hopscope.model.snapshot import PERCENTILES, Discard
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ class Span:
         counts, sums_ns, maxima_ns = self._of_row(row, cpus)
         return Histogram(counts[hop], int(sums_ns[hop]), int(maxima_ns[hop]))
 
-    def bounds(self, hop: int, row: int, cpus: slice, histogram: Histogram) -> dict[str, Bounds] | None:
+    def bounds(self, hop: int, row: int, cpus: slice, histogram: Histogram) -> Mapping[str, Bounds] | None:
         """Return between which durations in ns percentiles of a hop and a group are; None where all was measured.
 
         Of a single CPU that is not known.
@@ -109,8 +110,7 @@ class Span:
             return None
         if cpus != EVERY_CPU:
             return dict.fromkeys(PERCENTILES)
-        spread = self.after.spreads.since(self.before.spreads, hop, row)
-        return {name: spread.bounds(histogram, q) for name, q in PERCENTILES.items()}
+        return PercentileBounds(histogram, self.after.spreads.since(self.before.spreads, hop, row))
 
     def _of_row(self, row: int, cpus: slice) -> tuple[Array, Array, Array]:
         """Return counts, sums and maxima of all hops of a group: one look at the arrays, not one a hop."""

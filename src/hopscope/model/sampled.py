@@ -12,15 +12,18 @@ so that few samples never look certain.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from hopscope.model.histogram import lower_bounds_s, upper_bounds_s
+from hopscope.model.snapshot import PERCENTILES
 
 if TYPE_CHECKING:
     from hopscope.model.histogram import F64, Histogram
+    from hopscope.model.snapshot import Bounds
 
 CONFIDENCE_PERCENT: Final = 95
 _NS_PER_S: Final = 10**9
@@ -137,3 +140,32 @@ class Spread:
         if freedom <= len(_T):
             return _T[freedom - 1]
         return _Z + (_Z**3 + _Z) / (4 * freedom)
+
+
+class PercentileBounds(Mapping[str, "Bounds"]):
+    """Of each of :data:`~hopscope.model.snapshot.PERCENTILES`, its bounds, computed when somebody looks at them.
+
+    Parameters
+    ----------
+    histogram, spread
+        Of one series.
+    """
+
+    def __init__(self, histogram: Histogram, spread: Spread) -> None:
+        self._histogram, self._spread = histogram, spread
+
+    def __getitem__(self, name: str) -> Bounds:
+        """Return the bounds of a percentile in ns."""
+        return self._spread.bounds(self._histogram, PERCENTILES[name])
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the names of the percentiles."""
+        return iter(PERCENTILES)
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(PERCENTILES)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Send what was computed to other processes, not what it is computed of."""
+        return dict, (dict(self),)

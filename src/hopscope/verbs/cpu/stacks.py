@@ -28,8 +28,9 @@ _FRAME_BYTES: Final = 8
 # Of a ring: what comes in half a second, and not less.
 _LEAST_BYTES: Final = 1 << 18
 _SLOT_BYTES: Final = 1024
-# A ring that is so full is emptied.
+# A ring that is so full is emptied, or so long before it is full: a look at it is never that late.
 _WORTH: Final = 1 / 4
+_BEFORE_S: Final = 4.0
 # Samples that may wait for being folded.
 _MOST_WAITING: Final = 1 << 13
 _UNDECIDED: Final = "undecided"
@@ -66,8 +67,9 @@ class StackSampler:
     """
 
     def __init__(self, bpf: BpfObject, hz: int, *, alone: bool = False) -> None:
-        needed = max(hz * _SLOT_BYTES // 2, _LEAST_BYTES)
-        self._reader = RingReader.per_cpu(bpf.maps["rings"], HOP_CPU_SAMPLE_DTYPE, 1 << (needed - 1).bit_length())
+        size_bytes = 1 << (max(hz * _SLOT_BYTES // 2, _LEAST_BYTES) - 1).bit_length()
+        self._reader = RingReader.per_cpu(bpf.maps["rings"], HOP_CPU_SAMPLE_DTYPE, size_bytes)
+        self._worth = max(_WORTH, 1 - hz * _SLOT_BYTES * _BEFORE_S / size_bytes)
         attach_clock(bpf.programs["cpu_sample_alone" if alone else "cpu_sample"], hz)
         # Behind it, for its links are a change of what is attached, which may have the symbols read again.
         self._symbols = KernelSymbols()
@@ -82,7 +84,7 @@ class StackSampler:
 
     def drain(self) -> None:
         """Fetch what has come, if it takes up much of a ring; to be called several times a second."""
-        if self._reader.fullness() >= _WORTH:
+        if self._reader.fullness() >= self._worth:
             self._fetch()
 
     def _fetch(self) -> None:

@@ -88,7 +88,7 @@ class _Rereadable(Command):
     option("--exemplars", is_flag=True, help="Metrics name the slowest message of each interval (--flight)."),
     option("-i", "--interval", type=Seconds(0.1, _DAY_S), default=15.0, help="Time between reports."),
 )
-@budget_option("1")
+@budget_option("0.5")
 @socket_options("uses")
 @interface_option()
 @protocol_option()

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from hopscope.errors import HopscopeError, KernelError, PrivilegeError, UsageError
 from hopscope.gate import tell
 from hopscope.kernel.counters.reader import CounterReader
+from hopscope.kernel.netns import looked_at_once
 from hopscope.libbpf import online_cpus
 from hopscope.live.attached import Attached, measure_costs
-from hopscope.live.budget import charge_others, starting
+from hopscope.live.budget import charge_others, starting, until_next
 from hopscope.live.interval import cost_window_s
 from hopscope.live.lookup import namespaces
 from hopscope.live.stop import stop_on_signal
@@ -139,7 +140,7 @@ class Measurement:
         self._next_s = max(self._next_s, time.monotonic()) + self._interval_s
         self._interval_s = self._wanted.interval_s
         while (left_s := self._next_s - window_s - time.monotonic()) > 0:
-            if stop.wait(min(left_s, self._between_s)):
+            if stop.wait(min(left_s, until_next(self._between_s))):
                 return True
             for running in self._running.values():
                 running.drain()
@@ -148,7 +149,8 @@ class Measurement:
 
     def families(self) -> list[Family]:
         """Read everything."""
-        return list(self._measured())
+        with looked_at_once():
+            return list(self._measured())
 
     def _attach(self, verb: str, stack: contextlib.ExitStack) -> None:
         try:
