@@ -55,7 +55,7 @@ TRAVEL = {
         "hooks",
         "ways",
     },
-    "cpu": {"group_by", "max_groups", "counters", "hz", "sampled", "ways"},
+    "cpu": {"group_by", "max_groups", "counters", "hz", "sampled", "budget", "ways"},
     "drops": SOCKETS | {"group_by", "interfaces", "protocol", "ways"},
 }
 STAY = {
@@ -99,6 +99,7 @@ def given(name: str, *arguments: str) -> dict[str, Any]:
         ),
         ("tx", "--events --slowest 3 --fields cwnd,srtt_ns --cdf tx.ack --rate 9 --hooks host --protocol udp"),
         ("cpu", "-g process --sampled -F 49 --max-groups 2 --counters"),
+        ("cpu", "--budget 0.5"),
         ("drops", "-g reason -g cpu --interface lo"),
         ("drops", ""),
     ],

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from hopscope.model.sampled import Coverage
     from hopscope.model.snapshot import Kind
 
+READING_TAKES_IT: Final = (
+    "Reading results, and programs that are always attached, take the budget: a longer --interval helps"
+)
 # Between two looks at whether much more comes than before, and where results are read seldom.
 _LOOK_S: Final = 0.25
 _SELDOM_S: Final = 1.0
@@ -238,9 +241,7 @@ class Budget:
         """Return sentences on what keeps it from measuring."""
         notes = [f"Measuring has ended: {self._error}"] if self._error else []
         if self._account.reader + self._account.others >= self._account.allowed:
-            notes.append(
-                "Reading results, and programs that are always attached, take the budget: a longer --interval helps"
-            )
+            notes.append(READING_TAKES_IT)
         return notes
 
     # ---- the thread ----

@@ -99,6 +99,7 @@ def test_a_file_that_cannot_be_written_is_told_before_the_run(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("words", "said"),
     [
+        (["--budget", "1", "-F", 9], "--budget measures a part, which --frequency cannot have"),
         (["--attach", "cpu.nothing=tp_btf:x"], "No probe point is named cpu.nothing"),
         (["--attach", "cpu.call=kprobe:x"], "cpu.call has no attach method kprobe:x"),
     ],

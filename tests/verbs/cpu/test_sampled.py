@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 from typing import TYPE_CHECKING
@@ -10,8 +11,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hopscope.lab import Lab
+from hopscope.libbpf import online_cpus
 from hopscope.verbs.cpu.options import CpuOptions
 from hopscope.verbs.cpu.sampled import SampledCollector
+from tests.lab.command import hopscope
 from tests.lab.measure import udp_pair, way
 from tests.verbs.cpu.measure import before_others, of_process, on_cpu, run
 from tests.verbs.cpu.test_softirq import NAPI, part_of
@@ -35,6 +38,14 @@ def agrees(exact: CpuSnapshot, estimate: CpuSnapshot, part: str) -> bool:
     """Tell whether the exact time is in the interval that the estimate states."""
     low_ns, high_ns = estimate.bounds_ns(estimate.total.parts[part].samples)
     return low_ns <= exact.total.parts[part].ns <= high_ns
+
+
+@pytest.mark.parametrize(("budget", "hz"), [("0.001", 1), ("0.24", 40), ("100", 199 * len(online_cpus()))])
+def test_a_budget_is_worth_so_many_samples(budget: str, hz: int) -> None:
+    each = max(hz // len(online_cpus()), 1)
+    report = json.loads(hopscope("cpu", "--budget", budget, "-d", 0.5, "--json").stdout.splitlines()[-1])
+    assert report["sampling_hz"] == each
+    assert report["notes"][0].startswith(f"budget {budget}% of a CPU: each CPU is looked at {each} time")
 
 
 def test_the_exact_time_is_in_the_stated_interval() -> None:

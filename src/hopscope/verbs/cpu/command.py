@@ -11,6 +11,8 @@ from hopscope.live.help import MEASURE, OUTPUT, CommandBeside, option, section
 from hopscope.live.host_options import several_hosts
 from hopscope.live.options import (
     attach_options,
+    budget_option,
+    check_budget,
     form_options,
     group_option,
     limit_option,
@@ -69,6 +71,7 @@ _MOST_HZ = 20_000
         default_text=f"{_DEFAULT_HZ}, with --sampled {_DEFAULT_SAMPLED_HZ}",
     ),
 )
+@budget_option()
 @group_option(_GROUPS, default="cpu")
 @max_groups_option(256, "-")
 @section(
@@ -118,8 +121,8 @@ def command(  # noqa: PLR0913 # one parameter an option
 
     style = style_of(as_json=as_json)
     files = Files(folded, flame, speedscope)
-    if breakdown or files or given["sampled"]:
-        given["hz"] = given["hz"] or (_DEFAULT_SAMPLED_HZ if given["sampled"] else _DEFAULT_HZ)
+    if (breakdown or files) and not given["sampled"] and given["budget"] is None:
+        given["hz"] = given["hz"] or _DEFAULT_HZ
 
     def output(found: Drained, host: str) -> CpuOutput:
         return CpuOutput(
@@ -130,16 +133,26 @@ def command(  # noqa: PLR0913 # one parameter an option
 
 
 def collector(  # noqa: PLR0913 # one parameter an option
-    *, group_by: str, max_groups: int, counters: bool, hz: int | None, sampled: bool, ways: tuple[str, ...]
+    *,
+    group_by: str,
+    max_groups: int,
+    counters: bool,
+    hz: int | None,
+    sampled: bool,
+    budget: float | None,
+    ways: tuple[str, ...],
 ) -> CpuCollector | SampledCollector:
     """Return the collector that options ask for; these are the options that another host may give."""
     from hopscope.kernel.capabilities import TO_TRACE, require_rights  # noqa: PLC0415
     from hopscope.live import lookup as selection  # noqa: PLC0415
     from hopscope.verbs.cpu.collector import CpuCollector  # noqa: PLC0415
-    from hopscope.verbs.cpu.options import CpuOptions  # noqa: PLC0415
+    from hopscope.verbs.cpu.options import CpuOptions, affordable_hz  # noqa: PLC0415
     from hopscope.verbs.cpu.pmu import HARDWARE  # noqa: PLC0415
     from hopscope.verbs.cpu.sampled import SampledCollector  # noqa: PLC0415
 
+    check_budget(budget, others={"--frequency": hz is not None, "--counters": counters})
+    if budget is not None:
+        sampled, hz = True, affordable_hz(budget, _DEFAULT_SAMPLED_HZ)
     require_rights(TO_TRACE)
     options = CpuOptions(
         group_by=group_by,
@@ -148,5 +161,6 @@ def collector(  # noqa: PLR0913 # one parameter an option
         sampled=sampled,
         counters=HARDWARE if counters else {},
         ways=selection.ways(ways),
+        budget=budget,
     )
     return SampledCollector(options) if sampled else CpuCollector(options)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from hopscope.bpf.layout import HopGroupBy
+from hopscope.libbpf import online_cpus
 from hopscope.live.labels import NOT_KNOWN
 from hopscope.term.format import plural
 
@@ -22,6 +23,9 @@ GROUP_BY: Final = {
     "cgroup": HopGroupBy.HOP_GROUP_CGROUP,
     "interface": HopGroupBy.HOP_GROUP_INTERFACE,
 }
+# Of a budget, what samples may take: the rest is for reading them. A sample's stack and its interrupt, at most.
+_SAMPLES_SHARE: Final = 0.5
+_SAMPLE_S: Final = 30e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,8 @@ class CpuOptions:
         counts.
     ways
         Probe point → the only way to use.
+    budget
+        Per cent of one CPU that samples and this process may take; None: what it takes.
     """
 
     group_by: str = "cpu"
@@ -51,11 +57,18 @@ class CpuOptions:
     sampled: bool = False
     counters: Mapping[str, CounterEvent] = field(default_factory=dict)
     ways: Mapping[str, str] = field(default_factory=dict)
+    budget: float | None = None
 
     @property
     def rows(self) -> int:
         """Rows that a CPU has, "other" included."""
         return 1 if self.group_by == "cpu" else self.max_groups + 1
+
+
+def affordable_hz(budget: float, most: int) -> int:
+    """Return how often a second each CPU can be looked at within a budget, in per cent of one CPU; once at least."""
+    samples = budget / 100 * _SAMPLES_SHARE / _SAMPLE_S
+    return min(max(round(samples / len(online_cpus())), 1), most)
 
 
 def overflow_note(times: int, options: CpuOptions) -> str:

@@ -15,12 +15,14 @@ from hopscope.errors import UsageError
 from hopscope.kernel.capabilities import TO_TRACE
 from hopscope.libbpf import online_cpus, possible_cpus
 from hopscope.live.attached import Attached
+from hopscope.live.budget import READING_TAKES_IT
 from hopscope.live.labels import NOT_KNOWN, Labels
 from hopscope.live.session import Session
 from hopscope.model.cpu import NO_PART, CpuRow, CpuSnapshot, Part, added
 from hopscope.model.parts import PARTS
 from hopscope.probes.catalogue import POINTS
 from hopscope.probes.resolve import Plan, Resolver
+from hopscope.term.format import plural
 from hopscope.verbs.cpu.energy import energy_j, read_energy_uj
 from hopscope.verbs.cpu.options import GROUP_BY, CpuOptions, overflow_note
 from hopscope.verbs.cpu.stacks import StackSampler
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
 
     from hopscope.libbpf import BpfObject
     from hopscope.live.cost import CostReading
-    from hopscope.model.snapshot import Kind
+    from hopscope.model.snapshot import Kind, Overhead
     from hopscope.model.stacks import Stack
 
 # They interrupt whoever runs.
@@ -139,6 +141,7 @@ class SampledCollector(Attached):
         rows = self._rows(stacks, 1e9 / self._options.hz)
         if self._options.group_by == "cpu":
             stacks = [replace(each, group="") for each in stacks]
+        overhead = self._cost.overhead(before.cost, after.cost)
         return CpuSnapshot(
             kind=kind,
             started_ns=before.clock_ns,
@@ -146,14 +149,14 @@ class SampledCollector(Attached):
             cpus=cpus,
             total=CpuRow({}, added(rows)),
             rows=rows,
-            overhead=self._cost.overhead(before.cost, after.cost),
+            overhead=overhead,
             hz=self._options.hz,
             stacks=stacks,
             lost=after.lost - before.lost,
             ticks=max(ticks, 1),
             energy_j=energy_j(before.energy_uj, after.energy_uj),
             plan=self._plan.rows(),
-            notes=self._notes(before, after, duration_s * cpus * self._options.hz),
+            notes=[*self._budget_notes(overhead), *self._notes(before, after, duration_s * cpus * self._options.hz)],
         )
 
     def _rows(self, stacks: Iterable[Stack], sample_ns: float) -> list[CpuRow]:
@@ -169,6 +172,15 @@ class SampledCollector(Attached):
             for group, parts in samples.items()
         ]
         return sorted(rows, key=lambda row: int(row.group[by]) if by == "cpu" else -row.ns)
+
+    def _budget_notes(self, overhead: Overhead) -> list[str]:
+        budget = self._options.budget
+        if budget is None:
+            return []
+        notes = [f"budget {budget:g}% of a CPU: each CPU is looked at {plural(self._options.hz, 'time')} a second"]
+        if (overhead.bpf_cpu_percent or 0.0) + overhead.reader_cpu_percent > budget:
+            notes.append(READING_TAKES_IT)
+        return notes
 
     def _notes(self, before: _Reading, after: _Reading, expected: float) -> list[str]:
         notes = ["times are estimates from samples; hard interrupts cannot be sampled, and nothing is counted"]

@@ -15,7 +15,6 @@ from hopscope.errors import HopscopeError, KernelError, PrivilegeError, UsageErr
 from hopscope.gate import tell
 from hopscope.kernel.counters.reader import CounterReader
 from hopscope.kernel.netns import looked_at_once
-from hopscope.libbpf import online_cpus
 from hopscope.live.attached import Attached, measure_costs
 from hopscope.live.budget import charge_others, starting, until_next
 from hopscope.live.interval import cost_window_s
@@ -46,9 +45,6 @@ if TYPE_CHECKING:
 
 # Verbs with hops, which can be measured in part.
 _HOPS: Final = ("rx", "tx")
-# Within a budget, CPU time is estimated from samples, at most so many a second on each CPU; what one of them costs.
-_MOST_HZ: Final = 49
-_SAMPLE_S: Final = 30e-6
 # How often rings are emptied; within a budget, less often: where little happens, looks at them are much of the cost.
 _BETWEEN_S: Final = 0.25
 _BETWEEN_WITHIN_S: Final = 2.0
@@ -57,9 +53,9 @@ _FIRST_S: Final = 1.0
 # Between two readings of all sockets, and of all counters, at least: they take milliseconds.
 _SOCKETS_S: Final = 5.0
 _CHECK_S: Final = 10.0
-# Of a budget, what each of them may take, and samples of all CPUs.
+# Of a budget, what each of them may take, and CPU time, which is estimated from samples then.
 _SHARE: Final = 0.1
-_SAMPLES_SHARE: Final = 0.1
+_CPU_SHARE: Final = 0.2
 
 
 def measure(wanted: Wanted, lines: Sequence[tuple[socket, Form]], beats: socket) -> None:
@@ -245,12 +241,6 @@ def _rate(overhead: Overhead) -> float:
     return (overhead.bpf_cpu_percent or 0.0) / 100
 
 
-def _affordable_hz(budget: Budget) -> int:
-    """Return how often each CPU is looked at."""
-    samples = budget.percent / 100 * _SAMPLES_SHARE / _SAMPLE_S
-    return min(max(int(samples / len(online_cpus())), 1), _MOST_HZ)
-
-
 def _words(wanted: Wanted, verb: str, budget: Budget | None) -> list[str]:
     """Return the options of a verb."""
     words = words_for(verb, wanted.chosen)
@@ -261,7 +251,7 @@ def _words(wanted: Wanted, verb: str, budget: Budget | None) -> list[str]:
     if verb in _HOPS and budget:
         words.append(f"--budget={budget.percent}")
     if verb == "cpu" and budget:
-        words += ["--sampled", f"--frequency={_affordable_hz(budget)}"]
+        words.append(f"--budget={budget.percent * _CPU_SHARE}")
     if verb == "drops":
         words += ["--group-by=reason", "--group-by=function"]
     return [*words, "--interval=1"] if verb == "sockets" else words
