@@ -300,16 +300,14 @@ def test_interrupted_while_it_begins_it_says_nothing(module: str, number: signal
 _IN_AN_EXTENSION = """
 import enum, os, signal, sys
 
-class Kind(enum.EnumType):
-    def __call__(cls, *args, **named):
-        if args[0] == "token_type":
-            os.kill(os.getpid(), signal.SIGHUP)
-            done.append(True)
-        return super().__call__(*args, **named)
+def call(cls, *args, **named):
+    if args[0] == "token_type":
+        os.kill(os.getpid(), signal.SIGHUP)
+        done.append(True)
+    return made(cls, *args, **named)
 
 done = []
-enum.IntEnum = Kind("IntEnum", (enum.IntEnum,), enum.EnumType.__prepare__("IntEnum", (enum.IntEnum,)))
-enum.Enum = Kind("Enum", (enum.Enum,), enum.EnumType.__prepare__("Enum", (enum.Enum,)))
+made, enum.EnumType.__call__ = enum.EnumType.__call__, call
 from hopscope.main import main
 try:
     main(own_process=True)

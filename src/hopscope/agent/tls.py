@@ -136,6 +136,8 @@ def _context(side: int, certificate: Path, key: Path, protocol: str) -> ssl.SSLC
     check_unwritable(certificate)
     context = ssl.SSLContext(side)
     context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_3
+    # Some Pythons (3.11.2 is one) have OpenSSL take a cut connection for one that the other side has ended.
+    context.options &= ~ssl.OP_IGNORE_UNEXPECTED_EOF
     context.set_alpn_protocols([protocol])
     _load_own(context, certificate, key)
     return context

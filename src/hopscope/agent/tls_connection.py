@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from hopscope.agent.message import printable
 from hopscope.agent.tls import ALPN
-from hopscope.agent.tls_failures import what_failed
+from hopscope.agent.tls_failures import hung_up, what_failed
 from hopscope.errors import ConnectionLostError, RemoteError
 
 if TYPE_CHECKING:
@@ -81,9 +81,9 @@ class TlsConnection:
         with self._using():
             try:
                 self._until(self._tls.do_handshake, time.monotonic() + timeout_s)
-            except ssl.SSLEOFError:
-                raise
             except ssl.SSLError as error:
+                if hung_up(error):
+                    raise
                 with contextlib.suppress(OSError):
                     self._flush()  # the alert
                 raise RemoteError(f"{self.peer} {what_failed(error)}") from error
@@ -258,7 +258,7 @@ class TlsConnection:
     def _broken(self, error: OSError) -> ConnectionLostError:
         if self._closed:
             return ConnectionLostError(f"The connection to {self.peer} was closed here", how="closed")
-        if isinstance(error, ssl.SSLZeroReturnError | ssl.SSLEOFError):
+        if hung_up(error):
             return self._lost("has hung up")
         if isinstance(error, ssl.SSLError):
             return ConnectionLostError(f"{self.peer} {what_failed(error)}", how="garbled")

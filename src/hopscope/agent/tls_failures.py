@@ -52,6 +52,14 @@ _OWN: Final = {
 }
 
 
+def hung_up(error: OSError) -> bool:
+    """Return whether the connection has ended, in order or not."""
+    # The latter is what some Pythons (3.11.2 is one) make of it.
+    return isinstance(error, ssl.SSLZeroReturnError | ssl.SSLEOFError) or (
+        isinstance(error, ssl.SSLError) and error.reason == "UNEXPECTED_EOF_WHILE_READING"
+    )
+
+
 def what_failed(error: ssl.SSLError) -> str:
     """Return a sentence's predicate whose subject is the other side."""
     if isinstance(error, ssl.SSLCertVerificationError):
