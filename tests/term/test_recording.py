@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from hopscope.term.recording import Recording, render_end, render_hosts, render_hosts_end, render_progress, size
@@ -26,6 +28,8 @@ def test_the_end_says_what_there_is_and_what_to_do() -> None:
         "1,234,567 events in 12.3 s, none lost; 9.42 MiB, 8.0 bytes per event",
         "hopscope report summary my trace",
     ]
+    taken = replace(SOME, cost={"bpf_cpu_percent": 0.3, "reader_cpu_percent": 1.5, "ns_per_hit": 120.4})
+    assert render_end(taken, "t").splitlines()[0] == "cost: 0.3% CPU in BPF (120 ns/hit), 1.5% reader"
     assert render_end(LITTLE, "t").splitlines()[0] == "0 events in 0.0 s, none lost; 0 B"
     assert "1,000,000,000,000 lost;" in render_end(MUCH, "t")
 

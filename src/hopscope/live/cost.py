@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -20,6 +20,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hopscope.libbpf import Program
+
+
+# How long the statistics are on, and off, where nobody waits for them; and until they are on for the first time.
+_WINDOW_S: Final = 0.01
+_BETWEEN_WINDOWS_S: Final = 5.0
+_FIRST_WINDOW_S: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +140,46 @@ class CostMeter:
     def _time_attached_s(self) -> float:
         running_s = 0.0 if self._attached_at_s is None else time.monotonic() - self._attached_at_s
         return self._attached_s + running_s
+
+
+class CostWindows:
+    """Samples the cost of programs now and then, without waiting for it.
+
+    Parameters
+    ----------
+    meter
+        Of the programs.
+    """
+
+    def __init__(self, meter: CostMeter) -> None:
+        self._meter = meter
+        self._first = meter.read()
+        self._window = contextlib.ExitStack()
+        self._is_open = self._has_looked = False
+        self._next_s = time.monotonic() + _FIRST_WINDOW_S
+
+    def look(self) -> None:
+        """Begin a window, or end it, if it is time; to be called again and again."""
+        if time.monotonic() < self._next_s:
+            return
+        if self._is_open:
+            self.close()
+            return
+        self._has_looked, self._next_s = True, time.monotonic() + _WINDOW_S
+        with contextlib.suppress(LoadError):  # before 5.8, or without CAP_SYS_ADMIN
+            self._window.enter_context(enable_stats())
+            self._window.enter_context(self._meter.watched())
+            self._is_open = True
+
+    def overhead(self) -> Overhead | None:
+        """Return the cost from the beginning on; None: there was no time for a window."""
+        self.close()
+        return self._meter.overhead(self._first, self._meter.read()) if self._has_looked else None
+
+    def close(self) -> None:
+        """End the window; again is allowed."""
+        self._window.close()
+        self._is_open, self._next_s = False, time.monotonic() + _BETWEEN_WINDOWS_S
 
 
 def sample(meters: Iterable[CostMeter], window_s: float) -> None:

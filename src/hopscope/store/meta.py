@@ -42,6 +42,14 @@ class ComparedPair(TypedDict, total=False):
     by_nics: _Count | None
 
 
+class Cost(TypedDict):
+    """What recording took: per cent of one CPU, in the programs and in the recorder, and ns a run. None: not known."""
+
+    bpf_cpu_percent: float | None
+    reader_cpu_percent: float
+    ns_per_hit: float | None
+
+
 Joined = TypedDict(
     "Joined",
     {
@@ -82,6 +90,8 @@ class Metadata:
         Those that this trace has besides :data:`~hopscope.store.schema.TABLES`.
     missed
         Runs of the recording programs that the kernel suppressed: events that are missing, of no known place or time.
+    cost
+        What recording it took; None: not known.
     joined
         Of a trace that was joined from those of several hosts: ``from``, the folders; ``files``, what was in them;
         ``pairs``, by what clocks were compared and how well that agreed; ``notes``, sentences on what is not there.
@@ -100,6 +110,7 @@ class Metadata:
     options: dict[str, Any] = field(default_factory=dict)
     tables: list[_Own] = field(default_factory=list)
     missed: _Count = 0
+    cost: Cost | None = None
     joined: Joined = field(default_factory=Joined)
     state: State = "recording"
     ended_ns: _Ns | None = None

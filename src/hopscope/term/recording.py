@@ -6,10 +6,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from hopscope.model.snapshot import Overhead
 from hopscope.term import format as fmt
+from hopscope.term.footer import cost
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from hopscope.store.meta import Cost
 
 _KIBI = 1024.0
 _COLUMNS = 79
@@ -29,12 +33,15 @@ class Recording:
         Rows of events, and events that are missing.
     size_bytes
         Of complete files.
+    cost
+        What recording took; None: not known.
     """
 
     elapsed_s: float
     events: int
     lost: int
     size_bytes: int
+    cost: Cost | None = None
 
 
 def render_progress(recording: Recording, before: Recording) -> str:
@@ -48,7 +55,12 @@ def render_progress(recording: Recording, before: Recording) -> str:
 
 def render_end(recording: Recording, folder: str) -> str:
     """Return what is said at the end: what there is, what is missing, and what to do with it."""
-    return f"{_summary(recording)}\n{_NEXT} {folder}"
+    return "\n".join([*cost_lines(recording.cost), _summary(recording), f"{_NEXT} {folder}"])
+
+
+def cost_lines(taken: Cost | None) -> list[str]:
+    """Return what recording took, as a line; none where it is not known."""
+    return [cost(Overhead(hits=0, missed=0, **taken))] if taken else []
 
 
 def render_hosts(

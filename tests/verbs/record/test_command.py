@@ -137,6 +137,15 @@ def test_it_ends_by_itself(kept_lab: Lab, tmp_path: Path) -> None:
     assert events(tmp_path / "t") == {}
 
 
+def test_its_own_cost_is_told_and_kept(kept_lab: Lab, tmp_path: Path) -> None:
+    # Longer than it takes until the kernel's statistics are looked at for the first time.
+    sender = sending(kept_lab, 23, then="time.sleep(0.5)")
+    done = hopscope("record", "-o", tmp_path / "t", *only(kept_lab), "--", *sender)
+    told = next(line for line in done.stderr.splitlines() if line.startswith("cost: "))
+    assert re.fullmatch(r"cost: \S+% CPU in BPF \(\d+ ns/hit\), \S+% reader", told)
+    assert told in hopscope("report", "summary", tmp_path / "t").stdout.splitlines()
+
+
 def test_all_that_was_sent_until_its_end_is_in_it(kept_lab: Lab, tmp_path: Path) -> None:
     folder, stamps = tmp_path / "trace", tmp_path / "stamps"
     code = f"""

@@ -30,6 +30,7 @@ from hopscope.kernel.tracepoints import Tracepoints, wants_stacks
 from hopscope.libbpf import Btf, possible_cpus
 from hopscope.libbpf.capabilities import NEEDED
 from hopscope.live.attached import Attached
+from hopscope.live.cost import CostWindows
 from hopscope.live.filters import set_list
 from hopscope.live.own_flows import SelfTrafficFilter
 from hopscope.live.recorder.captures import Captures
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
 
     from hopscope.errors import LoadError
     from hopscope.libbpf import BpfObject
+    from hopscope.model.snapshot import Overhead
     from hopscope.store.schema import Table
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -200,6 +202,8 @@ class Recorder(SelfTrafficFilter, Attached):
         stack.enter_context(self._session.refreshed(_REFRESH_S))
         bpf = self._session.bpf
         self._note_plan(bpf, self._forced)
+        self._costs = CostWindows(self._cost)
+        stack.callback(self._costs.close)
         for name in [*options.points, *(LIBRARY_POINTS if options.libraries else ())]:
             if name in self.not_granted():
                 raise KernelError(f"This kernel supports no attach method for {name}", "`hopscope probes` says why")
@@ -401,6 +405,14 @@ class Recorder(SelfTrafficFilter, Attached):
     def missed(self) -> int:
         """Return how many runs of the programs the kernel suppressed since they were loaded."""
         return int(self._cost.read().missed.sum()) + self._tracepoints.missed()
+
+    def look_at_cost(self) -> None:
+        """Measure what the programs cost, now and then; to be called again and again."""
+        self._costs.look()
+
+    def cost(self) -> Overhead | None:
+        """Return what recording has cost so far; None: it was too short to tell."""
+        return self._costs.overhead()
 
     def captures_lost(self) -> int:
         """Return how many packets could not be captured, because a ring had no room."""

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from hopscope.live.recorder.collector import Array, Taken
+    from hopscope.model.snapshot import Overhead
     from hopscope.store.destination import Destination
     from hopscope.store.meta import Metadata
     from hopscope.verbs.record.flight import Trigger
@@ -138,6 +139,12 @@ class Source(Protocol):
     def missed(self) -> int:
         """Return how many runs of programs the kernel suppressed."""
 
+    def look_at_cost(self) -> None:
+        """Measure what programs cost, now and then; to be called again and again."""
+
+    def cost(self) -> Overhead | None:
+        """Return what recording has cost so far; None: it is not known."""
+
     def ended_ns(self, drained_ns: int) -> int:
         """Return when the recording ended, of which :meth:`take` was called last at a time."""
 
@@ -241,6 +248,7 @@ class Pipeline:
             if pace.is_due():
                 self.drain()
                 pace.emptied()
+            self._recorder.look_at_cost()
             if self.trigger or self._error or time.monotonic() >= end_s or self._writer.bytes_written >= most_bytes:
                 return False
             each()
@@ -270,6 +278,12 @@ class Pipeline:
         if self.trigger:
             self._writer.metadata.options["trigger"] = self.trigger.text
         self._writer.metadata.missed = self._recorder.missed()
+        if overhead := self._recorder.cost():
+            self._writer.metadata.cost = {
+                "bpf_cpu_percent": overhead.bpf_cpu_percent,
+                "reader_cpu_percent": overhead.reader_cpu_percent,
+                "ns_per_hit": overhead.ns_per_hit,
+            }
         # Not when all of this is done: what happened since then is still in the rings.
         self._close(self._recorder.ended_ns(self._drained_ns))
         if failed:
@@ -278,7 +292,7 @@ class Pipeline:
                 "Raise the limit of open files (ulimit -n)" if failed.errno == errno.EMFILE else "",
             ) from failed
         # What the trace says itself: a flight recorder has forgotten older losses with the events around them.
-        return replace(self.now(), lost=self._lost)
+        return replace(self.now(), lost=self._lost, cost=self._writer.metadata.cost)
 
     def _finish_counters(self) -> OSError | None:
         try:

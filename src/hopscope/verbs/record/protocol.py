@@ -63,7 +63,8 @@ def heard(fields: Fields) -> Recording:
     FormatError
         Something of it cannot be.
     """
-    found = Recording(fields.number("elapsed_s"), *(fields.whole(name) for name in ("events", "lost", "size_bytes")))
+    events, lost, size_bytes = (fields.whole(name) for name in ("events", "lost", "size_bytes"))
+    found = Recording(fields.number("elapsed_s"), events, lost, size_bytes)
     if max(found.elapsed_s, found.events, found.lost, found.size_bytes) >= _MOST:
         raise FormatError(f"{_WHAT} is too much")
     return found
@@ -154,7 +155,7 @@ class Incoming:
             self._append(block.data)
         else:
             ended = metadata_of(block, "ended")
-            self.metadata.options, self.metadata.missed = ended.options, ended.missed
+            self.metadata.options, self.metadata.missed, self.metadata.cost = ended.options, ended.missed, ended.cost
             self.metadata.state, self.metadata.ended_ns = "complete", ended.ended_ns
 
     def _write(self, table: object, data: memoryview) -> None:

@@ -176,6 +176,12 @@ class FromWire:
         """Return nothing: there are no programs here."""
         return 0
 
+    def look_at_cost(self) -> None:
+        """Do nothing, as there are no programs."""
+
+    def cost(self) -> None:
+        """Return nothing: most of it is the sender's."""
+
     def remarks(self) -> list[str]:
         """Return a sentence on each kind of frame that is not in the recording."""
         arrivals, found = self._arrivals, []

@@ -10,6 +10,7 @@ from hopscope.model.report import Column, Report, of_rows
 from hopscope.store.plaintext import CAUTION, risk_notes
 from hopscope.store.schema import EVENT_TABLES
 from hopscope.term.format import plural
+from hopscope.term.recording import cost_lines
 from hopscope.trace.gaps import class_notes, loss_notes, unattached, unrecorded_notes
 from hopscope.trace.join.hosts import absence_notes, host_lines
 
@@ -85,5 +86,6 @@ def _heading(trace: Trace, length_s: float, events: int) -> list[str]:
             f"{plural(flows, 'flow')}, {plural(processes, 'process', 'processes')}, {plural(devices, 'device')},"
             f" {plural(drops, 'drop')}"
         ),
+        *cost_lines(meta.cost),
         *host_lines(trace),
     ]
