@@ -145,6 +145,7 @@ static __always_inline void enter(struct sk_buff *skb, struct stamp *stamp, u64 
 	stamp->life = HOP_LIFE_NONE;
 	stamp->way = 0;
 	stamp->skb = skb_identity(skb);
+	stamp->first_ns = 0;
 	if (wanted) {
 		stamp->group = entry_group(cpu, dev);
 		stamp->first_ns = stamp->last_ns = bpf_ktime_get_ns();
@@ -196,6 +197,7 @@ static __always_inline int core_takes(struct sk_buff *skb)
 		stamp_pass(stamp, HOP_RX_CORE, HOP_STAGE_CORE, bpf_ktime_get_ns());
 		stamp->skb = skb_identity(skb);
 	}
+	cpu->first_ns = stamp->first_ns;
 	if (!cfg_socket_facts && stamp->stage == HOP_STAGE_CORE)
 		account_entered(stamp);
 	return 0;

@@ -79,7 +79,9 @@ struct cpu_state {
 	u64 packet;        /* the skb that the core took last ... */
 	u64 head;          /* ... its data ... */
 	u64 segment;       /* ... and that of the last datagram that UDP cut it into */
+	u64 first_ns;      /* ... when it entered ... */
 	u64 handed_over;   /* the skb that a driver handed over last */
+	struct stamp cut;  /* of a packet that UDP cuts: its memory may be another's before it is done with all of it */
 } __attribute__((aligned(128)));
 
 struct cpu_state cpu_states[HOP_CPUS]; /* user space clears it when programs are attached again */
@@ -147,32 +149,48 @@ static __always_inline struct stamp *stamp_take(u64 head)
 	return first;
 }
 
-/* A packet's data has one more address, or another if it `moves`: what is known of it is known there, too, and what an older
- * packet left there is no more. Only what moves is in the account as it was. The stamp where it was before, NULL if there is
- * none.
- */
-static __noinline struct stamp *stamp_copy(u64 from_head, u64 head, bool moves)
+/* What an older packet has left at an address is of none any more. */
+static __always_inline void stamp_drop(u64 head)
 {
-	u8 life;
-	struct stamp *from = stamp_slot(from_head), *stamp = stamp_slot(head);
+	struct stamp *stamp = stamp_slot(head);
 
 	if (stamp->head == head) {
 		stamp_forget(stamp, head);
 		stamp->head = 0;
 	}
-	if (from->head != from_head)
-		return NULL;
-	stamp = stamp_take(head);
-	stamp_forget(stamp, head);
-	stamp->head = 0;
-	barrier();
+}
+
+static __always_inline void stamp_fill(struct stamp *stamp, const struct stamp *from)
+{
 	for (u32 i = 1; i < sizeof(*stamp) / sizeof(u64); i++)
 		((volatile u64 *)stamp)[i] = ((u64 *)from)[i];
 	stamp->life = HOP_LIFE_NONE;
+}
+
+/* What is known of a packet is known at this address, too, but that it is in the account. */
+static __always_inline struct stamp *stamp_put(u64 head, const struct stamp *from)
+{
+	struct stamp *stamp = stamp_take(head);
+
+	stamp_forget(stamp, head);
+	stamp->head = 0;
+	barrier();
+	stamp_fill(stamp, from);
 	barrier();
 	stamp->head = head;
-	if (!moves)
-		return from;
+	return stamp;
+}
+
+/* A packet's data has another address. The stamp where it was before, NULL if there is none. */
+static __noinline struct stamp *stamp_move(u64 from_head, u64 head)
+{
+	u8 life;
+	struct stamp *from = stamp_slot(from_head), *stamp;
+
+	stamp_drop(head);
+	if (from->head != from_head)
+		return NULL;
+	stamp = stamp_put(head, from);
 	life = from->life;
 	from->life = HOP_LIFE_NONE;
 	from->head = 0;
@@ -189,7 +207,7 @@ static __always_inline void stamp_follow(const void *skb, u64 head, bool last)
 	struct cpu_state *cpu = this_cpu();
 
 	if (unlikely(cpu->packet == (u64)skb && cpu->head != head)) {
-		stamp_copy(cpu->head, head, true);
+		stamp_move(cpu->head, head);
 		cpu->head = head;
 	}
 	if (last)
@@ -198,30 +216,37 @@ static __always_inline void stamp_follow(const void *skb, u64 head, bool last)
 
 /* Several datagrams that came as one packet (UDP_SEGMENT of a sender on this host, or GRO) are cut for a socket that did not
  * ask for them as one (udp_unexpected_gso). Each has data of its own, and what the packet's stamp says of its way is true of
- * it. That of the packet itself is never queued.
+ * it. That of the packet itself is never queued. The packet is freed before the first of them comes, and its memory may have
+ * another packet, of another CPU, before the last one does.
  */
-static __always_inline void stamp_follow_segment(u64 head)
+static __noinline int stamp_follow_cut(u64 head)
 {
 	struct cpu_state *cpu = this_cpu();
-	struct stamp *packet, *copy;
+	struct stamp *packet = stamp_slot(cpu->head), *stamp;
 
-	if (likely(head == cpu->head || head == cpu->segment))
-		return;
-	packet = stamp_slot(cpu->head);
-	if (packet->head != cpu->head || packet->stage >= HOP_STAGE_QUEUE)
-		return;
+	stamp_drop(head);
+	if (!cpu->segment) {
+		if (packet->head != cpu->head || packet->stage >= HOP_STAGE_QUEUE || packet->first_ns != cpu->first_ns)
+			return 0;
+		stamp_fill(&cpu->cut, packet);
+		packet->spent &= SEEN_ALL; /* the first one records what was put off */
+		packet->way = HOP_PLACE_UDP;
+	}
 	cpu->segment = head;
-	packet = stamp_copy(cpu->head, head, false);
-	if (!packet)
-		return;
-	copy = stamp_slot(head);
-	packet->spent &= SEEN_ALL; /* the first one records what was put off */
-	packet->way = HOP_PLACE_UDP;
-	if (copy->head != head)
-		return;
-	copy->skb = 0;
-	if (!cfg_socket_facts && packet->stage >= HOP_STAGE_CORE)
-		account_entered(copy);
+	stamp = stamp_put(head, &cpu->cut);
+	cpu->cut.spent &= SEEN_ALL;
+	stamp->skb = 0;
+	if (!cfg_socket_facts && stamp->stage >= HOP_STAGE_CORE)
+		account_entered(stamp);
+	return 0;
+}
+
+static __always_inline void stamp_follow_segment(u64 head)
+{
+	const struct cpu_state *cpu = this_cpu();
+
+	if (unlikely(head != cpu->head && head != cpu->segment))
+		stamp_follow_cut(head);
 }
 
 /* The stamp of a packet that is wanted, or NULL (and counted, if it should have been there; where only the socket knows

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 _RING_BYTES: Final = 64 << 20
 _LOOK_S: Final = 0.02
+# A catalogue comes each second, if nothing holds it up: a shorter recording waits for it so long.
+_CATALOGUE_S: Final = 3.0
 _FRAMES: Final = "frames"
 _BEYOND: Final = {
     "flows": "addresses of further ones are not recorded",
@@ -88,13 +90,15 @@ class FromWire:
     def wait(self, duration_s: float | None) -> None:
         """Wait for a catalogue; what comes before is not understood, and no part of the recording.
 
+        With a duration, that long, and a few seconds at least.
+
         Raises
         ------
         HopscopeError
             None comes.
         """
         doing(f"waiting for events on {self._inbox.interface}")
-        end_s = time.monotonic() + duration_s if duration_s else float("inf")
+        end_s = time.monotonic() + max(duration_s, _CATALOGUE_S) if duration_s else float("inf")
         with stop_on_signal() as stop:
             while self._arrivals.catalogue is None:
                 self._first = list(self._arrivals.rows(self._inbox.take()))
