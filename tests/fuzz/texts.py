@@ -21,9 +21,9 @@ from hopscope.kernel.sockets.table import ROW, Sockets
 from hopscope.live import lookup
 from hopscope.live.paths import FileMode, PathType
 from hopscope.live.seconds import Factor, Seconds
+from hopscope.live.units import Age, Size
 from hopscope.trace import selection
 from hopscope.verbs.record.flight import Trigger
-from hopscope.verbs.recordings.values import Age, Size
 from tests.fuzz.lines import WORDS
 from tests.fuzz.values import spoken, texts
 

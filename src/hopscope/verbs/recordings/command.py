@@ -8,7 +8,7 @@ import click
 from hopscope.errors import UsageError
 from hopscope.live.help import OUTPUT, RECORDINGS, Command, option, section
 from hopscope.live.options import json_option
-from hopscope.verbs.recordings.values import Age, Size
+from hopscope.live.units import Age, Size
 
 
 @click.command(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Types of options: an age and a size, each a number with its unit."""
+"""Types of options: an age, a duration and a size, each a number with its unit."""
 
 from __future__ import annotations
 
@@ -38,6 +38,15 @@ class Age(_WithUnit):
     what = "an age"
     examples = "12h or 7d"
     units: ClassVar = {"s": 1, "min": 60, "h": 3600, "d": 86_400, "w": 604_800}
+
+
+class Duration(_WithUnit):
+    """A short time in nanoseconds."""
+
+    name = "duration"
+    what = "a duration"
+    examples = "500us or 10ms"
+    units: ClassVar = {"ns": 1, "us": 1000, "µs": 1000, "ms": 1_000_000, "s": 1_000_000_000}
 
 
 class Size(_WithUnit):
