@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from hopscope.model.rank_test import (
-    _student,
     benjamini_hochberg,
     bucket_of_part,
     rank_difference,
     share_difference,
+    student,
 )
 from tests.shared import first
 
@@ -78,7 +78,7 @@ def test_false_discovery_rates_are_those_of_benjamini_and_hochberg() -> None:
 
 
 def test_probability_is_that_of_students_distribution() -> None:
-    assert [_student(ratio, freedom) for ratio, freedom in ((2.228, 10), (12.706, 1), (3.169, 10), (0, 5))] == (
+    assert [student(ratio, freedom) for ratio, freedom in ((2.228, 10), (12.706, 1), (3.169, 10), (0, 5))] == (
         pytest.approx([0.05, 0.05, 0.01, 1.0], rel=2e-3)
     )
 

@@ -106,10 +106,10 @@ def _difference(before: I64, after: I64, scores: F64, scale: float) -> Differenc
     if variance == inf:
         return Difference(scale * difference, 1.0)
     freedom = variance**2 / sum(each**2 / own for each, own in errors)
-    return Difference(scale * difference, _student(abs(difference) / sqrt(variance), freedom))
+    return Difference(scale * difference, student(abs(difference) / sqrt(variance), freedom))
 
 
-def _student(ratio: float, freedom: float) -> float:
+def student(ratio: float, freedom: float) -> float:
     """Return the probability that Student's t exceeds `ratio` in either direction."""
     beyond, whole = (_power_of_cosine(start, freedom - 1) for start in (atan(ratio / sqrt(freedom)), 0.0))
     return min(1.0, beyond / whole)
