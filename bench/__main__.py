@@ -47,6 +47,7 @@ BENCHMARKS: Final = {
     "rules": "at which hop 25,000 rules show that match nothing, and which rate they leave to ten TCP flows",
     "services": "what networking takes of the CPU time of ten services, by ours and by perf, and what the answers lose",
     "libraries": "what a recorded function of a library costs its caller",
+    "fleet": "how long questions on a thousand hosts' histograms take, and whether what was planted is found",
     "stamps": "cost of SO_TIMESTAMPING to an application, the kernel's and hopscope.timestamping's",
 }
 

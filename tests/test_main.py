@@ -53,10 +53,10 @@ def test_help_of_a_verb_is_folded_to_the_terminal(verb: str) -> None:
 def commands() -> dict[str, click.Command]:
     """Return every command of the command line, by the words that call it."""
     verbs = {name: importlib.import_module(f"hopscope.verbs.{name}.command") for name in VERBS}
-    kinds = verbs["report"].command.commands
+    groups = ("report", "fleet")
     return {
-        **{name: module.command for name, module in verbs.items() if name != "report"},
-        **{f"report {name}": kind for name, kind in kinds.items()},
+        **{name: module.command for name, module in verbs.items() if name not in groups},
+        **{f"{group} {name}": each for group in groups for name, each in verbs[group].command.commands.items()},
         "counters explain": verbs["counters"].explain,
         "wire match": verbs["wire"].match,
     }

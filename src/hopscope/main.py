@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 VERBS: Final = (
     "top", "web", "serve", "explain", "rx", "tx", "cpu", "drops", "count", "check", "counters", "sockets", "clock",
-    "record", "wire", "mark", "recordings", "verify", "join", "report", "sql", "export", "wireshark", "cdf", "script",
-    "probes", "demo", "agent",
+    "record", "wire", "mark", "recordings", "verify", "join", "report", "sql", "export", "wireshark", "cdf", "fleet",
+    "script", "probes", "demo", "agent",
 )  # fmt: skip
 
 # What writing to a full or broken output says; anything else that goes wrong with a file is a bug here.

@@ -194,12 +194,12 @@ class DuckDB(Engine):
         found = self.kinds(files)
         # In quotation marks: the kernel calls fields as it likes, `order` for one.
         known = (f'"{column.name}"' if column.name in found else "NULL" for column in table.columns)
-        return f"SELECT {typed(table, known)} FROM {self._read(files)}"
+        return f"SELECT {typed(table, known)} FROM {self.read(files)}"
 
     def kinds(self, files: Sequence[Path]) -> dict[str, str]:
         """Return the columns that Parquet files have: name → SQL type, the widest where they differ."""
         if self._kinds_of != files:
-            found = self._connection.execute(f"DESCRIBE SELECT * FROM {self._read(files)}").fetchall()
+            found = self._connection.execute(f"DESCRIBE SELECT * FROM {self.read(files)}").fetchall()
             self._kinds_of, self._kinds = files, {name: kind for name, kind, *_ in found}
         return self._kinds
 
@@ -213,7 +213,7 @@ class DuckDB(Engine):
 
     def values(self, files: Sequence[Path], expressions: Iterable[str]) -> tuple[Any, ...]:
         """Return aggregates over all rows of Parquet files."""
-        ((*found,),) = self._connection.execute(f"SELECT {', '.join(expressions)} FROM {self._read(files)}").fetchall()
+        ((*found,),) = self._connection.execute(f"SELECT {', '.join(expressions)} FROM {self.read(files)}").fetchall()
         return tuple(found)
 
     def described(self, files: Sequence[Path]) -> tuple[int, set[tuple[str, str]]]:
@@ -381,7 +381,8 @@ class DuckDB(Engine):
         if any(each.type == duckdb.StatementType.LOAD for each in statements):
             raise duckdb.NotImplementedException("Extensions are never loaded")
 
-    def _read(self, files: Sequence[Path]) -> str:
+    def read(self, files: Sequence[Path]) -> str:
+        """Return the expression for all rows of Parquet files below its folder, to select from."""
         return f"read_parquet([{self._listed(files)}], union_by_name=true, hive_partitioning=false)"
 
     def _below(self) -> str:

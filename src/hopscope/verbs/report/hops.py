@@ -219,30 +219,43 @@ def hops_over_time(
     if first is None:
         return [0.0], []
     width_ns = -(-(last + 1 - first) // slices)
+    group = f"(s.time_ns - {first} - (s.time_ns - {first}) % {width_ns}) / {width_ns}"
+    start_ns = first - trace.metadata.started_ns
+    bounds_s = [(start_ns + number * width_ns) / 1e9 for number in range(slices + 1)]
+    return bounds_s, [
+        (hop, [parts.get(number) or Histogram.empty() for number in range(slices)])
+        for hop, parts in hops_by(trace, selection, group).items()
+    ]
+
+
+def hops_by(trace: Trace, selection: Selection, group: str) -> dict[tuple[str, str], dict[int, Histogram]]:
+    """Return for each hop (from point, to point), in the order of the path, its durations by a number.
+
+    Parameters
+    ----------
+    group
+        The number: an expression over ``s.time_ns``, the end of a hop.
+    """
     sources = (
         ("skb_step_lifetimes", "driver_return_lifetimes")
         if _whose(selection, None)
         else ("skb_steps", "driver_returns")
     )
     build(trace, *sources, selection=selection)
-    group = f"(s.time_ns - {first} - (s.time_ns - {first}) % {width_ns}) / {width_ns}"
     counted = " UNION ALL ".join(_counted(trace, selection, None, source, group) for source in sources)
     found: dict[tuple[int, int], dict[int, list[tuple[int, int, int, int]]]] = {}
     for number, before, point, *bucket in trace.rows(
-        "SELECT CAST(grp AS INTEGER), from_point, point, slot, CAST(sum(samples) AS BIGINT),"
+        "SELECT CAST(grp AS BIGINT), from_point, point, slot, CAST(sum(samples) AS BIGINT),"
         f" CAST(sum(sum_ns) AS BIGINT), max(max_ns) FROM ({counted}) c WHERE NOT broken GROUP BY 1, 2, 3, 4"
     ):
         slot_number, samples, sum_ns, max_ns = bucket
         parts = found.setdefault((before, point), {})
         parts.setdefault(number, []).append((slot_number, samples, sum_ns, max_ns))
     names = trace.metadata.points
-    order = sorted(found, key=lambda key: _place(names, key))
-    start_ns = first - trace.metadata.started_ns
-    bounds_s = [(start_ns + number * width_ns) / 1e9 for number in range(slices + 1)]
-    return bounds_s, [
-        ((names[key[0]], names[key[1]]), [_histogram(found[key].get(number, ())) for number in range(slices)])
-        for key in order
-    ]
+    return {
+        (names[key[0]], names[key[1]]): {number: _histogram(counts) for number, counts in found[key].items()}
+        for key in sorted(found, key=lambda key: _place(names, key))
+    }
 
 
 def _histogram(counted: Sequence[tuple[int, ...]]) -> Histogram:

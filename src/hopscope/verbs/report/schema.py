@@ -78,16 +78,19 @@ _TYPES: Final = {
 def schema(name: str) -> dict[str, Any]:
     """Return the JSON schema of a report's rows."""
     always, sometimes = REPORTS[name]
+    verb = name.partition(".")[0]
+    return rows_schema(f"report.{name}", f"hopscope report {verb} --json", always, sometimes)
+
+
+def rows_schema(name: str, command: str, always: Sequence[Column], sometimes: Sequence[Column] = ()) -> dict[str, Any]:
+    """Return the JSON schema of a command's rows: columns that they always have, and optional ones."""
     line = {
         "type": "object",
         "additionalProperties": False,
         "required": [column.name for column in always],
         "properties": {column.name: _property(column) for column in (*sometimes, *always)},
     }
-    verb = name.partition(".")[0]
-    return line_schema(
-        f"report.{name}", VERSION, f"A line of `hopscope report {verb} --json`. Null: not observed.", line
-    )
+    return line_schema(name, VERSION, f"A line of `{command}`. Null: not observed.", line)
 
 
 def _property(column: Column) -> dict[str, Any]:
