@@ -29,6 +29,7 @@ HOSTS: Final = "Several hosts"
 CLIENTS: Final = "Which clients"
 SUBSCRIBERS: Final = "Subscribers"
 RECEIVER: Final = "Receiver of metrics"
+FLEET: Final = "Fleet"
 OTHER: Final = "Other options"
 # In this order they are shown.
 SECTIONS: Final = (
@@ -40,6 +41,7 @@ SECTIONS: Final = (
     SOCKETS,
     CLIENTS,
     RECEIVER,
+    FLEET,
     SUBSCRIBERS,
     OUTPUT,
     REPLAY,

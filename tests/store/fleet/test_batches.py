@@ -126,6 +126,16 @@ def test_what_a_killed_writer_left_is_overlooked_and_swept(place: Place) -> None
     assert not left.exists()
 
 
+def test_batch_that_is_being_copied_does_not_count(place: Place) -> None:
+    for host in "ab":
+        add(place, host, HOUR, one(HOUR * 60, 1000))
+    folder = place.folder / "hist" / place.names()[0][0].path
+    names = sorted(each.name for each in folder.iterdir())
+    assert names[-1] == "written.json"  # as rsync and others copy them
+    (folder / names[-1]).unlink()
+    assert sum(each.count for each in hours(place).values()) == 1
+
+
 def test_another_version_is_named_and_all_of_another_is_an_error(place: Place) -> None:
     add(place, "a", HOUR, one(HOUR * 60, 1000))
     add(place, "b", HOUR, one(HOUR * 60, 1000))
@@ -156,9 +166,9 @@ def test_damaged_pack_is_named(place: Place) -> None:
     for host in "ab":
         add(place, host, HOUR, one(HOUR * 60, 1000))
     compact(place, before_hour=NEVER, grace_s=0)
-    (document,) = place.folder.rglob("batch.json")
+    (document,) = place.folder.rglob("written.json")
     document.write_bytes(b"{")
-    with pytest.raises(FormatError, match=r"batch\.json is damaged"):
+    with pytest.raises(FormatError, match=r"written\.json is damaged"):
         Fleet(place.folder)
 
 

@@ -81,7 +81,7 @@ def batches_of(place: Place, day: str | None = None) -> Batches:
     ]
     if foreign:
         notes.append(f"{len(foreign):,} entries of {place.folder} are no batches, such as {foreign[0]}: left out")
-    ours = [name for name in names if name.version == VERSION]
+    ours = [name for name in names if name.version == VERSION and place.is_whole(name)]
     known = {name.id for name in ours}
     holder: dict[str, Name] = {}
     for name in ours:

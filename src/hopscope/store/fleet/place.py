@@ -4,11 +4,11 @@
 A batch is a folder that comes to be and goes away at once::
 
     FLEET/hist/day=2026-11-26/v1-13-part-0123456789abcdef/{hop_minutes,hop_hours,minutes,drops,facts}.parquet
-                                                          batch.json
+                                                          written.json
 
 It is written under a name that readers overlook, with a lock that ends with its writer; all of its files are on the
-disk before it is renamed. ``batch.json`` is written last: where there is no renaming, as in object storage, a folder
-without it is no batch.
+disk before it is renamed. ``written.json`` comes last, also by its name: where there is no renaming, as in object
+storage, or where somebody copies the folder, it is no batch without that file.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 HIST: Final = "hist"
-DOCUMENT: Final = "batch.json"
+DOCUMENT: Final = "written.json"
 SUFFIX: Final = ".parquet"
 _DAY: Final = re.compile(r"day=(\d{4}-\d{2}-\d{2})")
 _NAME: Final = re.compile(r"v(\d+)-(\d{2})-(part|pack)-([0-9a-f]{16})")
@@ -125,6 +125,10 @@ class Place:
                 else:
                     foreign.append(f"{HIST}/day={day}/{entry}")
         return sorted(found), foreign
+
+    def is_whole(self, name: Name) -> bool:
+        """Tell whether all of a batch is there; where somebody copies it, there may be a part."""
+        return (self._hist / name.path / DOCUMENT).exists()
 
     def tables(self, name: Name) -> set[str]:
         """Return the tables that a batch has."""

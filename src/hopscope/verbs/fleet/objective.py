@@ -57,8 +57,8 @@ def objective(  # noqa: PLR0913 # one parameter an option
     fleet.make_table(
         "above",
         f"SELECT host, CAST(sum(count) AS BIGINT) AS count,"
-        # Where the longest of an hour is above the limit, one is at least; where it is not, none is.
-        f" CAST(sum(CASE WHEN max_ns > {limit_ns} THEN greatest(certain, 1) ELSE 0 END) AS BIGINT) AS least,"
+        " CAST(sum(certain) AS BIGINT) AS least,"
+        # Where the longest of an hour is not above the limit, none is. It may be stated too long, by a bucket's width.
         f" CAST(sum(CASE WHEN max_ns > {limit_ns} THEN certain + {0 if exact else 1} * possible ELSE 0 END) AS BIGINT)"
         " AS most FROM (SELECT host, count, max_ns,"
         f" list_sum(list_filter(counts, lambda n, i: slots[i] > {inside})) AS certain_,"

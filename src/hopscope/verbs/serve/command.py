@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from hopscope.errors import UsageError
-from hopscope.live.help import CLIENTS, FLIGHT, MEASURE, OTHER, RECEIVER, SUBSCRIBERS, Command, option, section
+from hopscope.live.help import CLIENTS, FLEET, FLIGHT, MEASURE, OTHER, RECEIVER, SUBSCRIBERS, Command, option, section
 from hopscope.live.host_options import listening_options
 from hopscope.live.options import (
     budget_option,
@@ -102,6 +102,10 @@ class _Rereadable(Command):
     option("--otlp-token-file", type=PATH, metavar="FILE", help="Send it the token in FILE."),
 )
 @section(
+    FLEET,
+    option("--fleet", type=PATH, metavar="DIR", help="Keep histograms of each minute in this directory."),
+)
+@section(
     SUBSCRIBERS,
     option("--socket", type=PATH, metavar="PATH", help="Serve events to those who connect to this unix socket."),
     option("--socket-group", metavar="GROUP", help="Group that may connect. [default: hopscope, if it exists]"),
@@ -165,6 +169,7 @@ def command(  # noqa: PLR0913 # one parameter an option
     token_file: Path | None,
     otlp: str | None,
     otlp_token_file: Path | None,
+    fleet: Path | None,
     tls: Tls,
     socket: Path | None,
     socket_group: str | None,
@@ -184,6 +189,9 @@ def command(  # noqa: PLR0913 # one parameter an option
     With --otlp, the same metrics are pushed each interval to a receiver of OpenTelemetry. Its URL is https, or
     http on this machine alone.
 
+    With --fleet, the histograms of each minute, drops and settings are kept in a directory, of which `hopscope fleet`
+    asks questions, together with those of other hosts. See docs/fleet.md.
+
     With --socket, other programs subscribe to events, as Arrow or JSON lines, by hopscope.subscribe() in Python or by
     one line of JSON. What nobody subscribes to is not attached. See docs/subscribe.md.
 
@@ -192,7 +200,7 @@ def command(  # noqa: PLR0913 # one parameter an option
     """
     del config
     of_flight = {name: chosen.pop(name) for name in _OF_FLIGHT}
-    _require_something(context, listen, socket, otlp, of_flight["flight"])
+    _require_something(context, listen, socket, otlp, fleet, of_flight["flight"])
     if otlp_token_file and otlp is None:
         raise UsageError("--otlp-token-file is for --otlp", "Give --otlp URL as well")
     is_default = not _given(context, ["budget"])
@@ -205,7 +213,7 @@ def command(  # noqa: PLR0913 # one parameter an option
 
     services: list[Service] = []
     recorder = _flight_recorder(of_flight, chosen, int(buffer) * _MIB) if of_flight["flight"] else None
-    if listen is not None or otlp is not None:
+    if listen is not None or otlp is not None or fleet is not None:
         if listen is not None and not all(map(find_spec, ("starlette", "uvicorn"))):
             raise UsageError("Metrics need Starlette and uvicorn", "Install them: pip install 'hopscope[serve]'")
         from hopscope.verbs.serve.access import Access  # noqa: PLC0415 # ssl
@@ -218,7 +226,12 @@ def command(  # noqa: PLR0913 # one parameter an option
         tally = recorder.tally if recorder else None
         kept = Budget(budget, must_hold=not is_default) if budget is not None else None
         wanted = Wanted(tuple(dict.fromkeys(collected)), interval, group_by, max_groups, kept, chosen, exemplars, tally)
-        services.append(Metrics(access, receiver, wanted))
+        if fleet is not None:
+            from hopscope.verbs.serve.fleet_minutes import prepared  # noqa: PLC0415 # DuckDB
+
+            _check_fleet(collected)
+            fleet = prepared(fleet)
+        services.append(Metrics(access, receiver, wanted, fleet))
     if socket is not None:
         from hopscope.verbs.serve.subscriptions import Subscriptions  # noqa: PLC0415
 
@@ -280,6 +293,18 @@ def _require_something(context: click.Context, *services: object) -> None:
         raise UsageError("There is nothing to serve", "Give --listen 127.0.0.1:9764, or --socket /run/hopscope.sock")
     if services[-1] is None and (given := _given(context, _OF_FLIGHT)):
         raise UsageError(f"{given} is for --flight", "Give --flight and how many seconds to keep, e.g. 30")
+
+
+def _check_fleet(collected: Sequence[str]) -> None:
+    """Refuse a fleet of nothing.
+
+    Raises
+    ------
+    UsageError
+        So it is.
+    """
+    if {"rx", "tx", "drops"}.isdisjoint(collected):
+        raise UsageError("--fleet keeps hops and drops, and neither is collected", "Add --collect rx, tx or drops")
 
 
 def _check_exemplars(needed: Mapping[str, object], budget: float | None, group_by: str | None) -> None:

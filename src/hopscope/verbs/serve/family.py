@@ -14,6 +14,7 @@ from hopscope.model.histogram import Histogram
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+    from socket import socket
 
     from numpy.typing import NDArray
 
@@ -85,6 +86,14 @@ def handed(families: Sequence[Family], started_ns: int) -> bytes:
 def framed(data: bytes) -> bytes:
     """Return it with its length before it."""
     return HEAD.pack(len(data)) + data
+
+
+def received(line: socket, size: int) -> bytes:
+    """Return so many bytes of what comes over a line; fewer come where it ends, and then it is none."""
+    data = bytearray()
+    while len(data) < size and (part := line.recv(size - len(data))):
+        data += part
+    return bytes(data) if len(data) == size else b""
 
 
 class Bounded:

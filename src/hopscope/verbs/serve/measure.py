@@ -24,6 +24,7 @@ from hopscope.verbs.check.findings import Checker
 from hopscope.verbs.frames.live import attach, words_for
 from hopscope.verbs.serve.beats import beat, fail
 from hopscope.verbs.serve.families import Families
+from hopscope.verbs.serve.fleet_minutes import Journal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -50,6 +51,7 @@ _BETWEEN_S: Final = 0.25
 _BETWEEN_WITHIN_S: Final = 2.0
 # The first figures do not wait for a long interval.
 _FIRST_S: Final = 1.0
+_MINUTE_S: Final = 60.0
 # Between two readings of all sockets, and of all counters, at least: they take milliseconds.
 _SOCKETS_S: Final = 5.0
 _CHECK_S: Final = 10.0
@@ -58,7 +60,9 @@ _SHARE: Final = 0.1
 _CPU_SHARE: Final = 0.2
 
 
-def measure(wanted: Wanted, lines: Sequence[tuple[socket, Form]], beats: socket) -> None:
+def measure(
+    wanted: Wanted, lines: Sequence[tuple[socket, Form]], beats: socket, to_fleet: socket | None = None
+) -> None:
     """Send metrics until a signal comes, or nobody takes them any more.
 
     Parameters
@@ -68,11 +72,20 @@ def measure(wanted: Wanted, lines: Sequence[tuple[socket, Form]], beats: socket)
         when counting began: CLOCK_REALTIME, ns.
     beats
         To the process that watches, for each time.
+    to_fleet
+        To the process that writes a fleet's histograms; None: there is none.
     """
     try:
-        with stop_on_signal() as stop, Measurement(wanted) as measurement:
+        journal = Journal(to_fleet) if to_fleet else None
+        with (
+            contextlib.closing(journal) if journal else contextlib.nullcontext(),
+            stop_on_signal() as stop,
+            Measurement(wanted, by_minute=journal is not None) as measurement,
+        ):
             while not measurement.wait(stop):
                 families = measurement.families()
+                if journal:
+                    journal.take(measurement.now, measurement.readings)
                 for line, form in lines:
                     line.sendall(form(families, measurement.started_ns))
                 beat(beats)
@@ -87,11 +100,15 @@ class Measurement:
     ----------
     wanted
         What is measured.
+    by_minute
+        Whether to read at the end of each minute, too, so that what is read is of one.
 
     Attributes
     ----------
     started_ns : int
         CLOCK_REALTIME since when is counted, once entered.
+    now : dict of str to snapshot
+        Verb → what was measured in the last interval.
 
     Raises
     ------
@@ -99,8 +116,10 @@ class Measurement:
         On entry: none of them can be.
     """
 
-    def __init__(self, wanted: Wanted) -> None:
+    def __init__(self, wanted: Wanted, *, by_minute: bool = False) -> None:
         self._wanted = wanted
+        self._by_minute = by_minute
+        self.now: dict[str, Any] = {}
         self._families = Families(wanted.collected, wanted.group_by, wanted.most_groups)
         self._running: dict[str, Running] = {}
         self._absent: dict[str, str] = {}
@@ -135,6 +154,8 @@ class Measurement:
         window_s = cost_window_s(self._interval_s)
         self._next_s = max(self._next_s, time.monotonic()) + self._interval_s
         self._interval_s = self._wanted.interval_s
+        if self._by_minute:
+            self._next_s = min(self._next_s, time.monotonic() + _MINUTE_S - time.time() % _MINUTE_S)
         while (left_s := self._next_s - window_s - time.monotonic()) > 0:
             if stop.wait(min(left_s, until_next(self._between_s))):
                 return True
@@ -142,6 +163,11 @@ class Measurement:
                 running.drain()
         measure_costs([each.collector for each in self._running.values()], window_s)
         return False
+
+    @property
+    def readings(self) -> Readings | None:
+        """The last reading of counters and settings; None: there is none yet."""
+        return self._before
 
     def families(self) -> list[Family]:
         """Read everything."""
@@ -176,7 +202,7 @@ class Measurement:
 
     def _measured(self) -> Iterator[Family]:
         collectors = {verb: each.collector for verb, each in self._running.items() if verb != "sockets"}
-        now = {verb: each.interval() for verb, each in collectors.items()}
+        now = self.now = {verb: each.interval() for verb, each in collectors.items()}
         totals = {verb: each.total() for verb, each in collectors.items()}
         families = self._families
         yield from families.own(now, totals, self._absent, [row for each in totals.values() for row in each.plan])

@@ -22,6 +22,9 @@ from hopscope.verbs.serve.otlp import pushed
 from hopscope.verbs.serve.push import push
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
     from hopscope.verbs.serve.access import Access
     from hopscope.verbs.serve.push import Receiver
     from hopscope.verbs.serve.wanted import Wanted
@@ -42,11 +45,14 @@ class Metrics:
         Where metrics are pushed to; None: nowhere.
     wanted
         What is measured.
+    fleet
+        Directory into which histograms are written by minute; None: they are not.
     """
 
     access: Access | None
     receiver: Receiver | None
     wanted: Wanted
+    fleet: Path | None = None
 
     def start(self, children: dict[int, str], beats: socket.socket) -> str:
         """Start the processes, and return the address of the metrics, or of where they are pushed to."""
@@ -56,33 +62,29 @@ class Metrics:
             listening = stack.enter_context(listen(self.access.host, self.access.port)) if self.access else None
             served, to_served = map(stack.enter_context, socket.socketpair())
             pushing, to_pushing = map(stack.enter_context, socket.socketpair())
+            writing, to_writing = map(stack.enter_context, socket.socketpair())
 
             def keep(*kept: socket.socket) -> None:
                 """Close what belongs to the other processes, in one that was forked."""
-                for each in (listening, served, to_served, pushing, to_pushing, beats):
+                for each in (listening, served, to_served, pushing, to_pushing, writing, to_writing, beats):
                     if each and each not in kept:
                         each.close()
 
             def run_measuring() -> None:
                 from hopscope.verbs.serve.measure import measure  # noqa: PLC0415 # in this process alone
 
-                keep(to_served, to_pushing, beats)
+                keep(to_served, to_pushing, to_writing, beats)
                 lines = [(to_served, handed)] if self.access else []
                 lines += [(to_pushing, pushed)] if self.receiver else []
-                measure(self.wanted, lines, beats)
+                measure(self.wanted, lines, beats, to_writing if self.fleet else None)
 
             children[forked(run_measuring)] = "measures"
-            if receiver := self.receiver:
-
-                def run_pushing() -> None:
-                    keep(pushing)
-                    push(receiver, pushing)
-
-                # What a name means is asked for by modules that are loaded now: the other user may not be able to.
-                importlib.import_module("encodings.idna")
-                children[forked(run_pushing, unprivileged_user())] = "pushes metrics"
+            if self.fleet:
+                self._start_writing(children, self.fleet, writing, keep)
+            if self.receiver:
+                self._start_pushing(children, self.receiver, pushing, keep)
             if not (self.access and listening):
-                return f"pushing to {receiver.url}" if receiver else ""
+                return f"pushing to {self.receiver.url}" if self.receiver else f"writing histograms to {self.fleet}"
             from hopscope.verbs.serve.app import make_app  # noqa: PLC0415 # Starlette takes a tenth of a second
 
             access = self.access
@@ -97,6 +99,33 @@ class Metrics:
 
             children[forked(run_serving, unprivileged_user())] = "serves metrics"
             return access.url(listening.getsockname()[1])
+
+    @staticmethod
+    def _start_pushing(
+        children: dict[int, str], receiver: Receiver, line: socket.socket, keep: Callable[[socket.socket], None]
+    ) -> None:
+        """Start the process that pushes what comes over a line."""
+
+        def run_pushing() -> None:
+            keep(line)
+            push(receiver, line)
+
+        # What a name means is asked for by modules that are loaded now: the other user may not be able to.
+        importlib.import_module("encodings.idna")
+        children[forked(run_pushing, unprivileged_user())] = "pushes metrics"
+
+    def _start_writing(
+        self, children: dict[int, str], fleet: Path, line: socket.socket, keep: Callable[[socket.socket], None]
+    ) -> None:
+        """Start the process that writes histograms of what comes over a line."""
+
+        def run_writing() -> None:
+            from hopscope.verbs.serve.fleet_minutes import keep_minutes  # noqa: PLC0415 # in this process alone
+
+            keep(line)
+            keep_minutes(fleet, line, self.wanted.most_groups)
+
+        children[forked(run_writing)] = "writes histograms"
 
     def end(self) -> None:
         """Do nothing: it leaves nothing."""

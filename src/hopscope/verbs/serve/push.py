@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from hopscope.errors import UsageError
 from hopscope.gate import tell
 from hopscope.verbs.serve.access import is_loopback, token_of
-from hopscope.verbs.serve.family import HEAD
+from hopscope.verbs.serve.family import HEAD, received
 
 if TYPE_CHECKING:
     import socket
@@ -153,8 +153,8 @@ class _Newest:
 
     def _run(self) -> None:
         try:
-            while head := self._received(HEAD.size):
-                request = self._received(*HEAD.unpack(head))
+            while head := received(self._line, HEAD.size):
+                request = received(self._line, *HEAD.unpack(head))
                 self._set(request, over=not request)
         finally:
             self._set(None, over=True)
@@ -163,9 +163,3 @@ class _Newest:
         with self._changed:
             self._request, self._over = request, over
             self._changed.notify()
-
-    def _received(self, size: int) -> bytes:
-        data = bytearray()
-        while len(data) < size and (part := self._line.recv(size - len(data))):
-            data += part
-        return bytes(data) if len(data) == size else b""
