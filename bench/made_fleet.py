@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-# 2026-11-26 00:00 UTC.
-FIRST_HOUR: Final = 498_792
+# 2026-11-20 00:00 UTC.
+FIRST_HOUR: Final = 498_648
 SLOW_FACT: Final = "features eth0 rx-gro"
 DROPPING: Final = "ixgbe"
 _DRIVERS: Final = ("mlx5_core", DROPPING, "virtio_net", "ena")

@@ -26,7 +26,7 @@ from hopscope.verbs.fleet.add import rows_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-HOUR: Final = 498_792
+HOUR: Final = 498_648
 # Prime, so that no sum of others is one of them.
 COUNTS: Final = (2, 3, 5, 7, 11, 13)
 # So often in an hour.

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,7 @@ from tests.waiting import TIMEOUT_S
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-HOUR = 498_792
+HOUR = 498_648
 NEVER = 10**9
 
 
@@ -187,13 +188,39 @@ def test_retention_by_age_and_by_size_takes_the_oldest(place: Place) -> None:
         for host in "ab":
             add(place, host, hour, one(hour * 60, 1000))
     compact(place, before_hour=HOUR + 2, grace_s=3600)  # what was replaced goes with its pack
-    keep(place, since_hour=HOUR + 1, most_bytes=None)
+    assert keep(place, since_hour=HOUR + 1) == (3, 0)
     assert {name.number for name in place.names()[0]} == {HOUR + 1, HOUR + 2, HOUR + 3}
     sizes = [place.size_bytes(name) for name in place.names()[0] if name.number > HOUR + 1]
     keep(place, since_hour=None, most_bytes=sum(sizes))
     assert {name.number for name in place.names()[0]} == {HOUR + 2, HOUR + 3}
     keep(place, since_hour=None, most_bytes=0)
     assert not place.names()[0]
+
+
+def test_recordings_go_before_histograms(place: Place) -> None:
+    for hour in range(HOUR, HOUR + 2):
+        add(place, "a", hour, one(hour * 60, 1000))
+    for host, name in (
+        ("a", "2026-11-20T00"),
+        ("b", "2026-11-20T00.2"),
+        ("b", "2026-11-20T01"),
+        ("b", "2026-11-20T02"),
+    ):
+        folder = place.folder / "raw" / f"host={host}" / "boot=1" / f"hour={name}" / "packets"
+        folder.mkdir(parents=True)
+        (folder / "000001.parquet").write_bytes(b"0" * 1000)
+    kept = sum(map(place.size_bytes, place.names()[0]))
+
+    def left() -> list[str]:
+        return [folder.name for _, folder in place.recordings()]
+
+    assert keep(place, since_hour=None, raw_since_hour=HOUR + 1) == (0, 2)
+    assert left() == ["hour=2026-11-20T01", "hour=2026-11-20T02"]
+    assert not (place.folder / "raw" / "host=a").exists()
+    assert keep(place, since_hour=None, most_bytes=kept + 1000) == (0, 1)
+    assert left() == ["hour=2026-11-20T02"]
+    assert keep(place, since_hour=None, most_bytes=kept - 1) == (1, 1)
+    assert left() == []
 
 
 def test_one_process_packs_at_a_time(place: Place) -> None:
@@ -209,8 +236,19 @@ def test_last_day_is_read_unless_other_times_are_asked_for(place: Place) -> None
         assert fleet.rows("SELECT list(hour ORDER BY hour) FROM hop_hours") == [([HOUR - 23, HOUR],)]
     with Fleet(place.folder, from_hour=HOUR - 100) as fleet:
         assert fleet.rows("SELECT count(*) FROM hop_hours") == [(3,)]
-    with pytest.raises(UsageError, match="has nothing of that time: it has 2026-11-21 20:00 to"):
+    with pytest.raises(UsageError, match="has nothing of that time: it has 2026-11-15 20:00 to"):
         Fleet(place.folder, until_hour=HOUR - 500)
+
+
+def test_clock_that_is_far_ahead_does_not_hide_the_last_day(place: Place) -> None:
+    ahead = int(time.time()) // 3600 + 1000
+    for hour in (HOUR, ahead):
+        add(place, f"host-{hour}", hour, one(hour * 60, 1000))
+    with Fleet(place.folder) as fleet:
+        assert fleet.rows("SELECT hour FROM hop_hours") == [(HOUR,)]
+        assert "1 of 2 batches are of hours that have not come yet" in fleet.notes[0]
+    with Fleet(place.folder, from_hour=ahead) as fleet:
+        assert fleet.rows("SELECT hour FROM hop_hours") == [(ahead,)]
 
 
 def test_page_has_the_tables() -> None:

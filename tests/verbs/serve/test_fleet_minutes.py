@@ -26,7 +26,7 @@ from tests.waiting import eventually
 if TYPE_CHECKING:
     from pathlib import Path
 
-FIRST = 498_792 * MINUTES_OF_HOUR
+FIRST = 498_648 * MINUTES_OF_HOUR
 NONE = Overhead(0, None, None, 0.0, 0)
 
 

@@ -83,12 +83,11 @@ def batches_of(place: Place, day: str | None = None) -> Batches:
         notes.append(f"{len(foreign):,} entries of {place.folder} are no batches, such as {foreign[0]}: left out")
     ours = [name for name in names if name.version == VERSION and place.is_whole(name)]
     known = {name.id for name in ours}
+    held = {name: _held(place, name) for name in ours if name.kind == "pack"}
     holder: dict[str, Name] = {}
-    for name in ours:
-        if name.kind == "pack":
-            held = _held(place, name)
-            known |= held
-            holder |= dict.fromkeys(held, name)
+    for name, ids in sorted(held.items(), key=lambda each: len(each[1])):  # the last pack has most
+        known |= ids
+        holder |= dict.fromkeys(ids, name)
     counted = [name for name in ours if name.id not in holder]
     return Batches(counted, {name: holder[name.id] for name in ours if name.id in holder}, known, notes)
 
@@ -318,17 +317,22 @@ def _read(files: Sequence[Path]) -> str:
     return f"read_parquet([{listed}], hive_partitioning=false)"
 
 
-def keep(place: Place, *, since_hour: int | None, most_bytes: int | None) -> list[Name]:
-    """Remove what is too old, and then the oldest until the rest fits; return what was removed.
-
-    Recordings (``raw``) come first: they go until all fits, or none is left. Then batches of histograms do.
+def keep(
+    place: Place, *, since_hour: int | None, raw_since_hour: int | None = None, most_bytes: int | None = None
+) -> tuple[int, int]:
+    """Remove what is too old, and then the oldest until the rest fits.
 
     Parameters
     ----------
-    since_hour
-        Batches of hours before this one are removed; None: none because of its age.
+    since_hour, raw_since_hour
+        Batches, and recordings, of hours before this one are removed; None: none because of its age.
     most_bytes
-        What may be left of ``raw`` and ``hist``; None: any size.
+        What may be left; None: any size. All recordings (``raw``) go before the first hour of histograms does.
+
+    Returns
+    -------
+    tuple of int
+        How many batches were removed, and how many recordings.
 
     Raises
     ------
@@ -338,20 +342,37 @@ def keep(place: Place, *, since_hour: int | None, most_bytes: int | None) -> lis
         Something cannot be removed.
     """
     with place.alone():
-        found = batches_of(place)
-        hours: dict[int, list[Name]] = {}
-        # A pack goes after what it has replaced, which would count again without it.
-        for name in sorted([*found.replaced, *sorted(found.counted)], key=lambda name: name.number):
-            hours.setdefault(name.number, []).append(name)
-        gone = {hour for hour in hours if since_hour is not None and hour < since_hour}
+        batches, recordings = _hours(place), place.recordings()
+        old = [hour for hour in batches if since_hour is not None and hour < since_hour]
+        doomed = [folder for hour, folder in recordings if raw_since_hour is not None and hour < raw_since_hour]
         if most_bytes is not None:
-            sizes = {hour: sum(map(place.size_bytes, names)) for hour, names in hours.items() if hour not in gone}
-            left = sum(sizes.values())
-            for hour, size in sizes.items():
+            sizes = {folder: _size_bytes(folder) for _, folder in recordings if folder not in doomed}
+            of_hours = {hour: sum(map(place.size_bytes, batches[hour])) for hour in batches if hour not in old}
+            left = sum(sizes.values()) + sum(of_hours.values())
+            for folder, size in sizes.items():
                 if left > most_bytes:
-                    gone.add(hour)
+                    doomed.append(folder)
                     left -= size
-        removed = [name for hour, names in hours.items() if hour in gone for name in names]
+            for hour, size in of_hours.items():
+                if left > most_bytes:
+                    old.append(hour)
+                    left -= size
+        for folder in doomed:
+            place.remove_folder(folder)
+        removed = [name for hour in old for name in batches[hour]]
         for name in removed:
             place.remove(name)
-    return removed
+    return len(removed), len(doomed)
+
+
+def _hours(place: Place) -> dict[int, list[Name]]:
+    """Return the batches of each hour, in order; a pack comes after what it has replaced, which counts without it."""
+    found = batches_of(place)
+    hours: dict[int, list[Name]] = {}
+    for name in sorted([*found.replaced, *found.counted], key=lambda name: name.number):
+        hours.setdefault(name.number, []).append(name)
+    return hours
+
+
+def _size_bytes(folder: Path) -> int:
+    return sum(each.stat().st_size for each in folder.rglob("*") if each.is_file())

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import time
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from hopscope.errors import FormatError, HopscopeError, UsageError, limit_reached
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 LABELS: Final = "hosts.csv"
 HOST: Final = "host"
+_HOUR_S: Final = 3600
+_AHEAD_HOURS: Final = 1
 _NONE_YET: Final = "`hopscope fleet add TRACE --to DIR` and `hopscope serve --fleet DIR` fill one"
 
 
@@ -69,7 +72,14 @@ class Fleet:
                 raise FormatError(*found.notes[0].rsplit(": ", 1))
             raise UsageError(f"{folder} is empty", _NONE_YET)
         there = [name.number for name in found.counted]
-        self.hours = _hours(from_hour, until_hour, range(min(there), max(there) + 1))
+        # A clock that is far ahead does not say which day was the last.
+        come = [hour for hour in there if hour <= time.time() // _HOUR_S + _AHEAD_HOURS] or there
+        if from_hour is None and until_hour is None and len(come) < len(there):
+            self.notes.append(
+                f"left out: {len(there) - len(come):,} of {len(there):,} batches are of hours that have not come yet,"
+                f" from {text_of_hour(min(set(there) - set(come)))} on: their hosts' clocks are ahead (--from, --until)"
+            )
+        self.hours = _hours(from_hour, until_hour, range(min(there), max(come) + 1))
         self._batches = [name for name in found.counted if name.number in self.hours]
         if not self._batches:
             raise UsageError(

@@ -22,7 +22,7 @@ import secrets
 import shutil
 import time
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from hopscope.errors import HopscopeError, UsageError
@@ -41,6 +41,7 @@ _DAY: Final = re.compile(r"day=(\d{4}-\d{2}-\d{2})")
 _NAME: Final = re.compile(r"v(\d+)-(\d{2})-(part|pack)-([0-9a-f]{16})")
 _COMING: Final = ".coming-"
 _GOING: Final = ".going-"
+_HOUR_FORM: Final = "%Y-%m-%dT%H"
 _LOCK: Final = ".lock"
 _FIRST_DAY: Final = date(1970, 1, 1)
 # A writer needs less from making its folder to locking it.
@@ -201,6 +202,16 @@ class Place:
             raise
         return True
 
+    def recordings(self) -> list[tuple[int, Path]]:
+        """Return the hour since 1970, and the folder, of each recording in ``raw``, the oldest first."""
+        found = []
+        for folder in self.folder.glob("raw/host=*/boot=*/hour=*"):
+            with contextlib.suppress(ValueError):
+                hour = folder.name.removeprefix("hour=").partition(".")[0]
+                began = datetime.strptime(hour, _HOUR_FORM).replace(tzinfo=UTC)
+                found.append((int(began.timestamp()) // 3600, folder))
+        return sorted(found)
+
     def remove(self, name: Name) -> None:
         """Remove a batch, at once for readers that have not begun.
 
@@ -209,8 +220,12 @@ class Place:
         HopscopeError
             It cannot be removed.
         """
-        folder = self._hist / name.path
-        going = folder.parent / f"{_GOING}{name.id}-{secrets.token_hex(4)}"
+        self.remove_folder(self._hist / name.path)
+
+    @staticmethod
+    def remove_folder(folder: Path) -> None:
+        """Remove a folder, as :meth:`remove` does, and those that it was alone in, up to two."""
+        going = folder.parent / f"{_GOING}{secrets.token_hex(4)}"
         try:
             folder.rename(going)
             shutil.rmtree(going)
@@ -220,8 +235,9 @@ class Place:
             raise HopscopeError(
                 f"{folder} cannot be removed: {error.strerror}", "Run it as the owner of the directory"
             ) from error
-        with contextlib.suppress(OSError):  # there is more of that day
-            folder.parent.rmdir()
+        with contextlib.suppress(OSError):  # there is more in them
+            for each in list(folder.parents)[:2]:
+                each.rmdir()
 
     def sweep(self) -> int:
         """Remove what writers left that were killed; return how much there was."""
@@ -232,6 +248,9 @@ class Place:
                 if entry.startswith(_GOING) or (entry.startswith(_COMING) and _is_left(path)):
                     shutil.rmtree(path, ignore_errors=True)
                     swept += 1
+        for path in self.folder.glob(f"raw/host=*/boot=*/{_GOING}*"):
+            shutil.rmtree(path, ignore_errors=True)
+            swept += 1
         return swept
 
     @contextlib.contextmanager

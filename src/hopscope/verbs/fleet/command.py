@@ -214,11 +214,17 @@ def add(*, folder: Path, traces: tuple[Path, ...]) -> None:
 )
 @section(
     OTHER,
-    option("--older-than", type=Age(), metavar="AGE", help="Remove what is older, e.g. 90d."),
-    option("--keep-size", type=Size(), metavar="SIZE", help="Then remove the oldest until the rest fits, e.g. 200G."),
+    option("--older-than", type=Age(), metavar="AGE", help="Remove histograms that are older, e.g. 90d."),
+    option("--raw-older-than", type=Age(), metavar="AGE", help="Remove recordings that are older, e.g. 2d."),
+    option(
+        "--keep-size",
+        type=Size(),
+        metavar="SIZE",
+        help="Then remove the oldest until the rest fits, recordings first, e.g. 200G.",
+    ),
 )
 @click.argument("folder", type=PATH, metavar="FLEET")
-def compact(*, folder: Path, older_than: float | None, keep_size: float | None) -> None:
+def compact(*, folder: Path, older_than: float | None, raw_older_than: float | None, keep_size: float | None) -> None:
     """Make one file of each table of the many that hosts wrote in an hour that is over, and remove what is too old.
 
     It can be killed at any moment: the next run completes or removes what was begun, and no row counts twice. Replaced
@@ -233,12 +239,13 @@ def compact(*, folder: Path, older_than: float | None, keep_size: float | None) 
     if not (folder / HIST).is_dir():
         raise UsageError(f"{folder} has no histograms of a fleet", "`hopscope fleet add TRACE --to DIR` fills one")
     place, now_hour = Place(folder), int(time.time()) // _HOUR_S
-    since = None if older_than is None else now_hour - int(older_than // _HOUR_S)
-    removed = batches.keep(place, since_hour=since, most_bytes=None if keep_size is None else int(keep_size))
+    since, raw_since = (None if age is None else now_hour - int(age // _HOUR_S) for age in (older_than, raw_older_than))
+    most = None if keep_size is None else int(keep_size)
+    removed, recordings = batches.keep(place, since_hour=since, raw_since_hour=raw_since, most_bytes=most)
     packs, packed = batches.compact(place, before_hour=now_hour)
     click.echo(
         f"packed {plural(packed, 'batch', 'batches')} of {plural(packs, 'hour')}; removed"
-        f" {plural(len(removed), 'batch', 'batches')}"
+        f" {plural(removed, 'batch', 'batches')} and {plural(recordings, 'recording')}"
     )
 
 
