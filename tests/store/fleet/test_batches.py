@@ -16,7 +16,7 @@ import pytest
 
 from hopscope.errors import FormatError, UsageError
 from hopscope.model.histogram import Histogram
-from hopscope.store.fleet import schema
+from hopscope.store.fleet import batches, schema
 from hopscope.store.fleet.batches import add_rows, batches_of, compact, identity, keep
 from hopscope.store.fleet.fleet import Fleet
 from hopscope.store.fleet.place import Place
@@ -101,6 +101,16 @@ def test_late_batch_joins_a_pack_and_what_was_replaced_does_not_count(place: Pla
     compact(place, before_hour=NEVER, grace_s=0)
     assert not batches_of(place).replaced
     assert sum(each.count for each in hours(place).values()) == 3
+
+
+def test_many_batches_become_several_packs_and_then_one(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches, "_MOST_AT_ONCE", 3)
+    for host in "abcdefg":
+        add(place, host, HOUR, one(HOUR * 60, 1000))
+    assert compact(place, before_hour=NEVER, grace_s=0) == (2, 6)
+    assert sum(each.count for each in hours(place).values()) == 7
+    assert compact(place, before_hour=NEVER, grace_s=0) == (1, 3)
+    assert sum(each.count for each in hours(place).values()) == 7
 
 
 @pytest.mark.parametrize("rounds", [8, pytest.param(200, marks=pytest.mark.slow)])

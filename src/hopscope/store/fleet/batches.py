@@ -39,6 +39,8 @@ GRACE_S: Final = 900.0
 # Smaller than the recorder's: these files are kept for months.
 _FORM: Final = "FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 3, PARQUET_VERSION v2"
 _THREADS: Final = 2
+# Batches that become a pack; of more, there are several, which the next run packs.
+_MOST_AT_ONCE: Final = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +235,7 @@ def writing_engine() -> duckdb.DuckDBPyConnection:
 
 
 def compact(place: Place, *, before_hour: int, grace_s: float = GRACE_S) -> tuple[int, int]:
-    """Make one pack of the batches of each hour that is over, and remove what packs have replaced.
+    """Make a pack of the batches of each hour that is over, and remove what packs have replaced.
 
     Parameters
     ----------
@@ -262,9 +264,10 @@ def compact(place: Place, *, before_hour: int, grace_s: float = GRACE_S) -> tupl
         packs = of = 0
         for hour, group in itertools.groupby(found.counted, lambda name: name.number):
             names = list(group)
-            if len(names) > 1 and hour < before_hour:
-                _pack(place, hour, names)
-                packs, of = packs + 1, of + len(names)
+            for first in range(0, len(names), _MOST_AT_ONCE) if hour < before_hour else ():
+                if len(part := names[first : first + _MOST_AT_ONCE]) > 1:
+                    _pack(place, hour, part)
+                    packs, of = packs + 1, of + len(part)
         for name, pack in batches_of(place).replaced.items():
             if place.age_s(pack) >= grace_s:
                 place.remove(name)

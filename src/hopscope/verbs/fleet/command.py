@@ -347,7 +347,7 @@ def common_facts(*, common: Common, hosts: str | None, hop: str | None, false_ra
     with common.fleet() as fleet:
         names = _names(hosts or "")
         if hosts is None:
-            found, _, _ = differing(fleet, hop=hop, by="host", false_rate=false_rate, least_delta=least_delta)
+            found, _ = differing(fleet, hop=hop, by="host", false_rate=false_rate, least_delta=least_delta)
             names = list(dict.fromkeys(each.group for each in found))
         if not names:
             raise HopscopeError("No host differs from the rest", "Name some with --hosts")

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -27,11 +27,9 @@ from hopscope.verbs.fleet.questions import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
-    from hopscope.model.blocked_ranks import Durations, Hosts
+    from hopscope.model.blocked_ranks import Durations
     from hopscope.store.fleet.fleet import Fleet
 
 COLUMNS: Final = (
@@ -58,19 +56,27 @@ COLUMNS: Final = (
 
 
 class Found(NamedTuple):
-    """A group of hosts with a hop that differs."""
+    """A group of hosts with a hop that differs.
+
+    Attributes
+    ----------
+    hosts
+        Their numbers, of which `of_hosts` were compared, in at most so many hours.
+    """
 
     group: str
     hop: str
     superiority: float
     hosts: NDArray[np.int64]
-    false_rate: float
+    of_hosts: int
+    hours: int
+    false_rate: float = 1.0
 
 
 def differing(
     fleet: Fleet, *, hop: str | None, by: str, false_rate: float, least_delta: float
-) -> tuple[list[Found], dict[str, tuple[Durations, Hosts]], int]:
-    """Return what differs, the largest effect first, what was compared of each hop, and the number of comparisons.
+) -> tuple[list[Found], int]:
+    """Return what differs, the largest effect first, and the number of comparisons; a hop is in memory at a time.
 
     Raises
     ------
@@ -86,13 +92,10 @@ def differing(
         )
     numbers = {name: number for number, name in enumerate(names)}
     of_hosts = groups(fleet, by, names)
-    compared: dict[str, tuple[Durations, Hosts]] = {}
     found: list[Found] = []
     probabilities: list[float] = []
     for each in hops(fleet, hop):
-        measured = durations(fleet, each, numbers)
-        hosts = compare_hosts(measured)
-        compared[each] = measured, hosts
+        hosts = compare_hosts(durations(fleet, each, numbers))
         for group, members in _members(of_hosts, numbers).items():
             if by == HOST:
                 superiority, probability = hosts.superiority[members[0]], hosts.probability[members[0]]
@@ -101,7 +104,10 @@ def differing(
                 inside[members] = True
                 superiority, probability = compare_group(hosts.superiority, inside)
             if np.isfinite(superiority):
-                found.append(Found(group, each, float(superiority), members, 1.0))
+                blocks = hosts.blocks[members]
+                found.append(
+                    Found(group, each, float(superiority), members, int((blocks > 0).sum()), int(blocks.max()))
+                )
                 probabilities.append(float(probability))
     rates = benjamini_hochberg(probabilities)
     kept = [
@@ -109,7 +115,7 @@ def differing(
         for each, rate in zip(found, rates, strict=True)
         if rate <= false_rate and abs(_delta(each)) >= least_delta
     ]
-    return sorted(kept, key=lambda each: (-abs(_delta(each)), each.group, each.hop)), compared, len(found)
+    return sorted(kept, key=lambda each: (-abs(_delta(each)), each.group, each.hop)), len(found)
 
 
 def differs(  # noqa: PLR0913 # one parameter an option
@@ -122,9 +128,13 @@ def differs(  # noqa: PLR0913 # one parameter an option
     limit: int | None = None,
 ) -> Report:
     """Return which groups of hosts have a hop that differs from the rest, the largest effect first."""
-    found, compared, comparisons = differing(fleet, hop=hop, by=by, false_rate=false_rate, least_delta=least_delta)
+    found, comparisons = differing(fleet, hop=hop, by=by, false_rate=false_rate, least_delta=least_delta)
     shown = found[:limit]
-    rows = [_row(each, *compared[each.hop]) for each in shown]
+    numbers = {name: number for number, name in enumerate(host_names(fleet))}
+    rows: dict[int, tuple[Any, ...]] = {}
+    for name in dict.fromkeys(each.hop for each in shown):
+        measured = durations(fleet, name, numbers)
+        rows |= {place: _row(each, measured) for place, each in enumerate(shown) if each.hop == name}
     notes = absences(fleet)
     if not found:
         notes.insert(
@@ -135,7 +145,7 @@ def differs(  # noqa: PLR0913 # one parameter an option
     return of_rows(
         "fleet.differs",
         COLUMNS,
-        rows,
+        [rows[place] for place in range(len(shown))],
         notes=notes,
         left_out=len(found) - len(shown),
         heading=[*heading(fleet)[:1], f"{comparisons:,} comparisons", ""],
@@ -153,7 +163,7 @@ def _delta(found: Found) -> float:
     return 2 * found.superiority - 1
 
 
-def _row(found: Found, measured: Durations, hosts: Hosts) -> Sequence[int | float | str | None]:
+def _row(found: Found, measured: Durations) -> tuple[Any, ...]:
     inside = np.isin(measured.host, found.hosts)
     # Of the hours in which both were measured, as the test is.
     blocks = np.intersect1d(measured.block[inside], measured.block[~inside])
@@ -171,8 +181,8 @@ def _row(found: Found, measured: Durations, hosts: Hosts) -> Sequence[int | floa
         ours,
         rest,
         three(ours / rest if ours and rest else None),
-        int((hosts.blocks[found.hosts] > 0).sum()),
-        int(hosts.blocks[found.hosts].max()),
+        found.of_hosts,
+        found.hours,
         int(measured.samples[inside].sum()),
         three(found.false_rate),
     )
