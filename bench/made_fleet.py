@@ -16,7 +16,6 @@ import pyarrow as pa
 
 from hopscope.model.histogram import SLOTS, thresholds_ns
 from hopscope.store.fleet.batches import add_relations, identity, writing_engine
-from hopscope.store.fleet.fleet import LABELS
 from hopscope.store.fleet.place import Place
 from hopscope.store.fleet.schema import DRIVER, KERNEL, MINUTES_OF_HOUR, NS_OF_MINUTE, PROGRAM
 from hopscope.store.trace import Trace
@@ -126,7 +125,7 @@ def _write_labels(folder: Path, hosts: NDArray[np.str_], random: np.random.Gener
     folder.mkdir(parents=True, exist_ok=True)
     roles = random.choice(_ROLES, len(hosts))
     lines = [f"{host},rack-{number // 20:03},{roles[number]}" for number, host in enumerate(hosts)]
-    (folder / LABELS).write_text("\n".join(["host,rack,role", *lines, ""]), encoding="utf-8")
+    (folder / Place.LABELS).write_text("\n".join(["host,rack,role", *lines, ""]), encoding="utf-8")
 
 
 class _World:

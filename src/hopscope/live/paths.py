@@ -32,6 +32,16 @@ class PathType(click.Path):
         return Path(str(super().convert(value, param, ctx)))
 
 
+class FleetType(PathType):
+    """A fleet's directory, or where it is in object storage: ``s3://BUCKET/PREFIX``, a text."""
+
+    def convert(self, value: Any, param: Parameter | None, ctx: Context | None) -> Any:  # noqa: ANN401 # as click's
+        """Return the path, or the text."""
+        if isinstance(value, str) and value.startswith("s3://"):
+            return value
+        return super().convert(value, param, ctx)
+
+
 class FileMode(click.ParamType[int]):
     """Who may read and write files, in octal digits; the owner may in any case."""
 
@@ -88,4 +98,5 @@ def _opened(name: str, flags: int) -> int:
 
 
 PATH: Final = PathType()
+FLEET: Final = FleetType()
 OUTPUT_FILE: Final = OutputFile()

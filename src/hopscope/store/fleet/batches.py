@@ -77,12 +77,12 @@ def batches_of(place: Place, day: str | None = None) -> Batches:
     """
     names, foreign = place.names(day)
     notes = [
-        f"{'1 batch' if count == 1 else f'{count:,} batches'} of {place.folder} left out, of version {version}, while"
+        f"{'1 batch' if count == 1 else f'{count:,} batches'} of {place.shown} left out, of version {version}, while"
         f" this hopscope reads version {VERSION}: read them with a newer one"
         for version, count in sorted(Counter(name.version for name in names if name.version != VERSION).items())
     ]
     if foreign:
-        notes.append(f"{len(foreign):,} entries of {place.folder} are no batches, such as {foreign[0]}: left out")
+        notes.append(f"{len(foreign):,} entries of {place.shown} are no batches, such as {foreign[0]}: left out")
     ours = [name for name in names if name.version == VERSION and place.is_whole(name)]
     known = {name.id for name in ours}
     held = {name: _held(place, name) for name in ours if name.kind == "pack"}
@@ -96,7 +96,7 @@ def batches_of(place: Place, day: str | None = None) -> Batches:
 
 def _held(place: Place, name: Name) -> set[str]:
     """Return the ids of the batches that a pack has the rows of."""
-    path = place.folder / HIST / name.path / DOCUMENT
+    path = f"{place.shown}/{HIST}/{name.path}/{DOCUMENT}"
     try:
         document = parsed(place.document(name))
         document.pop(CHECKSUM, None)
@@ -231,7 +231,9 @@ class _Batch:
 
 def writing_engine() -> duckdb.DuckDBPyConnection:
     """Return an engine for relations that become batches (:func:`add_relations`)."""
-    return duckdb.connect(config=dict(NO_EXTENSIONS, threads=_THREADS, preserve_insertion_order=True))
+    engine = duckdb.connect(config=dict(NO_EXTENSIONS, threads=_THREADS, preserve_insertion_order=True))
+    engine.execute("SET enable_progress_bar = false")
+    return engine
 
 
 def compact(place: Place, *, before_hour: int, grace_s: float = GRACE_S) -> tuple[int, int]:
@@ -312,7 +314,7 @@ def damaged(place: Place, names: Sequence[Name]) -> HopscopeError | None:
                         f"Restore it, or remove {file.parent}, whose rows are missing then",
                     )
         missing = next((name for name in names if not place.tables(name)), None)
-    return HopscopeError(f"{place.folder} was compacted while it was read", "Try again") if missing else None
+    return HopscopeError(f"{place.shown} was compacted while it was read", "Try again") if missing else None
 
 
 def _read(files: Sequence[Path]) -> str:

@@ -5,25 +5,25 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import io
+import re
 import time
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from hopscope.errors import FormatError, HopscopeError, UsageError, limit_reached
 from hopscope.store.engine import DuckDB
 from hopscope.store.fleet.batches import batches_of, damaged
-from hopscope.store.fleet.place import HIST, Place
+from hopscope.store.fleet.objects import place_of
 from hopscope.store.fleet.schema import HOURS_OF_DAY, TABLES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
     from pathlib import Path
     from types import TracebackType
 
     from numpy.typing import NDArray
 
-    from hopscope.store.fleet.place import Name
 
-LABELS: Final = "hosts.csv"
 HOST: Final = "host"
 _HOUR_S: Final = 3600
 _AHEAD_HOURS: Final = 1
@@ -38,8 +38,8 @@ class Fleet:
 
     Parameters
     ----------
-    folder
-        Of the fleet.
+    where
+        The directory, or ``s3://BUCKET/PREFIX``.
     from_hour, until_hour
         Since 1970; the latter is not read. Without the latter, all that comes after the former is read; without the
         former, a day is; without both, the last day.
@@ -50,6 +50,8 @@ class Fleet:
         That are read.
     notes : list of str
         Sentences on what is there and was not read.
+    shown : str
+        What people call it.
 
     Raises
     ------
@@ -59,18 +61,18 @@ class Fleet:
         It is damaged, or of another version.
     """
 
-    def __init__(self, folder: Path, *, from_hour: int | None = None, until_hour: int | None = None) -> None:
-        self.folder = folder
-        self._place = Place(folder)
-        if not (folder / HIST).is_dir():
-            what = "has no histograms of a fleet" if folder.is_dir() else "is no directory"
-            raise UsageError(f"{folder} {what}", _NONE_YET)
+    def __init__(self, where: Path | str, *, from_hour: int | None = None, until_hour: int | None = None) -> None:
+        self._place = place_of(where)
+        self.shown = shown = self._place.shown
+        if not self._place.exists():
+            what = "has no histograms of a fleet" if self._place.folder.is_dir() else "is no directory"
+            raise UsageError(f"{shown} {what}", _NONE_YET)
         found = batches_of(self._place)
         self.notes = list(found.notes)
         if not found.counted:
             if found.notes:
                 raise FormatError(*found.notes[0].rsplit(": ", 1))
-            raise UsageError(f"{folder} is empty", _NONE_YET)
+            raise UsageError(f"{shown} is empty", _NONE_YET)
         there = [name.number for name in found.counted]
         # A clock that is far ahead does not say which day was the last.
         come = [hour for hour in there if hour <= time.time() // _HOUR_S + _AHEAD_HOURS] or there
@@ -83,13 +85,13 @@ class Fleet:
         self._batches = [name for name in found.counted if name.number in self.hours]
         if not self._batches:
             raise UsageError(
-                f"{folder} has nothing of that time: it has {text_of_hour(min(there))} to"
+                f"{shown} has nothing of that time: it has {text_of_hour(min(there))} to"
                 f" {text_of_hour(max(there) + 1)} UTC",
                 "Give other times with --from and --until",
             )
         with contextlib.ExitStack() as stack:
-            self._engine = stack.enter_context(contextlib.closing(DuckDB(folder)))
-            self._make_views(self._batches)
+            self._engine = stack.enter_context(contextlib.closing(DuckDB(self._place.folder)))
+            self._made: set[str] = set()
             self._make_labels()
             stack.pop_all()
 
@@ -101,16 +103,19 @@ class Fleet:
         FormatError
             A file is damaged.
         """
+        self._make_views(query)
         with self._errors():
             return self._engine.rows(query)
 
     def columns(self, query: str) -> dict[str, NDArray[Any]]:
         """Run a query and return its columns, masked where there are NULLs, with the exception of :meth:`rows`."""
+        self._make_views(query)
         with self._errors():
             return self._engine.columns(query)
 
     def make_table(self, name: str, query: str) -> None:
         """Make a temporary table, with the exception of :meth:`rows`."""
+        self._make_views(query)
         with self._errors():
             self._engine.make_table(name, query)
 
@@ -138,16 +143,20 @@ class Fleet:
                 raise
             if cause == "memory":
                 raise HopscopeError(
-                    f"{self.folder}: there is not enough memory for this", "Give less time with --from and --until"
+                    f"{self.shown}: there is not enough memory for this", "Give less time with --from and --until"
                 ) from error
             if found := damaged(self._place, self._batches):
                 raise found from error
             raise
 
-    def _make_views(self, batches: Sequence[Name]) -> None:
-        there = {name: self._place.tables(name) for name in batches}
+    def _make_views(self, query: str) -> None:
+        """Make the views of the tables that a query names, whose files may have to be fetched."""
         for table in TABLES:
-            files = [self._place.file(name, table.name) for name in batches if table.name in there[name]]
+            if table.name in self._made or not re.search(rf"\b{table.name}\b", query):
+                continue
+            self._made.add(table.name)
+            names = [name for name in self._batches if table.name in self._place.tables(name)]
+            files = [self._place.file(name, table.name) for name in names]
             nothing = ", ".join(f"CAST(NULL AS {each.sql}) AS {each.name}" for each in table.columns)
             columns = ", ".join(table.names)
             source = f"SELECT {columns} FROM {self._engine.read(files)}" if files else f"SELECT {nothing} WHERE FALSE"
@@ -169,20 +178,16 @@ class Fleet:
         FormatError
             It is no table with a column ``host``.
         """
-        path = self.folder / LABELS
+        path = f"{self.shown}/{self._place.LABELS}"
         try:
-            with path.open(encoding="utf-8", newline="") as file:
-                reader = csv.DictReader(file, strict=True)
-                if HOST not in (reader.fieldnames or ()):
-                    raise FormatError(
-                        f"{path} has no column {HOST}", "Its first line names the columns: host,rack,role"
-                    )
-                return {
-                    row[HOST]: {name: value for name, value in row.items() if name and name != HOST and value}
-                    for row in reader
-                }
-        except FileNotFoundError:
-            return {}
+            found = self._place.labels()
+            reader = csv.DictReader(io.StringIO(found or HOST, newline=""), strict=True)
+            if HOST not in (reader.fieldnames or ()):
+                raise FormatError(f"{path} has no column {HOST}", "Its first line names the columns: host,rack,role")
+            return {
+                row[HOST]: {name: value for name, value in row.items() if name and name != HOST and value}
+                for row in reader
+            }
         except (OSError, UnicodeDecodeError, csv.Error) as error:
             raise FormatError(f"{path} cannot be read: {error}", "It is CSV in UTF-8, and may be removed") from error
 

@@ -85,6 +85,16 @@ class Name:
         return (date.fromisoformat(self.day) - _FIRST_DAY).days * HOURS_OF_DAY + self.hour
 
 
+def parsed_name(path: str) -> Name | None:
+    """Return the name of a batch that has this path; None: it is none's."""
+    day, _, entry = path.partition("/")
+    of_day, parsed = _DAY.fullmatch(day), _NAME.fullmatch(entry)
+    if not of_day or not parsed:
+        return None
+    version, hour, kind, identity = parsed.groups()
+    return Name(of_day[1], int(hour), "part" if kind == "part" else "pack", identity, int(version))
+
+
 def name_of(hour: int, kind: Kind, identity: str) -> Name:
     """Return the name of a batch of an hour since 1970."""
     day = _FIRST_DAY + timedelta(days=hour // HOURS_OF_DAY)
@@ -97,12 +107,21 @@ class Place:
     Parameters
     ----------
     folder
-        Of the fleet.
+        Of the fleet; of what is elsewhere, one into which it is fetched.
+    shown
+        What people call it; empty: as the folder.
     """
 
-    def __init__(self, folder: Path) -> None:
+    LABELS: Final = "hosts.csv"
+
+    def __init__(self, folder: Path, shown: str = "") -> None:
         self.folder = folder
+        self.shown = shown or str(folder)
         self._hist = folder / HIST
+
+    def exists(self) -> bool:
+        """Tell whether it is a fleet's directory."""
+        return self._hist.is_dir()
 
     def names(self, only: str | None = None) -> tuple[list[Name], list[str]]:
         """Return the batches that are there, of any version, in order, and the paths of what is no batch.
@@ -120,9 +139,8 @@ class Place:
             for entry in _entries(self._hist / f"day={day}"):
                 if entry.startswith("."):
                     continue
-                if parsed := _NAME.fullmatch(entry):
-                    version, hour, kind, identity = parsed.groups()
-                    found.append(Name(day, int(hour), "part" if kind == "part" else "pack", identity, int(version)))
+                if name := parsed_name(f"day={day}/{entry}"):
+                    found.append(name)
                 else:
                     foreign.append(f"{HIST}/day={day}/{entry}")
         return sorted(found), foreign
@@ -148,6 +166,21 @@ class Place:
             It is not there, or cannot be read.
         """
         return (self._hist / name.path / DOCUMENT).read_bytes()
+
+    def labels(self) -> str | None:
+        """Return the text of ``hosts.csv``; None: there is none.
+
+        Raises
+        ------
+        OSError
+            It cannot be read.
+        UnicodeDecodeError
+            It is no text.
+        """
+        try:
+            return (self.folder / self.LABELS).read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return None
 
     def size_bytes(self, name: Name) -> int:
         """Return the size of a batch's files."""

@@ -13,7 +13,7 @@ import click
 from hopscope.errors import HopscopeError, UsageError
 from hopscope.live.help import OTHER, OUTPUT, TRAFFIC, Command, option, section, together
 from hopscope.live.options import SHOWN, json_option, limit_option
-from hopscope.live.paths import PATH
+from hopscope.live.paths import FLEET, PATH
 from hopscope.live.units import Age, Duration, Size
 from hopscope.recorded.confine import confine, is_own_process
 from hopscope.recorded.options import chosen_form, show
@@ -35,7 +35,7 @@ _PART: Final = click.FloatRange(0, 1, min_open=True, max_open=True)
 class Common:
     """What the shared options say: the fleet's directory, the time, and what to print."""
 
-    folder: Path
+    folder: Path | str
     form: Form
     given_limit: int | None
     from_: datetime | None
@@ -53,7 +53,7 @@ class Common:
         """Open the directory; the command line's own process is confined to reading it."""
         from hopscope.store.fleet.fleet import Fleet  # noqa: PLC0415 # DuckDB and NumPy when they are needed
 
-        if is_own_process():
+        if is_own_process() and not isinstance(self.folder, str):  # object storage is reached through the network
             confine()
         from_hour, until_hour = _hour(self.from_), _hour(self.until, after=True)
         if from_hour is not None and until_hour is not None and from_hour >= until_hour:
@@ -72,7 +72,7 @@ def _hour(time: datetime | None, *, after: bool = False) -> int | None:
 def _common_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the shared options; the function takes them as one argument, `common`."""
     options = together(
-        click.argument("folder", type=PATH, metavar="FLEET"),
+        click.argument("folder", type=FLEET, metavar="FLEET"),
         section(
             TRAFFIC,
             option(
@@ -91,7 +91,7 @@ def _common_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
     def gathered(  # noqa: PLR0913 # one parameter an option
         *,
-        folder: Path,
+        folder: Path | str,
         as_json: bool,
         as_csv: bool,
         limit: int | None,
@@ -179,9 +179,9 @@ def command() -> None:
         ("Add those of all hosts of a recording", "hopscope fleet add two-hosts --to fleet"),
     ),
 )
-@section(OUTPUT, option("--to", "folder", required=True, type=PATH, metavar="FLEET", help="Directory of the fleet."))
+@section(OUTPUT, option("--to", "folder", required=True, type=FLEET, metavar="FLEET", help="Directory of the fleet."))
 @click.argument("traces", nargs=-1, required=True, type=PATH, metavar="TRACE...")
-def add(*, folder: Path, traces: tuple[Path, ...]) -> None:
+def add(*, folder: Path | str, traces: tuple[Path, ...]) -> None:
     """Add the hops, messages and drops of recordings to a fleet's directory, which is made if it is not there.
 
     A hop is called FROM:TO after its two probe points, and that of messages, from the send call to the read, `message`.
@@ -189,16 +189,18 @@ def add(*, folder: Path, traces: tuple[Path, ...]) -> None:
     """
     from hopscope.gate import tell  # noqa: PLC0415
     from hopscope.recorded.which import which_recording  # noqa: PLC0415
-    from hopscope.store.fleet.place import Place  # noqa: PLC0415 # as above
+    from hopscope.store.fleet.objects import place_of  # noqa: PLC0415 # as above
     from hopscope.term.format import plural  # noqa: PLC0415
     from hopscope.verbs.fleet.add import add_recording  # noqa: PLC0415
 
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        if not isinstance(folder, str):
+            folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"{folder} cannot be created: {error.strerror}", "Give another directory with --to") from error
+    place = place_of(folder)
     for trace in traces:
-        added, there = add_recording(Place(folder), which_recording(trace))
+        added, there = add_recording(place, which_recording(trace))
         already = f", {there:,} of which were there" if there else ""
         tell(f"hopscope: {trace}: {plural(added + there, 'batch', 'batches')}{already}")
 
@@ -223,8 +225,10 @@ def add(*, folder: Path, traces: tuple[Path, ...]) -> None:
         help="Then remove the oldest until the rest fits, recordings first, e.g. 200G.",
     ),
 )
-@click.argument("folder", type=PATH, metavar="FLEET")
-def compact(*, folder: Path, older_than: float | None, raw_older_than: float | None, keep_size: float | None) -> None:
+@click.argument("folder", type=FLEET, metavar="FLEET")
+def compact(
+    *, folder: Path | str, older_than: float | None, raw_older_than: float | None, keep_size: float | None
+) -> None:
     """Make one file of each table of the many that hosts wrote in an hour that is over, and remove what is too old.
 
     It can be killed at any moment: the next run completes or removes what was begun, and no row counts twice. Replaced
@@ -233,12 +237,12 @@ def compact(*, folder: Path, older_than: float | None, raw_older_than: float | N
     import time  # noqa: PLC0415
 
     from hopscope.store.fleet import batches  # noqa: PLC0415 # as above
-    from hopscope.store.fleet.place import HIST, Place  # noqa: PLC0415
+    from hopscope.store.fleet.objects import place_of  # noqa: PLC0415
     from hopscope.term.format import plural  # noqa: PLC0415
 
-    if not (folder / HIST).is_dir():
-        raise UsageError(f"{folder} has no histograms of a fleet", "`hopscope fleet add TRACE --to DIR` fills one")
-    place, now_hour = Place(folder), int(time.time()) // _HOUR_S
+    place, now_hour = place_of(folder), int(time.time()) // _HOUR_S
+    if not place.exists():
+        raise UsageError(f"{place.shown} has no histograms of a fleet", "`hopscope fleet add TRACE --to DIR` fills one")
     since, raw_since = (None if age is None else now_hour - int(age // _HOUR_S) for age in (older_than, raw_older_than))
     most = None if keep_size is None else int(keep_size)
     removed, recordings = batches.keep(place, since_hour=since, raw_since_hour=raw_since, most_bytes=most)

@@ -86,7 +86,7 @@ def differing(
     names = host_names(fleet)
     if len(names) < LEAST_HOSTS:
         raise UsageError(
-            f"{fleet.folder} has {plural(len(names), 'host')} in that time, and {LEAST_HOSTS} are needed to tell which"
+            f"{fleet.shown} has {plural(len(names), 'host')} in that time, and {LEAST_HOSTS} are needed to tell which"
             " differs from the rest",
             "Give more time with --from, or add hosts",
         )

@@ -50,7 +50,7 @@ def drops(fleet: Fleet, *, by: str = HOST, limit: int | None = None) -> Report:
     }
     if not measured:
         raise UsageError(
-            f"{fleet.folder}: no host recorded drops in that time", "`hopscope record -P drops` records them"
+            f"{fleet.shown}: no host recorded drops in that time", "`hopscope record -P drops` records them"
         )
     of_hosts = {host: group for host, group in groups(fleet, by, host_names(fleet)).items() if host in measured}
     time_ns: dict[str, int] = {}

@@ -40,7 +40,7 @@ def hops(fleet: Fleet, wanted: str | None) -> list[str]:
     """
     found = [name for (name,) in fleet.rows("SELECT DISTINCT hop FROM hop_hours ORDER BY hop")]
     if not found:
-        raise UsageError(f"{fleet.folder} has no hops in that time", "Give other times with --from and --until")
+        raise UsageError(f"{fleet.shown} has no hops in that time", "Give other times with --from and --until")
     if wanted is None:
         return found
     if wanted in found:
@@ -48,7 +48,7 @@ def hops(fleet: Fleet, wanted: str | None) -> list[str]:
     ending = [name for name in found if name.endswith(f":{wanted}")]
     if len(ending) == 1:
         return ending
-    what = f"Several hops of {fleet.folder} end at {wanted}" if ending else f"{fleet.folder} has no hop {wanted}"
+    what = f"Several hops of {fleet.shown} end at {wanted}" if ending else f"{fleet.shown} has no hop {wanted}"
     raise UsageError(f"{what}. It has {', '.join((ending or found)[:_SHOWN])}", "Name one of them with --hop")
 
 
@@ -70,7 +70,7 @@ def check_hosts(fleet: Fleet, wanted: Sequence[str]) -> None:
         if name not in known:
             few = ", ".join(known[:_NAMED]) + (f" and {len(known) - _NAMED:,} more" if len(known) > _NAMED else "")
             raise UsageError(
-                f"{fleet.folder} has no host {name} in that time. It has {few}", "`hopscope fleet hosts` lists them"
+                f"{fleet.shown} has no host {name} in that time. It has {few}", "`hopscope fleet hosts` lists them"
             )
 
 
@@ -90,8 +90,8 @@ def groups(fleet: Fleet, by: str, hosts: Sequence[str]) -> dict[str, str]:
     if not of_these:
         labels = [name for (name,) in fleet.rows("SELECT DISTINCT name FROM labels ORDER BY 1")]
         raise UsageError(
-            f"{fleet.folder} does not say which {by} a host has. It knows {', '.join(['kernel', 'driver', *labels])}",
-            f"{fleet.folder}/hosts.csv can say so: its first line names the columns, as in host,rack,role",
+            f"{fleet.shown} does not say which {by} a host has. It knows {', '.join(['kernel', 'driver', *labels])}",
+            f"{fleet.shown}/hosts.csv can say so: its first line names the columns, as in host,rack,role",
         )
     return of_these
 

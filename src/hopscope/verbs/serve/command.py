@@ -24,6 +24,7 @@ from hopscope.live.options import (
     protocol_option,
     socket_options,
 )
+from hopscope.live.paths import FLEET as FLEET_PLACE
 from hopscope.live.paths import PATH
 from hopscope.live.seconds import Seconds
 from hopscope.verbs.serve.config import take_defaults
@@ -103,7 +104,7 @@ class _Rereadable(Command):
 )
 @section(
     FLEET,
-    option("--fleet", type=PATH, metavar="DIR", help="Keep histograms of each minute in this directory."),
+    option("--fleet", type=FLEET_PLACE, metavar="DIR", help="Keep histograms of each minute in this directory."),
 )
 @section(
     SUBSCRIBERS,
@@ -169,7 +170,7 @@ def command(  # noqa: PLR0913 # one parameter an option
     token_file: Path | None,
     otlp: str | None,
     otlp_token_file: Path | None,
-    fleet: Path | None,
+    fleet: Path | str | None,
     tls: Tls,
     socket: Path | None,
     socket_group: str | None,

@@ -24,7 +24,7 @@ from hopscope.gate import tell
 from hopscope.model.counters.sources import kind_of
 from hopscope.recorded.confine import confine
 from hopscope.store.fleet.batches import add_rows, identity
-from hopscope.store.fleet.place import Place
+from hopscope.store.fleet.objects import place_of
 from hopscope.store.fleet.schema import HOURS_OF_DAY, KERNEL, MINUTES_OF_HOUR, NS_OF_MINUTE, OF_DROPS, OF_HOPS, PROGRAM
 from hopscope.verbs.fleet.add import facts_of, rows_of
 from hopscope.verbs.serve.family import HEAD, framed, received
@@ -203,8 +203,8 @@ class Minutes:
         How many groups of a hop keep their labels; the others are ``other``.
     """
 
-    def __init__(self, folder: Path, host: str, boot: str, most_groups: int) -> None:
-        self._place = Place(folder)
+    def __init__(self, folder: Path | str, host: str, boot: str, most_groups: int) -> None:
+        self._place = place_of(folder)
         self._host, self._boot, self._most_groups = host, boot, most_groups
         self._minutes: dict[int, _Minute] = {}
         self._facts: dict[str, str] = {}
@@ -250,7 +250,7 @@ class Minutes:
             self._failed = str(error)
         else:
             if self._failed:
-                tell(f"hopscope: histograms are written to {self._place.folder} again")
+                tell(f"hopscope: histograms are written to {self._place.shown} again")
             self._failed = ""
 
     def _write(self, numbers: list[int]) -> None:
@@ -292,10 +292,11 @@ class Minutes:
         return found
 
 
-def keep_minutes(folder: Path, line: socket.socket, most_groups: int) -> None:
+def keep_minutes(folder: Path | str, line: socket.socket, most_groups: int) -> None:
     """Write what comes over the line until it ends; a stop signal is not heeded, as the line ends with the service."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    confine((str(folder),))
+    if not isinstance(folder, str):  # object storage is reached through the network
+        confine((str(folder),))
     boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     minutes = Minutes(folder, os.uname().nodename, boot, most_groups)
     for reading in _readings(line):
@@ -334,14 +335,17 @@ def _readings(line: socket.socket) -> Iterator[Reading]:
         yield reading
 
 
-def prepared(folder: Path) -> Path:
-    """Return a fleet's directory, which is made if it is not there.
+def prepared(folder: Path | str) -> Path | str:
+    """Return a fleet's directory, which is made if it is not there, or where it is in object storage.
 
     Raises
     ------
     UsageError
         It cannot be made, or not be written.
     """
+    if isinstance(folder, str):
+        place_of(folder)  # which refuses what cannot be
+        return folder
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -52,7 +52,7 @@ class Metrics:
     access: Access | None
     receiver: Receiver | None
     wanted: Wanted
-    fleet: Path | None = None
+    fleet: Path | str | None = None
 
     def start(self, children: dict[int, str], beats: socket.socket) -> str:
         """Start the processes, and return the address of the metrics, or of where they are pushed to."""
@@ -115,7 +115,7 @@ class Metrics:
         children[forked(run_pushing, unprivileged_user())] = "pushes metrics"
 
     def _start_writing(
-        self, children: dict[int, str], fleet: Path, line: socket.socket, keep: Callable[[socket.socket], None]
+        self, children: dict[int, str], fleet: Path | str, line: socket.socket, keep: Callable[[socket.socket], None]
     ) -> None:
         """Start the process that writes histograms of what comes over a line."""
 
@@ -125,7 +125,12 @@ class Metrics:
             keep(line)
             keep_minutes(fleet, line, self.wanted.most_groups)
 
-        children[forked(run_writing)] = "writes histograms"
+        # Who talks to the network has no rights; all is loaded before, as the other user may not be able to.
+        user = unprivileged_user() if isinstance(fleet, str) else None
+        importlib.import_module("hopscope.verbs.serve.fleet_minutes")
+        if user:
+            importlib.import_module("pyarrow.fs")
+        children[forked(run_writing, user)] = "writes histograms"
 
     def end(self) -> None:
         """Do nothing: it leaves nothing."""
