@@ -59,12 +59,12 @@ class ObjectPlace(Place):
         try:
             self._store, self._base = fs.S3FileSystem.from_uri(url)
         except (OSError, ValueError) as error:
-            raise UsageError(f"{_shown(url)} cannot be used: {error}", "Give s3://BUCKET/PREFIX") from error
+            raise UsageError(f"{shown(url)} cannot be used: {error}", "Give s3://BUCKET/PREFIX") from error
         self._fs = fs
         fetched = tempfile.mkdtemp(prefix="hopscope-fleet-")
         weakref.finalize(self, shutil.rmtree, fetched, ignore_errors=True)
         self._sizes: dict[str, dict[str, Any]] = {}
-        super().__init__(Path(fetched), _shown(url))
+        super().__init__(Path(fetched), shown(url))
 
     def exists(self) -> bool:
         """Tell whether there is any batch."""
@@ -196,6 +196,6 @@ class ObjectPlace(Place):
             ) from error
 
 
-def _shown(url: str) -> str:
-    """Return an URL without keys and settings."""
-    return SCHEME + url.removeprefix(SCHEME).partition("?")[0].rpartition("@")[2]
+def shown(url: str) -> str:
+    """Return an URL without keys and settings; what is none, as it is."""
+    return SCHEME + url.removeprefix(SCHEME).partition("?")[0].rpartition("@")[2] if url.startswith(SCHEME) else url

@@ -297,7 +297,7 @@ def keep_minutes(folder: Path | str, line: socket.socket, most_groups: int) -> N
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if not isinstance(folder, str):  # object storage is reached through the network
         confine((str(folder),))
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
     minutes = Minutes(folder, os.uname().nodename, boot, most_groups)
     for reading in _readings(line):
         minutes.add(reading)

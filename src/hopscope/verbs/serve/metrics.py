@@ -17,6 +17,7 @@ from hopscope.kernel.capabilities import require_rights
 from hopscope.live.privileges import unprivileged_user
 from hopscope.live.processes import forked, http_server
 from hopscope.recorded.confine import confine
+from hopscope.store.fleet.objects import shown
 from hopscope.verbs.serve.family import handed
 from hopscope.verbs.serve.otlp import pushed
 from hopscope.verbs.serve.push import push
@@ -84,7 +85,8 @@ class Metrics:
             if self.receiver:
                 self._start_pushing(children, self.receiver, pushing, keep)
             if not (self.access and listening):
-                return f"pushing to {self.receiver.url}" if self.receiver else f"writing histograms to {self.fleet}"
+                where = f"writing histograms to {shown(str(self.fleet))}"
+                return f"pushing to {self.receiver.url}" if self.receiver else where
             from hopscope.verbs.serve.app import make_app  # noqa: PLC0415 # Starlette takes a tenth of a second
 
             access = self.access
