@@ -16,7 +16,7 @@ import pytest
 import hopscope as package
 from hopscope.agent.local import AGENT
 from hopscope.live.help import SECTIONS, Command, CommandBeside, Option
-from hopscope.live.paths import PathType
+from hopscope.live.paths import FleetType, PathType
 from hopscope.main import VERBS
 from tests.lab.command import complaint, environ, hopscope, printed
 from tests.waiting import TIMEOUT_S
@@ -364,8 +364,14 @@ main.main(own_process=True)
 
 def test_an_empty_path_is_refused_wherever_a_path_is_taken() -> None:
     taken = [(name, each) for name, command in commands().items() for each in command.params]
-    assert {type(each.type) for _, each in taken if isinstance(each.type, click.Path)} == {PathType}
-    for words in (["record", "-o", ""], ["report", "summary", ""], ["sql", "", "SELECT 1"], ["join", "x", "-o", ""]):
+    assert {type(each.type) for _, each in taken if isinstance(each.type, click.Path)} == {PathType, FleetType}
+    for words in (
+        ["record", "-o", ""],
+        ["fleet", "hosts", ""],
+        ["report", "summary", ""],
+        ["sql", "", "SELECT 1"],
+        ["join", "x", "-o", ""],
+    ):
         assert "an empty path names no file or folder" in complaint(hopscope(*words), 2)
     for words in (["cdf", "--svg", "", "x"], ["record", "--netns", ""], ["recordings", "--delete", ""]):
         complaint(hopscope(*words), 2)
