@@ -162,7 +162,7 @@ class _World:
             host: FIRST_HOUR + int(random.integers(0, recipe.hours)) for host in few[count // 50 : count // 20].tolist()
         }
         self._shift = np.zeros(count, np.int64)
-        off = few[count // 20 : count // 20 + count // 100]
+        off = few[count // 20 : count // 20 + max(count // 100, 1)]
         self._shift[off] = random.integers(-9, 10, len(off))
 
     def shift(self, host: int) -> int:

@@ -62,7 +62,7 @@ def false_findings(rounds: int, hosts: int, rate: float) -> float:
 
 
 @pytest.mark.parametrize(
-    ("rounds", "hosts"), [(40, 100), *(pytest.param(600, hosts, marks=pytest.mark.slow) for hosts in (100, 300))]
+    ("rounds", "hosts"), [(30, 100), *(pytest.param(600, hosts, marks=pytest.mark.slow) for hosts in (100, 300))]
 )
 def test_of_hosts_that_do_not_differ_one_is_found_no_more_often_than_stated(rounds: int, hosts: int) -> None:
     for rate in (0.05, 0.2):

@@ -22,36 +22,35 @@ if TYPE_CHECKING:
 RECORDINGS = Path(__file__).resolve().parents[2] / "recordings"
 
 
-def test_recording_is_added_once_with_all_of_its_hops_messages_and_drops(tmp_path: Path) -> None:
-    for name in ("drops", "losses", "udp"):
-        trace, folder = RECORDINGS / name, tmp_path / name
-        folder.mkdir()
-        assert add_recording(Place(folder), trace)[1] == 0
-        assert add_recording(Place(folder), trace)[0] == 0
-        with Fleet(folder) as fleet:
-            found = dict(fleet.rows("SELECT hop, CAST(sum(list_sum(counts)) AS BIGINT) FROM hop_hours GROUP BY hop"))
-            sums = dict(fleet.rows("SELECT hop, CAST(sum(sum_ns) AS BIGINT) FROM hop_minutes GROUP BY hop"))
-            dropped = set(fleet.rows("SELECT reason, CAST(sum(count) AS BIGINT) FROM drops GROUP BY 1"))
-            ((lost,),) = fleet.rows("SELECT sum(lost) FROM minutes")
-            ((measured_ns,),) = fleet.rows("SELECT sum(measured_ns) FROM minutes")
-        reported = objects(printed("report", "hops", "--json", trace))
-        assert {hop: count for hop, count in found.items() if hop != "message"} == {
-            f"{row['from_point']}:{row['to_point']}": row["count"] for row in reported
-        }
-        assert {hop: count for hop, count in sums.items() if hop != "message"} == {
-            f"{row['from_point']}:{row['to_point']}": row["sum_ns"] for row in reported
-        }
-        messages = objects(printed("report", "messages", "--json", trace))
-        read = [row for row in messages if row["rx_read_ns"] is not None or row["rx_received_ns"] is not None]
-        assert found.get("message", 0) == len(read)
-        with Trace(trace) as opened:
-            assert lost == opened.rows("SELECT coalesce(sum(lost), 0) FROM losses")[0][0]
-            assert measured_ns == (opened.metadata.ended_ns or 0) - opened.metadata.started_ns
-            reasons = opened.rows(
-                "SELECT coalesce(r.name, CAST(d.reason AS STRING)), count(*) FROM drops d"
-                " LEFT JOIN reasons r ON r.reason = d.reason GROUP BY 1"
-            )
-        assert dropped == set(reasons)
+@pytest.mark.parametrize("name", ["drops", "losses", "udp"])
+def test_recording_is_added_once_with_all_of_its_hops_messages_and_drops(name: str, tmp_path: Path) -> None:
+    trace, folder = RECORDINGS / name, tmp_path
+    assert add_recording(Place(folder), trace)[1] == 0
+    assert add_recording(Place(folder), trace)[0] == 0
+    with Fleet(folder) as fleet:
+        found = dict(fleet.rows("SELECT hop, CAST(sum(list_sum(counts)) AS BIGINT) FROM hop_hours GROUP BY hop"))
+        sums = dict(fleet.rows("SELECT hop, CAST(sum(sum_ns) AS BIGINT) FROM hop_minutes GROUP BY hop"))
+        dropped = set(fleet.rows("SELECT reason, CAST(sum(count) AS BIGINT) FROM drops GROUP BY 1"))
+        ((lost,),) = fleet.rows("SELECT sum(lost) FROM minutes")
+        ((measured_ns,),) = fleet.rows("SELECT sum(measured_ns) FROM minutes")
+    reported = objects(printed("report", "hops", "--json", trace))
+    assert {hop: count for hop, count in found.items() if hop != "message"} == {
+        f"{row['from_point']}:{row['to_point']}": row["count"] for row in reported
+    }
+    assert {hop: count for hop, count in sums.items() if hop != "message"} == {
+        f"{row['from_point']}:{row['to_point']}": row["sum_ns"] for row in reported
+    }
+    messages = objects(printed("report", "messages", "--json", trace))
+    read = [row for row in messages if row["rx_read_ns"] is not None or row["rx_received_ns"] is not None]
+    assert found.get("message", 0) == len(read)
+    with Trace(trace) as opened:
+        assert lost == opened.rows("SELECT coalesce(sum(lost), 0) FROM losses")[0][0]
+        assert measured_ns == (opened.metadata.ended_ns or 0) - opened.metadata.started_ns
+        reasons = opened.rows(
+            "SELECT coalesce(r.name, CAST(d.reason AS STRING)), count(*) FROM drops d"
+            " LEFT JOIN reasons r ON r.reason = d.reason GROUP BY 1"
+        )
+    assert dropped == set(reasons)
 
 
 def test_each_host_of_a_recording_of_several_is_added(tmp_path: Path) -> None:
