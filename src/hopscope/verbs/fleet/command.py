@@ -184,8 +184,9 @@ def command() -> None:
 def add(*, folder: Path | str, traces: tuple[Path, ...]) -> None:
     """Add the hops, messages and drops of recordings to a fleet's directory, which is made if it is not there.
 
-    A hop is called FROM:TO after its two probe points, and that of messages, from the send call to the read, `message`.
-    What is there already is not added again. Recordings of several hosts add each of them.
+    A hop is called FROM:TO after its two probe points; `message` is the time of messages that were read on the host,
+    from their first point there to the read. What is there already is not added again. Recordings of several hosts add
+    each of them.
     """
     from hopscope.gate import tell  # noqa: PLC0415
     from hopscope.recorded.which import which_recording  # noqa: PLC0415

@@ -83,5 +83,5 @@ def common(fleet: Fleet, *, hosts: Sequence[str], false_rate: float = FALSE_RATE
         rows[:limit],
         notes=notes,
         left_out=len(rows) - len(rows[:limit]),
-        heading=[*heading(fleet)[:1], f"{plural(len(hosts), 'host')}, and {others:,} others", ""],
+        heading=[*heading(fleet)[:1], f"{plural(len(hosts), 'host')}, and {plural(others, 'other')}", ""],
     )

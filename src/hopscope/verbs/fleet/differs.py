@@ -136,7 +136,9 @@ def differs(  # noqa: PLR0913 # one parameter an option
         measured = durations(fleet, name, numbers)
         rows |= {place: _row(each, measured) for place, each in enumerate(shown) if each.hop == name}
     notes = absences(fleet)
-    if not found:
+    if not comparisons:
+        notes.insert(0, f"all hosts have the same {by}, or nothing is known of it: there is nothing to compare")
+    elif not found:
         notes.insert(
             0,
             f"no {by} differs: none of {plural(comparisons, 'comparison')} has an effect of at least {least_delta:g} at"
