@@ -135,6 +135,26 @@ def test_largest_groups_have_labels_and_the_others_are_added_up(tmp_path: Path) 
         ]  # fmt: skip
 
 
+def test_memory_is_bounded_and_no_sample_of_a_group_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    minutes = Minutes(tmp_path, "a", "boot", 2)
+    found = reading(FIRST)
+    found.hops = {("rx.core", f"cgroup=/{number}"): of(*[1] * (1 + number % 7)) for number in range(500)}
+    minutes.add(found)
+    assert len(minutes._minutes[FIRST].hops) == 9
+    minutes.write(everything=True)
+    with Fleet(tmp_path) as fleet:
+        assert fleet.rows("SELECT CAST(sum(count) AS BIGINT) FROM hop_minutes") == [
+            (sum(1 + number % 7 for number in range(500)),)
+        ]
+    monkeypatch.setattr(fleet_minutes, "_MOST_HISTOGRAMS", 20)
+    for at in range(1, 6):
+        minutes.add(reading(FIRST + at))
+        minutes._minutes[FIRST + at].hops = dict.fromkeys(((str(number), "") for number in range(9)), of(1))
+    assert sorted(minutes._minutes) == [FIRST + 3, FIRST + 4, FIRST + 5]
+
+
 def test_who_measures_never_waits_for_who_writes() -> None:
     snapshot = Snapshot("rx", "interval", 0, 1.0, [HopRow("rx.core", "a", "b", "packet", {}, of(1))], NONE)
     ours, theirs = socket.socketpair()

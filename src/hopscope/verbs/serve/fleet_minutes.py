@@ -40,6 +40,10 @@ if TYPE_CHECKING:
 # Readings that wait for a process that does not take them, and minutes that wait for a disk.
 _MOST_READINGS: Final = 64
 _MOST_MINUTES: Final = 6 * MINUTES_OF_HOUR
+# Two kilobytes each.
+_MOST_HISTOGRAMS: Final = 50_000
+# So many times as many groups as have labels in the end are told apart in a minute.
+_SPARE_GROUPS: Final = 4
 # So much is lost at most where the machine stops.
 _EVERY_MINUTES: Final = 10
 _NS_PER_S: Final = 10**9
@@ -186,6 +190,7 @@ class _Minute:
     lost: int = 0
     parts_ns: float = 0.0
     hops: dict[tuple[str, str], Histogram] = field(default_factory=dict)
+    labels: dict[str, set[str]] = field(default_factory=dict)
     drops: Counter[tuple[str, str]] = field(default_factory=Counter)
     facts: dict[str, str] = field(default_factory=dict)
 
@@ -222,11 +227,20 @@ class Minutes:
         minute.parts_ns += length_ns * reading.part
         minute.measured = reading.measured
         minute.lost += reading.lost
-        for key, histogram in reading.hops.items():
+        for (hop, labels), histogram in sorted(reading.hops.items(), key=lambda each: -each[1].count):
+            known = minute.labels.setdefault(hop, set())
+            # Of very many groups, those that come first: which of them are the largest is seen when they are written.
+            if labels not in known and len(known) >= _SPARE_GROUPS * self._most_groups:
+                labels = _OTHER  # noqa: PLW2901 # as all that there is no room for
+            known.add(labels)
+            key = hop, labels
             minute.hops[key] = minute.hops[key] + histogram if key in minute.hops else histogram
         minute.drops.update(reading.drops)
         minute.facts |= reading.facts
-        while len(self._minutes) > _MOST_MINUTES:
+        while len(self._minutes) > 1 and (
+            len(self._minutes) > _MOST_MINUTES
+            or sum(len(each.hops) for each in self._minutes.values()) > _MOST_HISTOGRAMS
+        ):
             gone = self._minutes.pop(min(self._minutes))
             following = self._minutes[min(self._minutes)]
             following.facts = gone.facts | following.facts
