@@ -36,6 +36,7 @@ _MODULES = {
     "Snapshot": "model.snapshot",
     "SocketReport": "verbs.sockets.report",
     "Subscription": "api.subscription",
+    "fleet_report": "api.fleet",
     "live": "api.snapshots",
     "open": "api.recording",
     "subscribe": "api.subscription",

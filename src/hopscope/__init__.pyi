@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+from hopscope.api.fleet import fleet_report as fleet_report
 from hopscope.api.recording import Host as Host
 from hopscope.api.recording import Recording as Recording
 from hopscope.api.recording import open as open  # noqa: A004 # it opens recordings

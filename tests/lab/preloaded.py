@@ -33,8 +33,11 @@ _NAMESPACES = ("ns/net", "ns/mnt", "ns/pid", "ns/user")
 _FILES = ("cgroup", "limits")
 _STATUS = ("Uid", "Gid", "Groups", "CapEff", "CapBnd", "Seccomp", "Umask", "SigIgn")
 _MOST_BYTES = 100_000
-# What only the pages and screens need, or another engine.
-_NOT_LOADED = ("hopscope.lab", "hopscope.store.spark", "hopscope.verbs.top", "hopscope.verbs.web", "hopscope.__main__")
+# What only the pages and screens need, or starts threads, as pyarrow does.
+_NOT_LOADED = (
+    "hopscope.lab", "hopscope.store.spark", "hopscope.verbs.fleet.raw.", "hopscope.verbs.top", "hopscope.verbs.web",
+    "hopscope.__main__",
+)  # fmt: skip
 
 
 class Preloaded:

@@ -27,13 +27,22 @@ _ADDRESSES: Final = 768 << 20
 _PER_THREAD: Final = 128 << 20
 # Files that a thread of the engine has open at once, measured; where it can open none, the engine crashes.
 _FILES_PER_THREAD: Final = 40
+# Processes that do the same at once, each with its part of all that; see `shared_among`.
+_processes = 1
+
+
+def shared_among(processes: int) -> None:
+    """Say that so many processes like this one run queries at once."""
+    global _processes  # noqa: PLW0603 # one process is one of them
+    _processes = processes
 
 
 def memory_bytes(root: Path = Path("/")) -> int:
     """Return how much memory queries may take, before they go to the disk.
 
-    Half of what is left by the smallest of the host's available memory, the limits of this process's cgroups
-    (version 1 or 2, and of those that contain them), and the limits of its address space and data; 3 GiB at most.
+    Half of what is left by the smallest of the host's available memory, the limits of this process's cgroups (version 1
+    or 2, and of those that contain them), and the limits of its address space and data; 3 GiB at most. Of several
+    processes (:func:`shared_among`), each has its part of that.
 
     Parameters
     ----------
@@ -52,7 +61,7 @@ def memory_bytes(root: Path = Path("/")) -> int:
             f"Raise `ulimit -v` or `ulimit -d`: queries need {_ADDRESSES >> 20} MiB besides what is in use",
         )
     least = min([*_of_host(root), *_of_cgroups(root), *of_process], default=_MOST)
-    return min(_MOST, max(_LEAST, int((least - _OWN) * _SHARE)))
+    return min(_MOST, max(_LEAST, int((least - _OWN * _processes) * _SHARE / _processes)))
 
 
 def threads(memory: int) -> int:
@@ -70,7 +79,7 @@ def threads(memory: int) -> int:
             "The limit of this process's open files is too low for queries",
             f"Raise `ulimit -n`: queries need {_FILES_PER_THREAD} besides what is open",
         )
-    cpus = min(len(os.sched_getaffinity(0)), by_files)
+    cpus = min(max(len(os.sched_getaffinity(0)) // _processes, 1), by_files)
     return cpus if memory >= _MOST else max(1, min(cpus, memory // _PER_THREAD))
 
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 FILE: Final = "hopscope.json"
 FORMAT: Final = "hopscope trace"
+# Fields that a trace has only if it was made of another one.
+_OF_MADE: Final = frozenset({"lead_ns", "notes"})
 
 State: TypeAlias = Literal["recording", "complete", "stopped: the disk is full"]
 
@@ -98,6 +100,11 @@ class Metadata:
         Empty of a trace of one host.
     state
         How it ended; ``recording`` if the recorder was killed.
+    lead_ns
+        Of an hour of a longer recording (:mod:`hopscope.store.fleet.hours`): from how long before `started_ns` on it
+        has events, which count in the hour before; 0: all events are its own.
+    notes
+        Sentences on what is missing, of a trace that was made of another one.
     """
 
     hopscope: str
@@ -114,6 +121,8 @@ class Metadata:
     joined: Joined = field(default_factory=Joined)
     state: State = "recording"
     ended_ns: _Ns | None = None
+    lead_ns: _Ns = 0
+    notes: list[str] = field(default_factory=list)
 
     @classmethod
     def read(cls, folder: Path) -> Metadata:
@@ -152,7 +161,8 @@ class Metadata:
         return found
 
     def _document(self) -> dict[str, Any]:
-        return {"format": FORMAT, "version": VERSION, **asdict(self)}
+        said = {name: value for name, value in asdict(self).items() if value or name not in _OF_MADE}
+        return {"format": FORMAT, "version": VERSION, **said}
 
     @classmethod
     def _of(cls, document: Mapping[str, Any]) -> Metadata:

@@ -75,6 +75,7 @@ class Trace:
         elif self.metadata.state != "complete":
             self.warnings.append(f"recording {self.metadata.state}")
         self.warnings += self.metadata.joined.get("notes", [])
+        self.warnings += self.metadata.notes
         if self.metadata.missed:
             self.warnings.append(f"missed events: {self.metadata.missed:,} (BPF runs suppressed by the kernel)")
         if rules := [f"--{name} '{self.metadata.options[name]}'" for name in RULES if name in self.metadata.options]:
@@ -143,8 +144,11 @@ class Trace:
         FormatError
             The trace is damaged.
         """
-        for file in self._parts[table.name].whole:
-            yield self.columns(self._source(table, [file]))
+        yield from map(self.columns, self.file_queries(table))
+
+    def file_queries(self, table: Table) -> list[str]:
+        """Return the query for the rows of each of a table's files."""
+        return [self._source(table, [file]) for file in self._parts[table.name].whole]
 
     def names(self, query: str) -> list[str]:
         """Return the names of the columns that a query gives."""

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Months of histograms of many hosts, in one directory."""
+"""What many hosts measured, in one directory: months of histograms, and recordings."""

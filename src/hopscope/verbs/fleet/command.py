@@ -17,6 +17,7 @@ from hopscope.live.paths import FLEET, PATH
 from hopscope.live.units import Age, Duration, Size
 from hopscope.recorded.confine import confine, is_own_process
 from hopscope.recorded.options import chosen_form, show
+from hopscope.verbs.fleet.raw.command import report, store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -416,3 +417,7 @@ def objective(*, common: Common, hop: str, above: float, target: float, by: str 
     with common.fleet() as fleet:
         found = analysis.objective(fleet, hop=hop, limit_ns=int(above), by=by, target=target, limit=common.limit)
         show(found, common.form)
+
+
+command.add_command(store)
+command.add_command(report)

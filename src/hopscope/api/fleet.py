@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reports over the recordings of many hosts, for programs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hopscope.live.arguments import check_names
+from hopscope.verbs.fleet.raw.asked import Asked
+from hopscope.verbs.fleet.raw.asking import ask, here, on_session
+from hopscope.verbs.fleet.raw.command import MOST, NAMES, realtime_ns
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from pyspark.sql import SparkSession
+
+    from hopscope.model.report import Report
+
+
+def fleet_report(  # noqa: PLR0913 # one parameter an option
+    path: str | os.PathLike[str],
+    question: str,
+    *,
+    spark: SparkSession | None = None,
+    hosts: Sequence[str] = (),
+    from_: datetime | None = None,
+    until: datetime | None = None,
+    by_host: bool = False,
+    limit: int | None = None,
+) -> Report:
+    """Return a report over the recordings of a fleet: what `hopscope fleet report QUESTION` shows.
+
+    Parameters
+    ----------
+    path
+        The directory that `hopscope fleet store` filled.
+    question
+        Such as ``hops`` or ``drops``; docs/fleet-recordings.md describes them all, with their columns.
+    spark
+        A session whose executors answer; without it, processes on this machine.
+    hosts
+        Only these: names, or patterns with ``*``.
+    from_, until
+        Only this time of the hosts' wall clocks; without a zone, UTC.
+    by_host
+        Give a row for each host.
+    limit
+        Maximum rows; of the slowest packets and messages, how many, 1,000 without it.
+
+    Returns
+    -------
+    Report
+        Its notes name the recordings that could not be read.
+
+    Raises
+    ------
+    UsageError
+        There is no such fleet or question, or it has nothing of such hosts or that time.
+
+    Examples
+    --------
+    >>> report = hopscope.fleet_report("fleet", "drops", by_host=True)
+    """
+    check_names("question", question, NAMES, hint=f"There are {', '.join(NAMES)}")
+    from_ns, until_ns = (None if time is None else realtime_ns(time) for time in (from_, until))
+    asked = Asked(question, by_host, from_ns, until_ns, limit, limit or MOST)
+    return ask(Path(path), asked, hosts, here() if spark is None else on_session(spark)).report
