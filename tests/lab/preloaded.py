@@ -35,7 +35,7 @@ _STATUS = ("Uid", "Gid", "Groups", "CapEff", "CapBnd", "Seccomp", "Umask", "SigI
 _MOST_BYTES = 100_000
 # What only the pages and screens need, or starts threads, as pyarrow does.
 _NOT_LOADED = (
-    "hopscope.lab", "hopscope.store.spark", "hopscope.verbs.fleet.raw.", "hopscope.verbs.top", "hopscope.verbs.web",
+    "hopscope.lab", "hopscope.verbs.fleet.raw.", "hopscope.verbs.top", "hopscope.verbs.web",
     "hopscope.__main__",
 )  # fmt: skip
 

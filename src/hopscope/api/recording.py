@@ -8,7 +8,7 @@ import logging
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
+from typing import TYPE_CHECKING, Final, NoReturn, Self
 
 from hopscope.api.relation import Relation
 from hopscope.errors import UsageError
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import TracebackType
 
-    from pyspark.sql import SparkSession
-
     from hopscope.model.report import Report
 
 _LOG: Final = logging.getLogger("hopscope")
@@ -35,7 +33,7 @@ _NS_PER_US: Final = 1000
 
 
 def open(  # noqa: A001 # as tarfile.open
-    path: str | os.PathLike[str] | None = None, *, spark: SparkSession | None = None, limits: float = 1.0
+    path: str | os.PathLike[str] | None = None, *, limits: float = 1.0
 ) -> Recording:
     """Open a recording.
 
@@ -45,8 +43,6 @@ def open(  # noqa: A001 # as tarfile.open
         A folder that `hopscope record` wrote, of one host or several, or that `hopscope join` made. Hosts that were
         recorded together are joined first, into the folder if it can be written; that takes time once. Or the name of
         a recording that `hopscope recordings` lists; None: the last of them.
-    spark
-        Run queries there instead of in this process; its executors must find the folder under the same path.
     limits
         A factor that raises the limits on a recording's size (docs/trace.md), for one that you trust.
 
@@ -67,7 +63,7 @@ def open(  # noqa: A001 # as tarfile.open
     >>> with hopscope.open("trace") as recording:
     ...     print(len(recording["packets"]))
     """
-    return Recording(path, spark=spark, limits=limits)
+    return Recording(path, limits=limits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,13 +112,12 @@ class Recording:
         self,
         path: str | os.PathLike[str] | None = None,
         *,
-        spark: SparkSession | None = None,
         limits: float = 1.0,
     ) -> None:
         self.path = which_recording(None if path is None else Path(path), _LOG.info)
         with contextlib.ExitStack() as stack, raised(limits):
             folder = stack.enter_context(one_trace(self.path, _LOG.info))
-            self._trace: Trace = stack.enter_context(Trace(folder, _engine(spark)))
+            self._trace: Trace = stack.enter_context(Trace(folder))
             metadata = self._trace.metadata
             self.hosts = _hosts(self._trace)
             self.started = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=metadata.realtime_ns // _NS_PER_US)
@@ -259,14 +254,6 @@ class Recording:
 
 def _no_event() -> NoReturn:
     raise UsageError("The report after needs an event", 'Name one: recording.report("after", event="tcp.retransmit")')
-
-
-def _engine(spark: SparkSession | None) -> Any:  # noqa: ANN401 # None, or an engine whose module needs pyspark
-    if spark is None:
-        return None
-    from hopscope.store.spark import Spark  # noqa: PLC0415 # who has none has no pyspark
-
-    return Spark(spark)
 
 
 def _hosts(trace: Trace) -> list[Host]:

@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The seam to what runs SQL over a trace's files. Queries keep to what the engines share; what differs is here.
-
-They share less than it seems. A query says ``NULLS LAST`` where it orders by what may be NULL, gives ``concat`` no
-NULL, calls text STRING and takes ``a / b`` for no integer. tests/store/test_engine.py has the words that it may use.
-"""
+"""The seam to what runs SQL over a trace's files: DuckDB."""
 
 from __future__ import annotations
 
@@ -11,7 +7,6 @@ import json
 import os
 import re
 import threading
-from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, Literal, TypeAlias
 
@@ -60,87 +55,8 @@ _OF_QUERIES: Final = (
 )
 
 
-class Engine(ABC):
-    """Runs SQL; one for each open trace."""
-
-    @abstractmethod
-    def columns(self, query: str) -> dict[str, NDArray[Any]]:
-        """Return a query's columns; where there are NULLs, a masked array."""
-
-    @abstractmethod
-    def rows(self, query: str) -> list[tuple[Any, ...]]:
-        """Return a query's rows."""
-
-    @abstractmethod
-    def arrow(self, query: str) -> pa.Table:
-        """Return a query's rows as Arrow's table; needs pyarrow."""
-
-    @abstractmethod
-    def pandas(self, query: str) -> pd.DataFrame:
-        """Return a query's rows as a data frame; needs pandas."""
-
-    @abstractmethod
-    def names(self, query: str) -> list[str]:
-        """Return the names of the columns that a query gives, and do not run it."""
-
-    @abstractmethod
-    def source(self, table: Table, files: Sequence[Path]) -> str:
-        """Return the query for the rows of some of a table's files; a column that a file lacks is NULL in them."""
-
-    @abstractmethod
-    def make_base(self, name: str, query: str) -> None:
-        """Make a view that can be hidden by a temporary one of its name."""
-
-    @abstractmethod
-    def whole(self, name: str) -> str:
-        """Return what a view that can be hidden is called whether it is or not."""
-
-    @abstractmethod
-    def make_table(self, name: str, query: str) -> None:
-        """Make a temporary table of a query's rows; one of that name is replaced, which the query may be of."""
-
-    @abstractmethod
-    def make_view(self, name: str, query: str) -> None:
-        """Make a temporary view; one of that name is replaced."""
-
-    @abstractmethod
-    def drop(self, name: str) -> None:
-        """Forget a temporary table, if it is there."""
-
-    @abstractmethod
-    def drop_view(self, name: str) -> None:
-        """Forget a temporary view, if it is there."""
-
-    @abstractmethod
-    def tables_of(self, query: str) -> set[str]:
-        """Return the names of the tables that a query reads, there or not; if it cannot be parsed, its words."""
-
-    @abstractmethod
-    def copy_lines(self, query: str, out: BinaryIO) -> int:
-        """Write a query's rows of one text each as lines, in its order; return how many."""
-
-    @abstractmethod
-    def copy_parquet(self, query: str, out: BinaryIO) -> None:
-        """Write a query's rows as a Parquet file, in its order."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Give back what it has."""
-
-    def interrupt(self) -> None:  # noqa: B027 # not every engine can
-        """Have a query that another thread runs end soon, if the engine can."""
-
-    def share_done(self) -> float | None:
-        """Return which part of the query that another thread runs is done, 0 to 1; None: that is not known."""
-        return None
-
-    @abstractmethod
-    def cause(self, error: Exception) -> Cause | None:
-        """Tell what an exception is about; None: it is none of the engine's."""
-
-
-class DuckDB(Engine):
-    """The engine that comes with hopscope: in this process, on this host.
+class DuckDB:
+    """Runs SQL in this process; one for each open trace.
 
     It reads and writes nothing but the files of one folder, and its own temporary ones, and cannot be told otherwise.
 
@@ -169,7 +85,7 @@ class DuckDB(Engine):
         self._restrict()
 
     def columns(self, query: str) -> dict[str, NDArray[Any]]:
-        """Return a query's columns."""
+        """Return a query's columns; where there are NULLs, a masked array."""
         return self._run(query).fetchnumpy()
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
@@ -177,20 +93,20 @@ class DuckDB(Engine):
         return self._run(query).fetchall()
 
     def arrow(self, query: str) -> pa.Table:
-        """Return a query's rows."""
+        """Return a query's rows as Arrow's table; needs pyarrow."""
         self._check(query)
         return self._connection.sql(query).to_arrow_table()
 
     def pandas(self, query: str) -> pd.DataFrame:
-        """Return a query's rows."""
+        """Return a query's rows as a data frame; needs pandas."""
         return self._run(query).df()
 
     def names(self, query: str) -> list[str]:
-        """Return the names of its columns."""
+        """Return the names of the columns that a query gives, and do not run it."""
         return [each[0] for each in self._run(f"SELECT * FROM ({query}) LIMIT 0").description or []]
 
     def source(self, table: Table, files: Sequence[Path]) -> str:
-        """Return the query for their rows."""
+        """Return the query for the rows of some of a table's files; a column that a file lacks is NULL in them."""
         found = self.kinds(files)
         # In quotation marks: the kernel calls fields as it likes, `order` for one.
         known = (f'"{column.name}"' if column.name in found else "NULL" for column in table.columns)
@@ -236,31 +152,34 @@ class DuckDB(Engine):
         return int(rows), {(folder, name) for folder, name in columns or ()}
 
     def make_base(self, name: str, query: str) -> None:
-        """Make a view that is not temporary."""
+        """Make a view that is not temporary, so that one of its name that is hides it."""
         self._connection.execute(f'CREATE VIEW "{name}" AS {query}')
 
     def whole(self, name: str) -> str:
-        """Return its name with the schema's."""
+        """Return what a view that can be hidden is called whether it is or not."""
         return f"memory.main.{name}"
 
     def make_table(self, name: str, query: str) -> None:
-        """Make a temporary table."""
+        """Make a temporary table of a query's rows; one of that name is replaced, which the query may be of."""
         self._connection.execute(f"CREATE OR REPLACE TEMPORARY TABLE {name} AS {query}")
 
     def make_view(self, name: str, query: str) -> None:
-        """Make a temporary view."""
+        """Make a temporary view; one of that name is replaced."""
         self._connection.execute(f"CREATE OR REPLACE TEMPORARY VIEW {name} AS {query}")
 
     def drop(self, name: str) -> None:
-        """Drop a temporary table."""
+        """Drop a temporary table, if it is there."""
         self._connection.execute(f"DROP TABLE IF EXISTS {name}")
 
     def drop_view(self, name: str) -> None:
-        """Drop a temporary view."""
+        """Drop a temporary view, if it is there."""
         self._connection.execute(f"DROP VIEW IF EXISTS {name}")
 
     def tables_of(self, query: str) -> set[str]:
-        """Return those of the parsed query. `get_table_names` binds it, which fails where a table is not there."""
+        """Return the names of the tables that a query reads, there or not; if it cannot be parsed, its words.
+
+        They are those of the parsed query: `get_table_names` binds it, which fails where a table is not there.
+        """
         ((text,),) = self._connection.execute("SELECT json_serialize_sql(CAST(? AS VARCHAR))", [query]).fetchall()
         found: set[str] = set()
         of_query: set[str] = set()
@@ -274,7 +193,10 @@ class DuckDB(Engine):
         return words(query) if json.loads(text, object_hook=look)["error"] else found - of_query
 
     def copy_lines(self, query: str, out: BinaryIO) -> int:
-        """Write them as bytes that never become Python's strings, which is three times as fast."""
+        """Write a query's rows of one text each as lines, in its order; return how many.
+
+        They are bytes that never become Python's strings, which is three times as fast.
+        """
         lines = 0
         for chunk in self._copied(query, "FORMAT csv, HEADER false, DELIMITER '\x01', QUOTE '', ESCAPE ''"):
             out.write(chunk)
@@ -282,7 +204,7 @@ class DuckDB(Engine):
         return lines
 
     def copy_parquet(self, query: str, out: BinaryIO) -> None:
-        """Write the file as it comes."""
+        """Write a query's rows as a Parquet file, in its order."""
         out.writelines(self._copied(query, "FORMAT parquet, COMPRESSION zstd"))
 
     def _copied(self, query: str, options: str) -> Iterator[bytes]:
@@ -314,7 +236,10 @@ class DuckDB(Engine):
         self._connection.interrupt()
 
     def share_done(self) -> float | None:
-        """Return the engine's own estimate, which is by what it has read, and need not grow evenly."""
+        """Return which part of the query that another thread runs is done, 0 to 1; None: that is not known.
+
+        It is the engine's own estimate, by what it has read, and need not grow evenly.
+        """
         with self._closing:
             if self._folder_fd < 0:
                 return None
@@ -331,7 +256,7 @@ class DuckDB(Engine):
                 self._folder_fd = -1
 
     def cause(self, error: Exception) -> Cause | None:
-        """Tell by the kind of the exception."""
+        """Tell by its kind what an exception is about; None: it is none of the engine's."""
         if isinstance(error, duckdb.InterruptException):
             return "interrupted"
         if isinstance(error, duckdb.OutOfMemoryException):
@@ -419,5 +344,5 @@ def unbelieving(column: str) -> str:
 
 
 def last_known(expression: str) -> str:
-    """Return the window function for an expression's last value that is not NULL; Spark has another form."""
+    """Return the window function for an expression's last value that is not NULL."""
     return f"last_value({expression} IGNORE NULLS)"

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from hopscope.store.engine import Cause, Engine
+    from hopscope.store.engine import Cause
     from hopscope.store.schema import Table
 
 # What is read at most to find the file that a query failed on.
@@ -44,10 +44,8 @@ class Trace:
     ----------
     folder
         That was recorded into.
-    engine
-        What runs the queries; without it DuckDB, here. It is closed with the trace.
     unrestricted
-        Without an engine: queries may read and write other files.
+        Queries may read and write other files.
 
     Attributes
     ----------
@@ -65,7 +63,7 @@ class Trace:
         It is no trace, or not of a version that can be read.
     """
 
-    def __init__(self, folder: Path, engine: Engine | None = None, *, unrestricted: bool = False) -> None:
+    def __init__(self, folder: Path, *, unrestricted: bool = False) -> None:
         self.folder = folder
         self.metadata = Metadata.read(folder)
         self.warnings: list[str] = []
@@ -87,7 +85,7 @@ class Trace:
         self._check_missing()
         self._by_user = False
         with contextlib.ExitStack() as stack:
-            self._engine = stack.enter_context(contextlib.closing(engine or DuckDB(folder, unrestricted=unrestricted)))
+            self._engine = stack.enter_context(contextlib.closing(DuckDB(folder, unrestricted=unrestricted)))
             self._make_views(tables)
             self._make_names("points", "point", self.metadata.points)
             self._make_names("reasons", "reason", self.metadata.reasons)
@@ -335,23 +333,19 @@ class Trace:
 
     def _make_views(self, tables: Sequence[Table]) -> None:
         """Make a view of each table whose files can be what was recorded; refuse the others before they are read."""
-        with contextlib.ExitStack() as stack:
-            local = self._engine
-            if not isinstance(local, DuckDB):
-                local = stack.enter_context(contextlib.closing(DuckDB(self.folder)))
-            with self._errors():
-                rows, statistics = local.described([file for each in self._parts.values() for file in each.whole])
-            limits().rows(self.folder, rows, sum(each.size_bytes for each in self._parts.values()))
-            for table in tables:
-                if files := self._parts[table.name].whole:
-                    with self._errors():
-                        contents.check(
-                            local, table, files, {name for folder, name in statistics if folder == table.name}
-                        )
-                self._make_view(table)
-            if self.metadata.joined:
+        with self._errors():
+            rows, statistics = self._engine.described([file for each in self._parts.values() for file in each.whole])
+        limits().rows(self.folder, rows, sum(each.size_bytes for each in self._parts.values()))
+        for table in tables:
+            if files := self._parts[table.name].whole:
                 with self._errors():
-                    contents.check_hosts(local, {table: self._parts[table.name].whole for table in TABLES})
+                    contents.check(
+                        self._engine, table, files, {name for folder, name in statistics if folder == table.name}
+                    )
+            self._make_view(table)
+        if self.metadata.joined:
+            with self._errors():
+                contents.check_hosts(self._engine, {table: self._parts[table.name].whole for table in TABLES})
 
     def _make_view(self, table: Table) -> None:
         parts = self._parts[table.name]

@@ -59,5 +59,4 @@ def hosts(trace: Trace) -> dict[int, str]:
 
 
 def _above(number: str, unit: int) -> str:
-    # Engines differ in the syntax of integer division; this division has no remainder.
-    return f"CAST(({number} - {number} % {unit}) / {unit} AS SMALLINT)"
+    return f"CAST({number} // {unit} AS SMALLINT)"

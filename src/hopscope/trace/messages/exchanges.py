@@ -108,7 +108,7 @@ _CONNECTION: Final = ("forth", "back", "connection")
 _SAME: Final = " AND ".join(
     (
         *(f"c.{name} = s.{name}" for name in _CONNECTION),
-        # An equality, by which engines can join: a byte is never negative.
+        # An equality, by which the engine can join: a byte is never negative.
         "coalesce(c.asked_byte, -1) = coalesce(s.asked_byte, -1)",
         "coalesce(c.answered_byte = s.answered_byte, c.answered_byte IS NULL)",
     )

@@ -133,7 +133,7 @@ def cause_of(column: str, previous: str, *, resent: bool, across: bool = False) 
 def latest(columns: tuple[str, ...]) -> str:
     """Return SQL for the latest of these times; NULL if none was seen.
 
-    It is nested from the front, so that engines can eliminate common subexpressions.
+    It is nested from the front, so that the engine can eliminate common subexpressions.
     """
     return reduce(lambda first, second: f"greatest({first}, {second})", columns)
 
