@@ -31,6 +31,7 @@ def fleet_report(  # noqa: PLR0913 # one parameter an option
     until: datetime | None = None,
     by_host: bool = False,
     limit: int | None = None,
+    limits: float = 1.0,
 ) -> Report:
     """Return a report over the recordings of a fleet: what `hopscope fleet report QUESTION` shows.
 
@@ -50,6 +51,8 @@ def fleet_report(  # noqa: PLR0913 # one parameter an option
         Give a row for each host.
     limit
         Maximum rows; of the slowest packets and messages, how many, 1,000 without it.
+    limits
+        A factor that raises the limits on a recording's size, as of :func:`hopscope.open`.
 
     Returns
     -------
@@ -67,5 +70,5 @@ def fleet_report(  # noqa: PLR0913 # one parameter an option
     """
     check_names("question", question, NAMES, hint=f"There are {', '.join(NAMES)}")
     from_ns, until_ns = (None if time is None else realtime_ns(time) for time in (from_, until))
-    asked = Asked(question, by_host, from_ns, until_ns, limit, limit or MOST)
+    asked = Asked(question, by_host, from_ns, until_ns, limit, limit or MOST, limits)
     return ask(Path(path), asked, hosts, here() if spark is None else on_session(spark)).report

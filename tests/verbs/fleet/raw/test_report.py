@@ -148,6 +148,14 @@ def test_without_any_process_left_all_recordings_are_named(fleet: Path, monkeypa
     assert sorted(note.partition("/")[0] for note in found.report.notes) == ["host=db", "host=web-1", "host=web-2"]
 
 
+def test_limits_are_those_that_were_asked_for(fleet: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hopscope.store.limits._ROWS", 5)
+    found = ask(fleet, Asked("hosts"), (), in_process)
+    assert (len(found.report), found.complete) == (0, False)
+    assert all("more than 5, the limit" in note for note in found.report.notes)
+    assert len(ask(fleet, Asked("hosts", limits=1e6), (), in_process).report) == 3
+
+
 def test_hosts_and_times_are_chosen(fleet: Path, tmp_path: Path) -> None:
     def hosts(*names: str, **times: int) -> list[object]:
         return ask(fleet, Asked("hosts", **times), names, in_process).report.column("host")

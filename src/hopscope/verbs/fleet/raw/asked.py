@@ -29,6 +29,8 @@ class Asked:
         Lines at most; None: all.
     most
         How many of the slowest there are, of questions that have these.
+    limits
+        By which the limits on a recording's size are raised.
     """
 
     question: str
@@ -37,6 +39,7 @@ class Asked:
     until_ns: int | None = None
     limit: int | None = None
     most: int = 100
+    limits: float = 1.0
 
     @property
     def asked(self) -> Question:

@@ -176,12 +176,13 @@ def report(  # noqa: PLR0913 # one parameter an option
     Each recording is read by itself, by several processes here or by the executors of a Spark cluster, and the results
     are added up. Recordings that cannot be read, or are not complete, are named, and the exit code is 1 then.
     """  # noqa: D301 # the backspace tells click to leave the lines as they are
+    from hopscope.store.limits import limits  # noqa: PLC0415
     from hopscope.verbs.fleet.raw.asked import Asked  # noqa: PLC0415
     from hopscope.verbs.fleet.raw.asking import ask, here, on_master  # noqa: PLC0415 # DuckDB and NumPy when needed
 
     form = chosen_form(as_json=as_json, as_csv=as_csv)
     shown = SHOWN if limit is None and form == "text" else limit or None
-    asked = Asked(question, by_host, from_ns, until_ns, shown, shown or MOST)
+    asked = Asked(question, by_host, from_ns, until_ns, shown, shown or MOST, limits().factor)
     with progress():
         answer = ask(
             fleet, asked, [each for each in hosts.split(",") if each], on_master(spark) if spark else here(processes)

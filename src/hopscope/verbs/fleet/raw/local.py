@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -23,7 +24,17 @@ from hopscope.recorded.confine import confine, is_own_process
 from hopscope.verbs.fleet.raw.answer import Found
 from hopscope.verbs.fleet.raw.asked import Asked
 from hopscope.verbs.fleet.raw.parts import part_of, unread
-from hopscope.verbs.fleet.raw.question import Merged, lines_of, merged, none, note_lines, packed, sorted_lines, unpacked
+from hopscope.verbs.fleet.raw.question import (
+    NOTES,
+    Merged,
+    lines_of,
+    merged,
+    none,
+    note_lines,
+    packed,
+    sorted_lines,
+    unpacked,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -77,8 +88,9 @@ class _Pool:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         for process in self._processes:
-            process.kill()
-            process.communicate()
+            if error:
+                process.kill()
+            process.communicate()  # it ends when there is no more to read
 
     def parts(self, leaves: Sequence[Leaf]) -> Merged:
         """Return what all traces say."""
@@ -125,7 +137,10 @@ class _Pool:
             said = how_ended(code << 8 if code >= 0 else -code)  # as wait(2) has it
             self._add(unread(self._asked, leaf.host, leaf.name, f"the process that read it {said}"))
             return False
-        self._add(Merged(unpacked(rows), unpacked(notes)))
+        part = Merged(unpacked(rows), unpacked(notes))
+        if (part.rows.schema, part.notes.schema) != (self._asked.asked.schema, NOTES):
+            raise HopscopeError("A process that reads recordings gave other rows than it was asked for")
+        self._add(part)
         return True
 
     def _add(self, part: Merged) -> None:
@@ -148,6 +163,7 @@ def main(told: str) -> None:
     """Read traces as standard input names them, and write what they say to standard output."""
     from hopscope.store.budget import shared_among  # noqa: PLC0415 # of this process alone
 
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for who started us, who ends all
     processes, confined, asked_for = json.loads(told)
     asked = Asked(**asked_for)
     out = os.fdopen(os.dup(1), "wb")

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from hopscope.errors import FormatError, UsageError
+from hopscope.errors import HopscopeError, UsageError, limit_reached
+from hopscope.store.limits import raised
 from hopscope.store.trace import Trace
 from hopscope.trace.selection import Selection
 from hopscope.verbs.fleet.raw.question import (
@@ -58,7 +59,7 @@ def part_of(asked: Asked, host: str, name: str, folder: Path) -> Merged:
     """Return what a trace says; one that cannot be read says why."""
     question = asked.asked
     try:
-        with Trace(folder) as trace:
+        with raised(asked.limits), Trace(folder) as trace:
             selection = _selection(asked, trace)
             if selection is None:
                 return Merged(question.schema.empty_table(), NOTES.empty_table())
@@ -68,8 +69,11 @@ def part_of(asked: Asked, host: str, name: str, folder: Path) -> Merged:
                 part = Part((), [(WITHOUT, error.what.replace(f"{folder} has ", "there are "), 1)])
             rows = _table(question.schema, [(host, *row) for row in part.rows])
             notes = [*_of_trace(trace, selection), *((kind, text, False, amount) for kind, text, amount in part.notes)]
-    except FormatError as error:
-        return unread(asked, host, name, error.what.replace(f"{folder}/", "").replace(str(folder), "it"))
+    except Exception as error:
+        found = error if isinstance(error, HopscopeError) else limit_reached(error)
+        if found is None:
+            raise
+        return unread(asked, host, name, found.what.replace(f"{folder}/", "").replace(str(folder), "it"))
     named = [(kind, text, name if of_one else "", host, amount, 1) for kind, text, of_one, amount in notes]
     return Merged(rows, _table(NOTES, named))
 
