@@ -33,7 +33,6 @@ def _put(folder: Path) -> None:
         ("a b\n\x1b[31m", "host=a%20b%0A%1B%5B31m"),
         ("Grüße*?", "host=Gr%C3%BC%C3%9Fe%2A%3F"),
         ("a%2Fb", "host=a%252Fb"),
-        ("\udcff", "host=%ED%B3%BF"),
     ],
 )
 def test_a_name_is_one_folder(name: str, folder: str, tmp_path: Path) -> None:
@@ -52,7 +51,7 @@ def test_any_name_is_found_again(tmp_path_factory: pytest.TempPathFactory, name:
     assert (leaf.host, leaf.boot, foreign) == (name, name, [])
 
 
-@pytest.mark.parametrize("name", ["", "x" * 300])
+@pytest.mark.parametrize("name", ["", "x" * 300, "\udcff"])
 def test_what_cannot_be_a_folder_is_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot be the name of a host"):
         Raw(tmp_path).add(name, "b", HOUR, _put)

@@ -175,8 +175,8 @@ def _is_hour(text: str) -> bool:
 
 
 def _encoded(key: str, name: str) -> str:
-    encoded = f"{key}{quote(name, safe='', errors='surrogatepass')}"
-    if not name or len(encoded) > _MOST_BYTES:
+    encoded = f"{key}{quote(name, safe='', errors='replace')}"
+    if not name or len(encoded) > _MOST_BYTES or unquote_to_bytes(encoded) != f"{key}{name}".encode(errors="ignore"):
         raise UsageError(
             f"'{name[:_MOST_BYTES]}' cannot be the name of a {key[:-1]} in a fleet", "Give another one with --name"
         )
@@ -186,7 +186,7 @@ def _encoded(key: str, name: str) -> str:
 def _decoded(name: str, key: str) -> str | None:
     """Return what :func:`_encoded` was given; None: it was none of its results."""
     try:
-        found = unquote_to_bytes(name.removeprefix(key)).decode(errors="surrogatepass")
+        found = unquote_to_bytes(name.removeprefix(key)).decode()
         return found if _encoded(key, found) == name else None
     except (UnicodeDecodeError, UsageError):
         return None

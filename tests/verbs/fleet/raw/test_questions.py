@@ -4,11 +4,14 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
+from hopscope import __version__
 from hopscope.store.trace import Trace
 from hopscope.trace.selection import Selection
 from hopscope.verbs.fleet.raw.asked import Asked
@@ -16,6 +19,7 @@ from hopscope.verbs.fleet.raw.asking import ask
 from hopscope.verbs.fleet.raw.parts import part_of
 from hopscope.verbs.fleet.raw.question import (
     NOTES_SHARE,
+    SHARES,
     Merged,
     lines_of,
     merged,
@@ -26,6 +30,7 @@ from hopscope.verbs.fleet.raw.question import (
     unpacked,
 )
 from hopscope.verbs.fleet.raw.questions import QUESTIONS
+from hopscope.verbs.fleet.raw.spark import _lines, _parts
 from hopscope.verbs.report.counters import counter_history
 from hopscope.verbs.report.drops import drop_reasons
 from hopscope.verbs.report.flows import flows
@@ -98,6 +103,33 @@ def test_shares_make_the_lines_of_the_whole(
     assert sorted_lines(question, [table for table, _ in each], limit) == lines.to_pylist()
     if question.spread and count > 10:
         assert len(found) > 1
+
+
+@pytest.mark.parametrize("limit", [2, None])
+@pytest.mark.parametrize("asked", ASKED[::3], ids=lambda asked: f"{asked.question}{'-by-host' * asked.by_host}")
+def test_what_executors_do_comes_to_the_same(asked: Asked, limit: int | None, fleet: tuple[Path, list[Leaf]]) -> None:
+    """As Spark has it, without Spark: three executors read, two make lines, of which the driver gets the first ones."""
+    asked, question = replace(asked, limit=limit), asked.asked
+    listed = [(leaf.host, leaf.name, str(leaf.folder)) for leaf in fleet[1]]
+    names = ("host", "name", "folder")
+    given = [
+        pa.RecordBatch.from_pydict(dict(zip(names, zip(*listed[first::3], strict=True), strict=True)))
+        for first in range(3)
+    ]
+    parts = [row for batch in given for each in _parts(iter([batch]), asked, __version__) for row in each.to_pylist()]
+    assert {row["share"] for row in parts} <= {*range(SHARES), NOTES_SHARE}
+    found = []
+    for place in range(2):
+        batches = [pa.RecordBatch.from_pylist([row]) for row in parts if row["share"] % 2 == place]
+        found += [row for each in _lines(iter(batches), asked) for row in each.to_pylist()]
+    lines = [unpacked(row["data"]) for row in found if row["share"] != NOTES_SHARE]
+    if limit:
+        assert max(table.num_rows for table in lines) <= limit
+    whole = in_process(asked, fleet[1])
+    assert sorted_lines(question, lines, limit) == whole.lines
+    assert sum(row["count"] for row in found) == whole.count
+    (notes,) = [unpacked(row["data"]).to_pylist() for row in found if row["share"] == NOTES_SHARE]
+    assert notes == whole.notes
 
 
 def _hop(row: dict[str, Value]) -> tuple[Value, ...]:
