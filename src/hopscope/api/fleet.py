@@ -38,7 +38,7 @@ def fleet_report(  # noqa: PLR0913 # one parameter an option
     Parameters
     ----------
     path
-        The directory that `hopscope fleet store` filled.
+        The directory that `hopscope fleet add --raw` filled.
     question
         Such as ``hops`` or ``drops``; docs/fleet-recordings.md describes them all, with their columns.
     spark

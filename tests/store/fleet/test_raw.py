@@ -109,7 +109,7 @@ def test_what_a_killed_writer_left_goes_with_the_next_one(tmp_path: Path) -> Non
 
 
 def test_a_fleet_without_recordings_says_what_makes_one(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="fleet store"):
+    with pytest.raises(UsageError, match="fleet add --raw"):
         Raw(tmp_path).leaves()
 
 

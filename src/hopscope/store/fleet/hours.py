@@ -126,15 +126,13 @@ class _Period:
         return LEAD_NS if self.least_ns == self.from_ns else 0
 
 
-def recorded(folder: Path, name: str = "") -> tuple[list[Recorded], list[str]]:
+def recorded(folder: Path) -> tuple[list[Recorded], list[str]]:
     """Return the traces of a recording of one host or several, and sentences on those that cannot be read.
 
     Parameters
     ----------
     folder
         Of the recording.
-    name
-        What its host is called; empty: what it says itself.
 
     Raises
     ------
@@ -142,7 +140,7 @@ def recorded(folder: Path, name: str = "") -> tuple[list[Recorded], list[str]]:
         It is none.
     """
     if not is_of_hosts(folder):
-        return [Recorded(folder, name)], []
+        return [Recorded(folder, "")], []
     recording = Hosts.read(folder)
     found = []
     for host in recording.hosts:
@@ -173,7 +171,9 @@ def store(recording: Recorded, raw: Raw) -> Stored:
             raise UsageError(f"{recording.folder} is a joined trace", "Store the recordings that it was made of")
         host = recording.host or metadata.host.get("name", "")
         if not host:
-            raise UsageError(f"{recording.folder} does not say which host it is of", "Give its name with --name")
+            raise UsageError(
+                f"{recording.folder} does not say which host it is of", "Add recordings that `hopscope record` made"
+            )
         boot = metadata.host.get("boot") or UNKNOWN_BOOT
         periods = _periods(metadata, _ended_ns(trace))
         there = {} if boot == UNKNOWN_BOOT else _spans(raw, host, boot)

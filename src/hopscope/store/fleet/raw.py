@@ -97,7 +97,7 @@ class Raw:
         found = []
         top = self.fleet / RAW
         if not top.is_dir():
-            raise UsageError(f"{self.fleet} has no recordings of a fleet", "`hopscope fleet store` puts them there")
+            raise UsageError(f"{self.fleet} has no recordings of a fleet", "`hopscope fleet add --raw` puts them there")
         for host in _folders(top, foreign, _HOST):
             for boot in _folders(host, foreign, _BOOT):
                 for folder in _folders(boot, foreign, "hour="):
@@ -177,8 +177,9 @@ def _is_hour(text: str) -> bool:
 def _encoded(key: str, name: str) -> str:
     encoded = f"{key}{quote(name, safe='', errors='replace')}"
     if not name or len(encoded) > _MOST_BYTES or unquote_to_bytes(encoded) != f"{key}{name}".encode(errors="ignore"):
+        said = name[:_MOST_BYTES].encode(errors="backslashreplace").decode()
         raise UsageError(
-            f"'{name[:_MOST_BYTES]}' cannot be the name of a {key[:-1]} in a fleet", "Give another one with --name"
+            f"'{said}' cannot be the name of a {key[:-1]} in a fleet", "Leave it out: no recorder writes that"
         )
     return encoded
 

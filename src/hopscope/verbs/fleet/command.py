@@ -17,7 +17,7 @@ from hopscope.live.paths import FLEET, PATH
 from hopscope.live.units import Age, Duration, Size
 from hopscope.recorded.confine import confine, is_own_process
 from hopscope.recorded.options import chosen_form, show
-from hopscope.verbs.fleet.raw.command import report, store
+from hopscope.verbs.fleet.raw.command import keep, report
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -177,17 +177,22 @@ def command() -> None:
     short_help="Add recordings to a fleet.",
     examples=(
         ("Add two recordings", "hopscope fleet add trace-a trace-b --to fleet"),
-        ("Add those of all hosts of a recording", "hopscope fleet add two-hosts --to fleet"),
+        ("Keep the recordings of all hosts, too", "hopscope fleet add --raw hopscope-recording --to fleet"),
     ),
 )
-@section(OUTPUT, option("--to", "folder", required=True, type=FLEET, metavar="FLEET", help="Directory of the fleet."))
+@section(
+    OUTPUT,
+    option("--to", "folder", required=True, type=FLEET, metavar="FLEET", help="Directory of the fleet."),
+    option("--raw", is_flag=True, help="Keep the recordings, too, for `fleet report`."),
+)
 @click.argument("traces", nargs=-1, required=True, type=PATH, metavar="TRACE...")
-def add(*, folder: Path | str, traces: tuple[Path, ...]) -> None:
+def add(*, folder: Path | str, raw: bool, traces: tuple[Path, ...]) -> int:
     """Add the hops, messages and drops of recordings to a fleet's directory, which is made if it is not there.
 
     A hop is called FROM:TO after its two probe points; `message` is the time of messages that were read on the host,
     from their first point there to the read. What is there already is not added again. Recordings of several hosts add
-    each of them.
+    each of them. With --raw, each hour of a recording is kept as a trace of its own, which every command that reads
+    recordings opens (docs/fleet-recordings.md); the exit code is 1 if one cannot be kept.
     """
     from hopscope.gate import tell  # noqa: PLC0415
     from hopscope.recorded.which import which_recording  # noqa: PLC0415
@@ -200,11 +205,16 @@ def add(*, folder: Path | str, traces: tuple[Path, ...]) -> None:
             folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"{folder} cannot be created: {error.strerror}", "Give another directory with --to") from error
-    place = place_of(folder)
-    for trace in traces:
-        added, there = add_recording(place, which_recording(trace))
+    if raw and isinstance(folder, str):
+        raise UsageError("Recordings are kept in a directory, not in object storage", "Leave out --raw")
+    place, code = place_of(folder), 0
+    for trace, found in [(trace, which_recording(trace)) for trace in traces]:
+        added, there = add_recording(place, found)
         already = f", {there:,} of which were there" if there else ""
         tell(f"hopscope: {trace}: {plural(added + there, 'batch', 'batches')}{already}")
+        if raw and not isinstance(folder, str):
+            code = max(code, keep(found, folder))
+    return code
 
 
 @command.command(
@@ -419,5 +429,4 @@ def objective(*, common: Common, hop: str, above: float, target: float, by: str 
         show(found, common.form)
 
 
-command.add_command(store)
 command.add_command(report)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``hopscope fleet store`` and ``report``: what is asked for is in the answer, and what cannot be is named."""
+"""``hopscope fleet add --raw`` and ``report``: what is asked for is in the answer, and what cannot be is named."""
 
 from __future__ import annotations
 
@@ -50,37 +50,37 @@ def test_the_command_names_all_questions() -> None:
     assert tuple(QUESTIONS) == NAMES
 
 
-def test_a_fleet_is_stored_and_asked(tmp_path: Path) -> None:
+def test_recordings_are_kept_and_asked(tmp_path: Path) -> None:
     for name in ("a", "b"):
         _small(tmp_path / name, name)
-    stored = hopscope("fleet", "store", str(tmp_path / "a"), str(tmp_path / "b"), "--to", str(tmp_path / "fleet"))
-    assert (stored.returncode, stored.stderr) == (0, "")
-    assert len(stored.stdout.splitlines()) == 2
-    again = hopscope("fleet", "store", str(tmp_path / "a"), "--to", str(tmp_path / "fleet"))
+    fleet = tmp_path / "fleet"
+    kept = hopscope("fleet", "add", "--raw", str(tmp_path / "a"), str(tmp_path / "b"), "--to", str(fleet))
+    assert kept.returncode == 0
+    assert len(kept.stdout.splitlines()) == 2
+    again = hopscope("fleet", "add", "--raw", str(tmp_path / "a"), "--to", str(fleet))
     assert (again.returncode, again.stdout) == (0, "")
     assert "it is there already" in again.stderr
-    found = hopscope("fleet", "report", "hops", str(tmp_path / "fleet"))
+    found = hopscope("fleet", "report", "hops", str(fleet))
     assert found.returncode == 0
     assert found.stdout.splitlines()[0] == "2 hosts, 2 recordings, 20.0 s all together"
-    of_both = hopscope("fleet", "report", "hops", str(tmp_path / "fleet"), "--json", "--by-host")
+    of_both = hopscope("fleet", "report", "hops", str(fleet), "--json", "--by-host")
     rows = [json.loads(line) for line in of_both.stdout.splitlines()]
     assert sorted({row["host"] for row in rows}) == ["a", "b"]
     assert {row["schema"] for row in rows} == {"hopscope.report.fleet.report.hops/1"}
-    leaf = stored.stdout.splitlines()[0]
-    assert hopscope("report", "summary", leaf).returncode == 0
+    assert hopscope("report", "summary", kept.stdout.splitlines()[0]).returncode == 0
 
 
-def test_what_was_not_stored_is_named_and_the_rest_is_stored(tmp_path: Path) -> None:
-    _small(tmp_path / "a", "a")
-    small().write(tmp_path / "b")
-    stored = hopscope("fleet", "store", str(tmp_path / "b"), str(tmp_path / "a"), "--to", str(tmp_path / "fleet"))
-    assert stored.returncode == 1
-    assert "not stored" in stored.stderr
-    assert "--name" in stored.stderr
-    assert len(stored.stdout.splitlines()) == 1
-    named = hopscope("fleet", "store", str(tmp_path / "b"), "--to", str(tmp_path / "fleet"), "--name", "b/../c")
-    assert named.returncode == 0
-    assert "host=b%2F..%2Fc" in named.stdout
+def test_what_is_not_kept_is_named_and_the_rest_is_kept(tmp_path: Path) -> None:
+    first = _small(tmp_path / "a", "a")
+    hopscope("fleet", "add", "--raw", str(first), "--to", str(tmp_path / "fleet"))
+    change(first, started_ns=STARTED_NS + 5)
+    other = _small(tmp_path / "b", "b/../c")
+    kept = hopscope("fleet", "add", "--raw", str(first), str(other), "--to", str(tmp_path / "fleet"))
+    assert kept.returncode == 1
+    assert "not kept: " in kept.stderr
+    assert "overlaps with host=a/" in kept.stderr
+    (line,) = kept.stdout.splitlines()
+    assert "host=b%2F..%2Fc" in line
 
 
 def _damage(leaf: Path) -> None:

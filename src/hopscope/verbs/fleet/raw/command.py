@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``hopscope fleet store`` and ``hopscope fleet report``: recordings of many hosts."""
+"""``hopscope fleet report``, and ``hopscope fleet add --raw``: recordings of many hosts."""
 
 from __future__ import annotations
 
@@ -14,13 +14,11 @@ from hopscope.live.help import OTHER, OUTPUT, TRAFFIC, Command, option, section
 from hopscope.live.options import SHOWN, limit_option
 from hopscope.live.paths import PATH
 from hopscope.progress import progress
-from hopscope.recorded.confine import confine, is_own_process
 from hopscope.recorded.options import chosen_form, form_options, limits_option, show
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from hopscope.store.fleet.raw import Raw
 
 # Names of questions, as hopscope.verbs.fleet.raw.questions has them: without DuckDB and NumPy, `--help` is quick.
 NAMES: Final = ("hosts", "hops", "drops", "counters", "findings", "flows", "packets", "messages", "causes")
@@ -50,65 +48,22 @@ def realtime_ns(time: datetime) -> int:
     return since // timedelta(microseconds=1) * 1000
 
 
-@click.command(
-    "store",
-    cls=Command,
-    short_help="Put recordings into a fleet's directory.",
-    examples=(
-        ("Store the recordings of two hosts", "hopscope fleet store web-1-trace web-2-trace --to fleet"),
-        ("Store a recording of several hosts", "hopscope fleet store hopscope-recording --to fleet"),
-    ),
-)
-@click.argument("traces", nargs=-1, required=True, type=PATH, metavar="TRACE...")
-@section(
-    OUTPUT,
-    option("--to", "fleet", type=PATH, required=True, metavar="FLEET", help="Directory of the fleet, made if needed."),
-    option("--name", default="", metavar="NAME", help="Name of the host, instead of the recorded one."),
-)
-@limits_option()
-def store(*, traces: tuple[Path, ...], fleet: Path, name: str) -> int:
-    """Store recordings in the directory of a fleet, by host, boot and hour.
+def keep(folder: Path, fleet: Path) -> int:
+    """Keep a recording in a fleet's directory, say what is not there, and return the exit code."""
+    from hopscope.errors import FormatError  # noqa: PLC0415 # as all of it, when it is needed
+    from hopscope.store.fleet.hours import recorded, store  # noqa: PLC0415
+    from hopscope.store.fleet.raw import Raw  # noqa: PLC0415
 
-    TRACE is a recording of one host or of several; both are cut at full hours. What is there already is not stored
-    again, and what overlaps with it is refused. Each hour is an ordinary trace below FLEET/raw, which every command
-    that reads recordings opens. docs/fleet-recordings.md describes the directory. The exit code is 1 if something was
-    not stored.
-    """
-    from hopscope.recorded.which import which_recording  # noqa: PLC0415 # DuckDB and NumPy when they are needed
-    from hopscope.store.fleet.raw import Raw  # noqa: PLC0415 # as above
-
-    if name and len(traces) > 1:
-        raise UsageError("--name is of one TRACE", "Store one after the other")
-    folders = [which_recording(trace) for trace in traces]
-    if is_own_process():
-        try:
-            fleet.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UsageError(f"{fleet} cannot be created: {error.strerror}", "Give another one with --to") from error
-        confine((str(fleet),))
-    return max([_store(folder, name, Raw(fleet)) for folder in folders])
-
-
-def _store(folder: Path, name: str, raw: Raw) -> int:
-    """Store a recording, say what is not there, and return the exit code."""
-    from hopscope.errors import FormatError  # noqa: PLC0415
-    from hopscope.store.fleet.hours import recorded  # noqa: PLC0415 # as above
-    from hopscope.store.fleet.hours import store as store_one  # noqa: PLC0415
-
-    try:
-        hosts, missing = recorded(folder, name)
-    except FormatError as error:
-        tell(f"hopscope: not stored: {error}")
-        return 1
+    hosts, missing = recorded(folder)
     for sentence in missing:
         tell(f"hopscope: {sentence}")
     code = 0
     for each in hosts:
         try:
             with progress():
-                done = store_one(each, raw)
+                done = store(each, Raw(fleet))
         except (FormatError, UsageError) as error:
-            tell(f"hopscope: not stored: {error}")
+            tell(f"hopscope: not kept: {error}")
             code = 1
             continue
         for sentence in done.missing if done.leaves else ["it is there already"]:
