@@ -163,11 +163,11 @@ def _names(listed: str) -> list[str]:
 
 @click.group("fleet", short_help="Ask questions of many hosts at once.")
 def command() -> None:
-    """Ask questions of the histograms of many hosts, minute by minute, of months.
+    """Ask questions of the histograms of many hosts, minute by minute, of months, and of their recordings.
 
     FLEET is a directory that `hopscope fleet add` and `hopscope serve --fleet` fill. Without --from and --until, the
     last day that it has is read. No privileges are needed. docs/fleet.md describes each question, and how sure its
-    answer is.
+    answer is. `report` asks the recordings that `add --raw` kept (docs/fleet-recordings.md).
     """
 
 
