@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from hopscope.live.arguments import check_names
 from hopscope.verbs.fleet.raw.asked import Asked
 from hopscope.verbs.fleet.raw.asking import ask, here, on_session
-from hopscope.verbs.fleet.raw.command import MOST, NAMES, realtime_ns
+from hopscope.verbs.fleet.raw.command import GROUPS, MOST, NAMES, realtime_ns
 
 if TYPE_CHECKING:
     import os
@@ -29,7 +29,7 @@ def fleet_report(  # noqa: PLR0913 # one parameter an option
     hosts: Sequence[str] = (),
     from_: datetime | None = None,
     until: datetime | None = None,
-    by_host: bool = False,
+    group_by: str | None = None,
     limit: int | None = None,
     limits: float = 1.0,
 ) -> Report:
@@ -47,8 +47,8 @@ def fleet_report(  # noqa: PLR0913 # one parameter an option
         Only these: names, or patterns with ``*``.
     from_, until
         Only this time of the hosts' wall clocks; without a zone, UTC.
-    by_host
-        Give a row for each host.
+    group_by
+        ``host``: a row for each host.
     limit
         Maximum rows; of the slowest packets and messages, how many, 1,000 without it.
     limits
@@ -66,9 +66,11 @@ def fleet_report(  # noqa: PLR0913 # one parameter an option
 
     Examples
     --------
-    >>> report = hopscope.fleet_report("fleet", "drops", by_host=True)
+    >>> report = hopscope.fleet_report("fleet", "drops", group_by="host")
     """
     check_names("question", question, NAMES, hint=f"There are {', '.join(NAMES)}")
+    if group_by is not None:
+        check_names("group", group_by, GROUPS, hint="Give host, or none")
     from_ns, until_ns = (None if time is None else realtime_ns(time) for time in (from_, until))
-    asked = Asked(question, by_host, from_ns, until_ns, limit, limit or MOST, limits)
+    asked = Asked(question, group_by is not None, from_ns, until_ns, limit, limit or MOST, limits)
     return ask(Path(path), asked, hosts, here() if spark is None else on_session(spark)).report

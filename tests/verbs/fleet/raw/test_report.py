@@ -63,7 +63,7 @@ def test_recordings_are_kept_and_asked(tmp_path: Path) -> None:
     found = hopscope("fleet", "report", "hops", str(fleet))
     assert found.returncode == 0
     assert found.stdout.splitlines()[0] == "2 hosts, 2 recordings, 20.0 s all together"
-    of_both = hopscope("fleet", "report", "hops", str(fleet), "--json", "--by-host")
+    of_both = hopscope("fleet", "report", "hops", str(fleet), "--json", "--group-by", "host")
     rows = [json.loads(line) for line in of_both.stdout.splitlines()]
     assert sorted({row["host"] for row in rows}) == ["a", "b"]
     assert {row["schema"] for row in rows} == {"hopscope.report.fleet.report.hops/1"}
@@ -108,7 +108,7 @@ def _of_another_version(leaf: Path) -> None:
 def test_a_recording_that_is_not_whole_is_named(spoil: object, reason: str, fleet: Path) -> None:
     leaf = next((fleet / "raw" / "host=web-2").glob("*/*"))
     spoil(leaf)  # type: ignore[operator] # a function
-    found = hopscope("fleet", "report", "hops", str(fleet), "--json", "--by-host")
+    found = hopscope("fleet", "report", "hops", str(fleet), "--json", "--group-by", "host")
     assert found.returncode == 1
     (said,) = [line for line in found.stderr.splitlines() if line.startswith("hopscope: host=web-2/boot=")]
     assert reason in said
@@ -190,15 +190,19 @@ def test_without_pyarrow_it_says_what_to_install(fleet: Path, monkeypatch: pytes
 
 
 def test_a_program_asks_as_the_command_does(fleet: Path) -> None:
-    shown = hopscope("fleet", "report", "hops", str(fleet), "--json", "--by-host", "--hosts", "web-*", "--limit", "2")
+    shown = hopscope(
+        "fleet", "report", "hops", str(fleet), "--json", "--group-by", "host", "--hosts", "web-*", "--limit", "2"
+    )
     found = package.fleet_report(
-        fleet, "hops", by_host=True, hosts=["web-*"], limit=2, from_=datetime(2026, 1, 2, 3, tzinfo=UTC)
+        fleet, "hops", group_by="host", hosts=["web-*"], limit=2, from_=datetime(2026, 1, 2, 3, tzinfo=UTC)
     )
     assert found.left_out > 0
     for row, line in zip(found.named_rows(), shown.stdout.splitlines(), strict=True):
         assert {"schema": "hopscope.report.fleet.report.hops/1", **row} == json.loads(line)
     with pytest.raises(UsageError, match="drops"):
         package.fleet_report(fleet, "drop")
+    with pytest.raises(UsageError, match="rack"):
+        package.fleet_report(fleet, "drops", group_by="rack")
 
 
 def test_wrong_times_are_refused(fleet: Path) -> None:

@@ -11,7 +11,7 @@ import click
 from hopscope.errors import UsageError
 from hopscope.gate import tell
 from hopscope.live.help import OTHER, OUTPUT, TRAFFIC, Command, option, section
-from hopscope.live.options import SHOWN, limit_option
+from hopscope.live.options import SHOWN, group_option, limit_option
 from hopscope.live.paths import PATH
 from hopscope.progress import progress
 from hopscope.recorded.options import chosen_form, form_options, limits_option, show
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 # Names of questions, as hopscope.verbs.fleet.raw.questions has them: without DuckDB and NumPy, `--help` is quick.
 NAMES: Final = ("hosts", "hops", "drops", "counters", "findings", "flows", "packets", "messages", "causes")
+GROUPS: Final = ("host",)
 # Of the slowest of something, where no limit is given.
 MOST: Final = 1000
 
@@ -81,7 +82,7 @@ def keep(folder: Path, fleet: Path) -> int:
         ("Who dropped packets from then on, and where?", "hopscope fleet report drops fleet --from 2026-11-26T19"),
         (
             "Hops of each host, by a Spark cluster",
-            "hopscope fleet report hops /mnt/fleet --by-host --spark spark://a:7077",
+            "hopscope fleet report hops /mnt/fleet -g host --spark spark://a:7077",
         ),
     ),
 )
@@ -93,7 +94,8 @@ def keep(folder: Path, fleet: Path) -> int:
     option("--from", "from_ns", type=Moment(), metavar="TIME", help="Only from this time on (UTC): 2026-11-26T19:30."),
     option("--until", "until_ns", type=Moment(), metavar="TIME", help="Only until this time."),
 )
-@section(OUTPUT, option("--by-host", is_flag=True, help="A row for each host."), limit_option())
+@group_option(GROUPS)
+@section(OUTPUT, limit_option())
 @form_options()
 @section(
     OTHER,
@@ -108,7 +110,7 @@ def report(  # noqa: PLR0913 # one parameter an option
     hosts: str,
     from_ns: int | None,
     until_ns: int | None,
-    by_host: bool,
+    group_by: str | None,
     limit: int | None,
     as_json: bool,
     as_csv: bool,
@@ -137,7 +139,7 @@ def report(  # noqa: PLR0913 # one parameter an option
 
     form = chosen_form(as_json=as_json, as_csv=as_csv)
     shown = SHOWN if limit is None and form == "text" else limit or None
-    asked = Asked(question, by_host, from_ns, until_ns, shown, shown or MOST, limits().factor)
+    asked = Asked(question, group_by is not None, from_ns, until_ns, shown, shown or MOST, limits().factor)
     with progress():
         answer = ask(
             fleet, asked, [each for each in hosts.split(",") if each], on_master(spark) if spark else here(processes)

@@ -15,7 +15,7 @@ from hopscope.verbs.report.schema import rows_schema
 
 
 def schema(name: str) -> dict[str, Any]:
-    """Return the JSON schema of a question's rows, with --by-host or without."""
+    """Return the JSON schema of a question's rows, with --group-by host or without."""
     of_all = QUESTIONS[name]
     by_host = of_all.by_host or of_all
     always = [column for column in of_all.columns if column in by_host.columns]

@@ -103,7 +103,9 @@ def _causes(trace: Trace, selection: Selection, _most: int) -> Part:
 _CAUSE_COLUMNS: Final = (
     Column("cause", "text", "what held messages (docs/causes.md)", "cause"),
     Column("held_ns", "ns", "for how long, of all messages together", "held"),
-    Column("share", "part", "fraction of the time of all messages; with --by-host, of those of this host", "share"),
+    Column(
+        "share", "part", "fraction of the time of all messages; with --group-by host, of those of this host", "share"
+    ),
     HOSTS,
     most("host whose messages it held longest"),
 )
