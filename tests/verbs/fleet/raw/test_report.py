@@ -4,19 +4,25 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from dataclasses import asdict
 from datetime import UTC, datetime
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 import hopscope as package
 from hopscope.errors import HopscopeError, UsageError
+from hopscope.store.fleet.raw import Raw
 from hopscope.store.meta import FILE
 from hopscope.verbs.fleet.raw import local
 from hopscope.verbs.fleet.raw.asked import Asked
 from hopscope.verbs.fleet.raw.asking import ask, here
 from hopscope.verbs.fleet.raw.command import NAMES
+from hopscope.verbs.fleet.raw.question import unpacked
 from hopscope.verbs.fleet.raw.questions import QUESTIONS
 from tests.lab.command import hopscope
 from tests.lab.fleets import FULL_HOUR, HOUR, SECOND, change, host, in_process, long_trace, put
@@ -24,9 +30,6 @@ from tests.lab.small_trace import small
 from tests.lab.traces import REALTIME_NS, STARTED_NS
 
 if TYPE_CHECKING:
-    import subprocess
-    from pathlib import Path
-
     from hopscope.store.fleet.raw import Leaf
 
 NEXT = FULL_HOUR + HOUR
@@ -139,6 +142,20 @@ def test_a_process_that_dies_costs_the_recording_that_it_read(fleet: Path, monke
     assert not found.complete
     (said,) = [note for note in found.report.notes if "host=web-1" in note]
     assert "the process that read it was killed by SIGKILL" in said
+
+
+def test_a_process_that_reads_for_the_command_is_confined(fleet: Path) -> None:
+    (leaf, *_), _ = Raw(fleet).leaves()
+    told = json.dumps([1, True, asdict(Asked("hosts"))])
+    argv = [sys.executable, "-P", "-m", local.__name__, told]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(json.dumps([leaf.host, leaf.name, str(leaf.folder)]).encode() + b"\n")
+        process.stdin.flush()
+        rows = unpacked(local._received(process.stdout))
+        assert rows.column("host").to_pylist() == [leaf.host]
+        assert "Seccomp:\t2" in Path(f"/proc/{process.pid}/status").read_text()
 
 
 def test_without_any_process_left_all_recordings_are_named(fleet: Path, monkeypatch: pytest.MonkeyPatch) -> None:
