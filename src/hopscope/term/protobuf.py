@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages of Protocol Buffers, many alike at a time: https://protobuf.dev/programming-guides/encoding/.
+"""Messages of Protocol Buffers, read, and written many alike at a time.
+
+https://protobuf.dev/programming-guides/encoding/ has the format.
 
 A number may have more bytes than it needs, up to ten. So all messages of a kind have the same size, their bytes are the
 rows of an array, and NumPy puts the numbers of all of them in place at once.
@@ -17,7 +19,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-_VARINT, _FIXED64, _BYTES = 0, 1, 2
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_FIXED_BYTES: Final = {_FIXED64: 8, _FIXED32: 4}
 _BITS: Final = 7
 _MORE: Final = 0x80
 _MOST: Final = 10
@@ -32,6 +35,60 @@ class Slot(NamedTuple):
 
 
 Part: TypeAlias = "bytes | Slot"
+
+
+def fields(message: bytes) -> dict[int, list[int | bytes]]:
+    """Return what a message has: field → its values, as bytes where they are no numbers of variable length.
+
+    Raises
+    ------
+    ValueError
+        It is none.
+    """
+    found: dict[int, list[int | bytes]] = {}
+    at = 0
+    while at < len(message):
+        tag, at = _read_varint(message, at)
+        field, kind = tag >> 3, tag & 7
+        value: int | bytes
+        if kind == _VARINT:
+            value, at = _read_varint(message, at)
+        else:
+            size, at = (_FIXED_BYTES[kind], at) if kind in _FIXED_BYTES else _read_varint(message, at)
+            value, at = message[at : at + size], at + size
+        if kind not in {_VARINT, _BYTES, *_FIXED_BYTES} or at > len(message):
+            raise ValueError("It is no message of Protocol Buffers")
+        found.setdefault(field, []).append(value)
+    return found
+
+
+def text_in(message: bytes, *path: int) -> str:
+    """Return the text, or the bytes as one, of the last field of a path; empty: it is not there."""
+    *above, last = path
+    for field in above:
+        message = _last_bytes(message, field)
+    return _last_bytes(message, last).decode(errors="replace")
+
+
+def number_in(message: bytes, field: int) -> int:
+    """Return a number as int64 has it; 0: it is not there."""
+    value = fields(message).get(field, [0])[-1]
+    return (value ^ 1 << 63) - (1 << 63) if isinstance(value, int) else 0
+
+
+def _last_bytes(message: bytes, field: int) -> bytes:
+    value = fields(message).get(field, [b""])[-1]
+    return value if isinstance(value, bytes) else b""
+
+
+def _read_varint(message: bytes, at: int) -> tuple[int, int]:
+    """Return the number that begins there, and where it ends."""
+    value = 0
+    for place, byte in enumerate(message[at : at + _MOST]):
+        value |= (byte & _MORE - 1) << place * _BITS
+        if byte < _MORE:
+            return value & (1 << 64) - 1, at + place + 1
+    raise ValueError("A number of a message of Protocol Buffers does not end")
 
 
 def varint(value: int) -> bytes:

@@ -27,7 +27,7 @@ from hopscope.store.trace import Trace
 from hopscope.trace.relation import build
 from hopscope.verbs.serve import flight_keeper
 from hopscope.verbs.serve.flight_keeper import Flight, Keeper
-from hopscope.verbs.serve.flight_tally import FlightTally
+from hopscope.verbs.serve.tally import FLIGHT, Tally
 from tests.lab.command import HOPSCOPE, complaint, environ, hopscope, only
 from tests.lab.measure import in_thread, ping, tcp_pair, udp_pair, way
 from tests.verbs.serve.served import Served
@@ -253,7 +253,7 @@ def test_who_lives_longer_than_names_are_kept_keeps_its_name(tmp_path: Path, mon
             stack.enter_context(each)
         chosen = {**none, "namespaces": [str(lab.client.inode), str(lab.server.inode)]}
         flight = Flight(0.5, 64 << 20, (), ("messages",), (), chosen, 1 << 20, tmp_path / "dumps", 64 << 20, 0)
-        with Keeper(flight, FlightTally()) as keeper, in_thread(lambda: keeper.run(stop, [theirs], beats[1])):
+        with Keeper(flight, Tally(FLIGHT)) as keeper, in_thread(lambda: keeper.run(stop, [theirs], beats[1])):
             try:
                 with udp_pair(way(lab, "veth-4")) as gone:
                     assert ping(*gone, PINGS) == PINGS

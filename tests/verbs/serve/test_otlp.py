@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
-import threading
-from collections import Counter
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+import socket
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,30 +15,27 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsPartialSuccess,
+    ExportMetricsServiceResponse,
+)
 
 from hopscope.errors import UsageError
 from hopscope.model.histogram import Histogram
-from hopscope.verbs.serve.family import Exemplar, Family
-from hopscope.verbs.serve.otlp import request_of
-from hopscope.verbs.serve.push import Receiver
+from hopscope.verbs.serve.family import Exemplar, Family, framed
+from hopscope.verbs.serve.otlp import Partial, partial_success, request_of
+from hopscope.verbs.serve.push import Receiver, push
+from hopscope.verbs.serve.tally import PUSHED, Tally
 from tests.lab.command import complaint, hopscope, start
+from tests.lab.measure import in_thread
+from tests.verbs.serve.receiver import PROTOBUF, Said, metrics_of, receiving
 from tests.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 STARTED_NS, NOW_NS = 1_700_000_000 * 10**9, 1_700_000_005 * 10**9
 TOKEN = "0123456789abcdef"  # noqa: S105 # of this test
-
-
-def metrics_of(request: bytes) -> dict[str, Any]:
-    """Return the metrics of a request by their names."""
-    (resource,) = ExportMetricsServiceRequest.FromString(request).resource_metrics
-    about = {each.key: each.value.string_value for each in resource.resource.attributes}
-    assert about["service.name"] == "hopscope"
-    (scope,) = resource.scope_metrics
-    return {metric.name: metric for metric in scope.metrics}
 
 
 def labels_of(point: Any) -> dict[str, str]:  # noqa: ANN401 # of the generated classes
@@ -122,66 +120,139 @@ def test_a_token_without_a_receiver_is_one_sentence(tmp_path: Path) -> None:
     assert "--otlp-token-file is for --otlp" in complaint(done, 2)
 
 
-class Collector(ThreadingHTTPServer):
-    """A receiver that is busy at first."""
-
-    def __init__(self) -> None:
-        self.requests: list[tuple[str, bytes]] = []
-        self.answers = Counter[int]()
-        super().__init__(("127.0.0.1", 0), Handler)
+def response(rejected: int, message: str) -> bytes:
+    """Return what a receiver answers in Protocol Buffers."""
+    part = ExportMetricsPartialSuccess(rejected_data_points=rejected, error_message=message)
+    return ExportMetricsServiceResponse(partial_success=part).SerializeToString()
 
 
-class Handler(BaseHTTPRequestHandler):
-    server: Collector
+@pytest.mark.parametrize(
+    ("answer", "kind", "expected"),
+    [
+        (b"", PROTOBUF, Partial(0, "")),
+        (response(3, "too old"), PROTOBUF, Partial(3, "too old")),
+        (response(0, "deprecated"), PROTOBUF, Partial(0, "deprecated")),
+        (response(-1, ""), PROTOBUF, Partial(0, "")),
+        (response(2**63 - 1, ""), PROTOBUF, Partial(2**32, "")),
+        (response(3, "cut off")[:-4], PROTOBUF, Partial(0, "")),
+        (b'{"partialSuccess": {"rejectedDataPoints": "7", "errorMessage": "x"}}', "application/json", Partial(7, "x")),
+        (b'{"partial_success": {"rejected_data_points": 7}}', "application/json; charset=utf-8", Partial(7, "")),
+        (b'{"partialSuccess": {"rejectedDataPoints": []}}', "application/json", Partial(0, "")),
+        (b"[" * 50_000, "application/json", Partial(0, "")),
+    ],
+)
+def test_what_a_receiver_rejected_is_read(answer: bytes, kind: str, expected: Partial) -> None:
+    assert partial_success(answer, kind) == expected
 
-    def do_POST(self) -> None:  # the library's name
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        status = 503 if self.server.answers.total() < 2 else 200
-        self.server.answers[status] += 1
-        if status == 200:
-            self.server.requests.append((f"{self.path} {self.headers['Authorization']}", body))
-        self.send_response(status)
-        self.send_header("Content-Length", "0")
-        self.end_headers()
 
-    def log_message(self, *_: object) -> None:
-        pass
+@given(answer=st.binary(max_size=40))
+def test_whatever_a_receiver_answers_is_read_or_left(answer: bytes) -> None:
+    assert [partial_success(answer, kind).rejected >= 0 for kind in (PROTOBUF, "application/json")] == [True, True]
 
 
-@pytest.fixture
-def collector() -> Iterator[Collector]:
-    with Collector() as made:
-        thread = threading.Thread(target=made.serve_forever)
-        thread.start()
-        yield made
-        made.shutdown()
-        thread.join()
+@pytest.mark.parametrize(
+    ("status", "retry_after", "least_s", "most_s"),
+    [
+        (503, "7", 7, 7),
+        (429, "7", 7, 7),
+        (429, "9" * 400, 300, 300),
+        (429, 200, 1, 200),
+        (503, 10**6, 300, 300),
+        (503, -100, 0, 0),
+        (503, "soon", 0, 0),
+        (429, "", 0, 0),
+    ],
+)
+def test_a_receiver_that_is_busy_says_for_how_long(
+    status: int, retry_after: str | int, least_s: int, most_s: int
+) -> None:
+    if isinstance(retry_after, int):  # from now on, as a date
+        retry_after = format_datetime(datetime.now(UTC) + timedelta(seconds=retry_after), usegmt=True)
+    reason = b"\x08\x0e\x12\x0atoo \x1b much"  # google.rpc.Status
+    with receiving(Said(status, reason, retry_after=retry_after)) as receiver:
+        answer = Receiver.of(receiver.url, None).send(b"")
+    assert least_s <= answer.wait_s <= most_s
+    assert (answer.why.startswith(f"{status} "), answer.why.endswith(": too \x1b much")) == (True, True)
+
+
+@contextlib.contextmanager
+def pushing(url: str, tally: Tally) -> Iterator[Callable[[], None]]:
+    """Push in a thread; yield what gives it a request."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs, in_thread(lambda: push(Receiver.of(url, None), theirs, tally)):
+        yield lambda: ours.sendall(framed(b"x"))
+        ours.shutdown(socket.SHUT_WR)
+
+
+def test_what_was_rejected_is_counted_and_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+    answers = (response(3, "too old"), response(0, "deprecated"), response(1, "other"), response(0, "again"), b"")
+    tally = Tally(PUSHED)
+    with receiving(*[Said(body=each) for each in answers]) as receiver, pushing(receiver.url, tally) as give:
+        for number in range(len(answers)):
+            give()
+            eventually(lambda wanted=number + 1: receiver.asked == wanted)
+    assert tally["rejected"] == 4
+    counts = "hopscope_otlp_rejected_points_total counts all of them"
+    assert capsys.readouterr().err.splitlines() == [
+        f"hopscope: {receiver.url} rejected 3 data points: too old; {counts}",
+        f"hopscope: {receiver.url} takes what is pushed, and warns: deprecated",
+    ]
+
+
+@pytest.mark.parametrize("wait_s", [1, 300])
+def test_a_receiver_that_wants_to_be_left_alone_is(capsys: pytest.CaptureFixture[str], wait_s: int) -> None:
+    answers = Said(429, retry_after=str(wait_s)), Said()
+    with receiving(*answers) as receiver, pushing(receiver.url, Tally(PUSHED)) as give:
+        give()
+        eventually(lambda: receiver.asked == 1)
+
+        def is_taken() -> bool:
+            give()
+            return bool(receiver.requests)
+
+        if wait_s == 1:
+            eventually(is_taken)
+        else:
+            assert not any(is_taken() for _ in range(1000))
+    said = capsys.readouterr().err.splitlines()
+    assert (receiver.asked > 1) == (wait_s == 1)
+    assert said[0].endswith(f"; it is tried again in {wait_s} s")
 
 
 @pytest.mark.root
-def test_it_is_pushed_until_the_end_whether_it_is_taken_or_not(collector: Collector, tmp_path: Path) -> None:
+def test_it_is_pushed_until_the_end_whether_it_is_taken_or_not(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text(TOKEN)
     token.chmod(0o600)
-    url = f"http://127.0.0.1:{collector.server_port}"
-    words = (f"--otlp={url}", f"--otlp-token-file={token}", "--collect=sockets", "-i", 0.2)
-    with start("serve", *words, start_new_session=True) as child:
-        assert child.stdout
-        assert child.stderr
-        assert child.stdout.readline() == f"pushing to {url}\n"
-        eventually(lambda: len(collector.requests) >= 2)
-        pids = Path(f"/proc/{child.pid}/task/{child.pid}/children").read_text().split()
-        pushes = dict(
-            line.split(":\t", 1) for line in Path(f"/proc/{pids[1]}/status").read_text().splitlines() if ":\t" in line
-        )
-        child.send_signal(signal.SIGTERM)
-        said = child.stderr.read().splitlines()
-        assert child.wait() == 0
+    words = (f"--otlp-token-file={token}", "--collect=sockets", "-i", 0.2)
+    busy, rejects = Said(503), Said(body=response(2, "not these"))
+    with receiving(busy, busy, rejects, Said()) as collector:
+        url = collector.url
+        with start("serve", f"--otlp={url}", *words, start_new_session=True) as child:
+            assert child.stdout
+            assert child.stderr
+            assert child.stdout.readline() == f"pushing to {url}\n"
+            eventually(lambda: "rejected_points_total" in str(pushed := _last(collector)) and _rejected(pushed) == 2)
+            pids = Path(f"/proc/{child.pid}/task/{child.pid}/children").read_text().split()
+            status = Path(f"/proc/{pids[1]}/status").read_text().splitlines()
+            pushes = dict(line.split(":\t", 1) for line in status if ":\t" in line)
+            child.send_signal(signal.SIGTERM)
+            said = child.stderr.read().splitlines()
+            assert child.wait() == 0
     assert (len(pids), pushes["Uid"].split()[1] != "0", int(pushes["CapBnd"], 16)) == (2, True, 0)
     assert [line.partition(f" {url}")[0] for line in said] == [
-        "hopscope: metrics cannot be pushed to", "hopscope: metrics are pushed to"
+        "hopscope: metrics cannot be pushed to", "hopscope: metrics are pushed to", "hopscope:"
     ]  # fmt: skip
     assert "503 Service Unavailable" in said[0]
-    where, body = collector.requests[-1]
-    assert where == f"/v1/metrics Bearer {TOKEN}"
-    assert "hopscope_sockets" in metrics_of(body)
+    last = collector.requests[-1]
+    assert (last.path, last.token) == ("/v1/metrics", f"Bearer {TOKEN}")
+    assert "hopscope_sockets" in metrics_of(last.body)
+
+
+def _last(collector: Any) -> dict[str, Any]:  # noqa: ANN401
+    return metrics_of(collector.requests[-1].body) if collector.requests else {}
+
+
+def _rejected(metrics: dict[str, Any]) -> int:
+    (point,) = metrics["hopscope_otlp_rejected_points_total"].sum.data_points
+    return int(point.as_int)

@@ -17,6 +17,7 @@ from hopscope.verbs.serve.exposition import OPENMETRICS, PROTOBUF, TEXT
 from tests.lab.command import complaint, hopscope, only, programs, start
 from tests.lab.measure import ping, udp_pair, way
 from tests.leftovers import held_by
+from tests.verbs.serve.receiver import receiving
 from tests.verbs.serve.served import serving
 from tests.waiting import TIMEOUT_S, eventually
 
@@ -151,7 +152,10 @@ def test_it_has_a_budget_unless_there_is_to_be_none(tmp_path: Path) -> None:
 
 
 def test_the_page_names_every_metric() -> None:
-    with serving("-i", "0.5", "--budget=100", "--flight=1") as served:
+    with (
+        receiving() as receiver,
+        serving("-i", "0.5", "--budget=100", "--flight=1", f"--otlp={receiver.url}") as served,
+    ):
         text = served.get()[2].decode()
     rows = re.findall(r"^\| `(\w+)` \| (\w+) \|", PAGE.read_text(), re.MULTILINE)
     # After two readings, and not with a budget.

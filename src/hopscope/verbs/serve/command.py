@@ -220,13 +220,16 @@ def command(  # noqa: PLR0913 # one parameter an option
         from hopscope.verbs.serve.access import Access  # noqa: PLC0415 # ssl
         from hopscope.verbs.serve.metrics import Metrics  # noqa: PLC0415
         from hopscope.verbs.serve.push import Receiver  # noqa: PLC0415
+        from hopscope.verbs.serve.tally import PUSHED, Tally  # noqa: PLC0415
         from hopscope.verbs.serve.wanted import Budget, Wanted  # noqa: PLC0415
 
         access = Access.of(listen, tls, allowed, allow_file, token_file) if listen is not None else None
         receiver = Receiver.of(otlp, otlp_token_file) if otlp is not None else None
-        tally = recorder.tally if recorder else None
+        tally, pushes = recorder.tally if recorder else None, Tally(PUSHED) if receiver else None
         kept = Budget(budget, must_hold=not is_default) if budget is not None else None
-        wanted = Wanted(tuple(dict.fromkeys(collected)), interval, group_by, max_groups, kept, chosen, exemplars, tally)
+        wanted = Wanted(
+            tuple(dict.fromkeys(collected)), interval, group_by, max_groups, kept, chosen, exemplars, tally, pushes
+        )
         if fleet is not None:
             from hopscope.verbs.serve.fleet_minutes import prepared  # noqa: PLC0415 # DuckDB
 
@@ -257,7 +260,7 @@ def _flight_recorder(given: Mapping[str, Any], chosen: Mapping[str, Any], ring_b
     """
     from hopscope.verbs.serve.flight import FlightRecorder  # noqa: PLC0415
     from hopscope.verbs.serve.flight_keeper import Flight  # noqa: PLC0415 # NumPy and libbpf
-    from hopscope.verbs.serve.flight_tally import FlightTally  # noqa: PLC0415
+    from hopscope.verbs.serve.tally import FLIGHT, Tally  # noqa: PLC0415
 
     memory, stored = given["flight_memory"], given["dump_size"]
     if given["dump_socket"] and not all(map(find_spec, ("starlette", "uvicorn"))):
@@ -279,7 +282,7 @@ def _flight_recorder(given: Mapping[str, Any], chosen: Mapping[str, Any], ring_b
         every_s=given["dump_every"],
     )
     flight.check()
-    return FlightRecorder(flight, FlightTally(), given["dump_socket"])
+    return FlightRecorder(flight, Tally(FLIGHT), given["dump_socket"])
 
 
 def _require_something(context: click.Context, *services: object) -> None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from hopscope.model.snapshot import HopRow, Overhead, PlanRow, Snapshot
     from hopscope.verbs.check.findings import Check
     from hopscope.verbs.serve.family import Labels, Type
-    from hopscope.verbs.serve.flight_tally import FlightTally
+    from hopscope.verbs.serve.tally import Tally
     from hopscope.verbs.sockets.report import SocketReport
 
 # Pairs of reason and function that have series of their own.
@@ -182,7 +182,7 @@ class Families:
         )  # fmt: skip
 
     @staticmethod
-    def flight(tally: FlightTally) -> Iterator[Family]:
+    def flight(tally: Tally) -> Iterator[Family]:
         """Yield what the flight recorder keeps, and what it has written."""
         yield Family(
             "hopscope_flight_recordings_total", "counter",
@@ -200,6 +200,15 @@ class Families:
         )
         for name, type_, help_, field in others:
             yield Family(f"hopscope_flight_{name}", type_, help_, (), {(): tally[field]})
+
+    @staticmethod
+    def pushes(tally: Tally) -> Iterator[Family]:
+        """Yield what a receiver of OpenTelemetry rejected of what it took."""
+        yield Family(
+            "hopscope_otlp_rejected_points_total", "counter",
+            "Data points that the receiver of --otlp rejected in requests that it accepted", (),
+            {(): tally["rejected"]},
+        )  # fmt: skip
 
     def own(
         self, now: Mapping[str, Any], totals: Mapping[str, Any], absent: Mapping[str, str], plans: Sequence[PlanRow]

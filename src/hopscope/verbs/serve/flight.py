@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from hopscope.verbs.serve.flight_keeper import Flight
-    from hopscope.verbs.serve.flight_tally import FlightTally
+    from hopscope.verbs.serve.tally import Tally
 
 _SIGNAL: Final = signal.SIGUSR1
 
@@ -40,7 +40,7 @@ class FlightRecorder:
     """
 
     flight: Flight
-    tally: FlightTally
+    tally: Tally
     path: Path | None
 
     def start(self, children: dict[int, str], beats: socket.socket) -> str:

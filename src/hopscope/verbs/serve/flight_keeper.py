@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from hopscope.model.counters.readings import Readings
     from hopscope.store.meta import Metadata
     from hopscope.verbs.record.flight import Columns
-    from hopscope.verbs.serve.flight_tally import FlightTally
+    from hopscope.verbs.serve.tally import Tally
 
 # Of records that are taken while a recording is written.
 _BACKLOG_BYTES: Final = 256 << 20
@@ -148,7 +148,7 @@ class Flight:
         Dumps(self.directory, self.most_bytes).check()
 
 
-def keep(flight: Flight, tally: FlightTally, lines: Sequence[socket.socket], beats: socket.socket) -> None:
+def keep(flight: Flight, tally: Tally, lines: Sequence[socket.socket], beats: socket.socket) -> None:
     """Keep the last seconds until a signal comes.
 
     Parameters
@@ -196,7 +196,7 @@ class Keeper:
         On entry: it cannot be attached, or something that is asked for does not exist.
     """
 
-    def __init__(self, flight: Flight, tally: FlightTally) -> None:
+    def __init__(self, flight: Flight, tally: Tally) -> None:
         self._flight = flight
         self._tally = tally
         self._dumps = Dumps(flight.directory, flight.most_bytes)

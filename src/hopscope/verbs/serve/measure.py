@@ -223,6 +223,8 @@ class Measurement:
             yield from families.check(self._check)
         if self._wanted.tally:
             yield from families.flight(self._wanted.tally)
+        if self._wanted.pushes:
+            yield from families.pushes(self._wanted.pushes)
 
     def _slowest(self, verb: str) -> Message | None:
         """Return the slowest message of the last interval; None: there was none, or it is not wanted."""

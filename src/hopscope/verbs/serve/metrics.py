@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from hopscope.verbs.serve.access import Access
     from hopscope.verbs.serve.push import Receiver
+    from hopscope.verbs.serve.tally import Tally
     from hopscope.verbs.serve.wanted import Wanted
 
 # What attaches nothing.
@@ -82,8 +83,8 @@ class Metrics:
             children[forked(run_measuring)] = "measures"
             if self.fleet:
                 self._start_writing(children, self.fleet, writing, keep)
-            if self.receiver:
-                self._start_pushing(children, self.receiver, pushing, keep)
+            if self.receiver and (pushes := self.wanted.pushes):
+                self._start_pushing(children, self.receiver, pushing, pushes, keep)
             if not (self.access and listening):
                 where = f"writing histograms to {shown(str(self.fleet))}"
                 return f"pushing to {self.receiver.url}" if self.receiver else where
@@ -104,13 +105,17 @@ class Metrics:
 
     @staticmethod
     def _start_pushing(
-        children: dict[int, str], receiver: Receiver, line: socket.socket, keep: Callable[[socket.socket], None]
+        children: dict[int, str],
+        receiver: Receiver,
+        line: socket.socket,
+        pushes: Tally,
+        keep: Callable[[socket.socket], None],
     ) -> None:
         """Start the process that pushes what comes over a line."""
 
         def run_pushing() -> None:
             keep(line)
-            push(receiver, line)
+            push(receiver, line, pushes)
 
         # What a name means is asked for by modules that are loaded now: the other user may not be able to.
         importlib.import_module("encodings.idna")

@@ -7,16 +7,17 @@ open-telemetry/opentelemetry-proto. A histogram is an exponential one with the b
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
 from hopscope import __version__
 from hopscope.model.histogram import MIN_INDEX, OVERFLOW_SLOT, SCALE, ZERO_SLOT, Histogram
-from hopscope.term.protobuf import content, double, fixed64, number, varint, zigzag
+from hopscope.term.protobuf import content, double, fields, fixed64, number, number_in, text_in, varint, zigzag
 from hopscope.verbs.serve.family import EXEMPLAR, framed
 
 if TYPE_CHECKING:
@@ -24,11 +25,78 @@ if TYPE_CHECKING:
 
     from hopscope.verbs.serve.family import Exemplar, Family, Labels, Value
 
+# The type of requests, and of answers to them.
+PROTOBUF: Final = "application/x-protobuf"
 _NS_PER_S: Final = 10**9
 _CUMULATIVE: Final = 2
 # Metric: where the data of each type are.
 _DATA: Final = {"gauge": 5, "counter": 7, "histogram": 10}
 _UNITS: Final = {"seconds": "s", "bytes": "By"}
+_JSON: Final = "application/json"
+# No request has more data points.
+_MOST_POINTS: Final = 1 << 32
+
+
+class Partial(NamedTuple):
+    """What a receiver says of a request that it took.
+
+    Attributes
+    ----------
+    rejected
+        How many data points it did not take.
+    message
+        Why, or, where it took all, a warning; may be empty.
+    """
+
+    rejected: int
+    message: str
+
+
+def partial_success(answer: bytes, kind: str) -> Partial:
+    """Return what an ``ExportMetricsServiceResponse`` says; of one that cannot be read, that all was taken.
+
+    Parameters
+    ----------
+    kind
+        Its ``Content-Type``.
+    """
+    try:
+        if kind.startswith(_JSON):
+            part = _in_json(_document(answer), "partialSuccess", "partial_success") or {}
+            rejected = int(_in_json(part, "rejectedDataPoints", "rejected_data_points") or 0)
+            message = _in_json(part, "errorMessage", "error_message") or ""
+        else:
+            inner = fields(answer).get(1, [b""])[-1]
+            part = inner if isinstance(inner, bytes) else b""
+            rejected, message = number_in(part, 1), text_in(part, 2)
+    except (ValueError, TypeError, OverflowError):
+        return Partial(0, "")
+    return Partial(min(max(rejected, 0), _MOST_POINTS), str(message))
+
+
+def refusal(answer: bytes, kind: str) -> str:
+    """Return why a receiver did not take a request, as far as the answer, a ``google.rpc.Status`` or text, says so."""
+    try:
+        if kind.startswith(_JSON):
+            return str(_in_json(_document(answer), "message") or "")
+        if kind.startswith(PROTOBUF):
+            return text_in(answer, 2)
+    except ValueError:
+        return ""
+    return answer.decode() if answer.isascii() else ""
+
+
+def _document(answer: bytes) -> Any:  # noqa: ANN401 # any JSON
+    try:
+        return json.loads(answer)
+    except RecursionError as error:
+        raise ValueError("It is nested too deeply") from error
+
+
+def _in_json(document: Any, *names: str) -> Any:  # noqa: ANN401 # any JSON
+    """Return the value that has one of these names; None: none has."""
+    found = document if isinstance(document, dict) else {}
+    return next((found[name] for name in names if name in found), None)
 
 
 def pushed(families: Iterable[Family], started_ns: int) -> bytes:

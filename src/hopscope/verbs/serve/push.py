@@ -11,26 +11,49 @@ import ssl
 import threading
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from hopscope.errors import UsageError
 from hopscope.gate import tell
+from hopscope.term.format import plural
 from hopscope.verbs.serve.access import is_loopback, token_of
 from hopscope.verbs.serve.family import HEAD, received
+from hopscope.verbs.serve.otlp import PROTOBUF, Partial, partial_success, refusal
 
 if TYPE_CHECKING:
     import socket
     from pathlib import Path
 
+    from hopscope.verbs.serve.tally import Tally
+
 _PATH: Final = "/v1/metrics"
-_PROTOBUF: Final = "application/x-protobuf"
 _PATIENCE_S: Final = 10.0
 # How much of an answer is read, and how much of that is shown.
 _MOST_BYTES: Final = 1 << 16
 _SHOWN: Final = 200
 # For how long a receiver that is busy may ask to be left alone, at most.
 _LONGEST_S: Final = 300.0
+
+
+class Answer(NamedTuple):
+    """What a receiver answers.
+
+    Attributes
+    ----------
+    why
+        Why it did not take the request; empty: it did.
+    wait_s
+        For how long it wants to be left alone.
+    partial
+        What it says of a request that it took.
+    """
+
+    why: str
+    wait_s: float = 0.0
+    partial: Partial = Partial(0, "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +105,15 @@ class Receiver:
         path = parts.path if parts.path not in {"", "/"} else _PATH
         return cls(url, host, port, path, tls, token)
 
-    def send(self, request: bytes) -> tuple[str, float]:
-        """Send a request; return why it was not taken, or nothing, and for how long to wait."""
+    def send(self, request: bytes) -> Answer:
+        """Send a request."""
         try:
             return self._answered(request)
         except (OSError, http.client.HTTPException) as error:
-            return str(error) or type(error).__name__, 0.0
+            return Answer(str(error) or type(error).__name__)
 
-    def _answered(self, request: bytes) -> tuple[str, float]:
-        headers = {"Content-Type": _PROTOBUF, "User-Agent": "hopscope"}
+    def _answered(self, request: bytes) -> Answer:
+        headers = {"Content-Type": PROTOBUF, "User-Agent": "hopscope"}
         if self.token is not None:
             headers["Authorization"] = f"Bearer {self.token}"
         connection = (
@@ -104,34 +127,69 @@ class Receiver:
             said = answer.read(_MOST_BYTES)
         finally:
             connection.close()
+        kind = answer.headers.get("Content-Type", "")
         if answer.status == http.client.OK:
-            return "", 0.0
-        after = answer.headers.get("Retry-After", "")
-        text = said.decode(errors="replace").strip()[:_SHOWN] if said.isascii() else ""
+            return Answer("", partial=partial_success(said, kind))
+        text = _shown(refusal(said, kind))
         why = f"{answer.status} {answer.reason}{f': {text}' if text else ''}"
-        return why, min(float(after), _LONGEST_S) if after.isdecimal() else 0.0
+        return Answer(why, _seconds(answer.headers.get("Retry-After", "")))
 
 
-def push(receiver: Receiver, line: socket.socket) -> None:
+def _seconds(after: str) -> float:
+    """Return how long to wait by a ``Retry-After``, in its forms of RFC 9110, 10.2.3."""
+    if after.isdecimal():
+        wait_s = float(after)
+    else:
+        try:
+            wait_s = (parsedate_to_datetime(after).astimezone(UTC) - datetime.now(UTC)).total_seconds()
+        except (ValueError, OverflowError):
+            return 0.0
+    return min(max(wait_s, 0.0), _LONGEST_S)
+
+
+def _shown(text: str) -> str:
+    return text.strip()[:_SHOWN]
+
+
+def push(receiver: Receiver, line: socket.socket, tally: Tally) -> None:
     """Send the newest of what comes over the line until it ends; say on stderr when that fails, or works again.
+
+    What the receiver rejected of requests that it took is counted, and told of the first time.
 
     Parameters
     ----------
     line
         From the process that measures, which never waits for a receiver.
+    tally
+        With the numbers of :data:`~hopscope.verbs.serve.tally.PUSHED`.
     """
     newest = _Newest(line)
     failed, not_before_s = "", 0.0
+    told: set[bool] = set()
     while (request := newest.take()) is not None:
         if time.monotonic() < not_before_s:
             continue
-        why, wait_s = receiver.send(request)
+        why, wait_s, partial = receiver.send(request)
         not_before_s = time.monotonic() + wait_s
         if why and not failed:
-            tell(f"hopscope: metrics cannot be pushed to {receiver.url}: {why}; it is tried again each interval")
+            again = f"in {wait_s:.0f} s" if wait_s else "each interval"
+            tell(f"hopscope: metrics cannot be pushed to {receiver.url}: {why}; it is tried again {again}")
         elif failed and not why:
             tell(f"hopscope: metrics are pushed to {receiver.url} again")
         failed = why
+        tally["rejected"] += partial.rejected
+        if any(partial) and (rejects := partial.rejected > 0) not in told:
+            told.add(rejects)
+            tell(f"hopscope: {_sentence(receiver, partial)}")
+
+
+def _sentence(receiver: Receiver, partial: Partial) -> str:
+    """Return what to say of a request that was not taken as it was."""
+    reason = f": {text}" if (text := _shown(partial.message)) else ""
+    if not partial.rejected:
+        return f"{receiver.url} takes what is pushed, and warns{reason}"
+    points = plural(partial.rejected, "data point")
+    return f"{receiver.url} rejected {points}{reason}; hopscope_otlp_rejected_points_total counts all of them"
 
 
 class _Newest:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from hopscope.verbs.serve.flight_tally import FlightTally
+    from hopscope.verbs.serve.tally import Tally
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +48,8 @@ class Wanted:
         Whether the slowest message of each interval is looked for.
     tally
         What the flight recorder does; None: there is none.
+    pushes
+        What became of pushed metrics; None: none are pushed.
     """
 
     collected: Sequence[str]
@@ -57,4 +59,5 @@ class Wanted:
     budget: Budget | None
     chosen: Mapping[str, Any]
     exemplars: bool = False
-    tally: FlightTally | None = None
+    tally: Tally | None = None
+    pushes: Tally | None = None
