@@ -8,7 +8,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTEST = $(VENV)/python -m pytest --processes $(shell echo $$((2 * $$(nproc))))
 C_FILES = $(shell find src/hopscope/bpf bench tests -name '*.[ch]')
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-quick test-all lint layout layout-check format bench chaos fuzz vmtest matrix wheel deb lock clean
+.PHONY: help build run test test-quick test-all lint layout layout-check format bench chaos soak fuzz vmtest matrix wheel deb lock clean
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -57,6 +57,9 @@ bench: ## Measure hopscope's own cost (root)
 
 chaos: ## End every long-running verb at random moments, and check that nothing is left or lost unsaid (root)
 	@trap tools/give-back EXIT; tools/setup chaos && $(VENV)/python -m tests.chaos $(ARGS)
+
+soak: ## Run `hopscope serve` for an hour, and check that nothing grows and no count drifts: ARGS="--seconds 60" (root)
+	@trap tools/give-back EXIT; tools/setup chaos && $(VENV)/python -m tests.soak $(ARGS)
 
 fuzz: ## Give all readers of foreign input what they have never seen: ARGS="--inputs 20000 --seed 7"
 	@trap tools/give-back EXIT; tools/setup test && $(VENV)/python -m tests.fuzz $(ARGS)
