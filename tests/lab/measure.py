@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import hopscope
+from hopscope.lab import Workload
+from hopscope.probes.attach import cgroup_root
 from hopscope.verbs.rx.collector import RxCollector
 from hopscope.verbs.rx.options import RxOptions
 from tests import leftovers
@@ -202,6 +204,25 @@ def ping(sender: socket.socket, receiver: socket.socket, messages: int, len_byte
     finally:
         os.sched_setaffinity(0, allowed)
     return had
+
+
+def sink_traffic(path: NetworkPath, messages: int, *options: Any) -> int:  # noqa: ANN401 - words
+    """Send so many datagrams to a process with these options, and return its PID, once it has read all."""
+    with Workload(path.receiver, "udp-sink", "--bind", path.host, "--count", messages, *options) as sink:
+        Workload(path.sender, "udp-send", path.host, sink.port, "--count", messages, "--rate", 2000).result()
+        sink.result()
+        return sink.pid
+
+
+@contextlib.contextmanager
+def cgroup(name: str) -> Iterator[Path]:
+    """Yield a cgroup of the test's own."""
+    path = cgroup_root() / f"hopscope-test-{os.getpid()}-{name}"
+    path.mkdir()
+    try:
+        yield path
+    finally:
+        path.rmdir()
 
 
 @contextlib.contextmanager

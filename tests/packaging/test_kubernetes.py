@@ -15,8 +15,11 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from hopscope.lab import Lab
 from tests.agent.certificates import Authority, agent_files
 from tests.lab.command import HOPSCOPE, environ, hopscope
+from tests.lab.cri import Runtime, answering
+from tests.lab.measure import cgroup, sink_traffic, way
 from tests.shared import HERE
 from tests.waiting import eventually
 
@@ -69,11 +72,17 @@ def mounted(tmp_path: Path) -> Path:
     own = agent_files(Authority.new(tmp_path / "ca"))
     for name, text in (
         ("tls.crt", own.certificate.read_text()), ("tls.key", own.key.read_text()), ("token", TOKEN),
-        ("serve.toml", KINDS["ConfigMap"]["data"]["serve.toml"].replace("/run/hopscope", str(tmp_path))),
+        ("serve.toml", _moved(KINDS["ConfigMap"]["data"]["serve.toml"], tmp_path)),
     ):  # fmt: skip
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o400)
     return tmp_path
+
+
+def _moved(config: str, folder: Path) -> str:
+    for mounted_ in ("/run/hopscope", "/run/containerd"):
+        config = config.replace(mounted_, str(folder))
+    return config
 
 
 def test_its_configuration_is_valid(mounted: Path) -> None:
@@ -107,7 +116,12 @@ def in_its_place(capabilities: list[str], config: Path, *words: str) -> Iterator
 
 @pytest.mark.root
 def test_it_measures_with_what_the_pod_has(mounted: Path) -> None:
-    with in_its_place(CAPABILITIES, mounted / "serve.toml", "--interval=1") as child:
+    number = "0a1b" * 16
+    with (
+        answering(mounted / "containerd.sock", Runtime({number: ("shop", "web-7d9f", "nginx")})),
+        Lab() as lab, cgroup(f"cri-containerd-{number}.scope") as group,
+        in_its_place(CAPABILITIES, mounted / "serve.toml", "--interval=1", "--budget=none", "--max-groups=99") as child,
+    ):  # fmt: skip
         assert child.stdout
         assert child.stderr
         url = child.stdout.readline().strip()
@@ -115,10 +129,17 @@ def test_it_measures_with_what_the_pod_has(mounted: Path) -> None:
         eventually(lambda: child.poll() is not None or _status(url.replace("metrics", "readyz")) == 200)
         assert child.poll() is None, child.stderr.read()
         assert _status(url.replace("metrics", "healthz")) == 200
-        found = _read(url, Authorization=f"Bearer {TOKEN}")
+        token = {"Authorization": f"Bearer {TOKEN}"}
+        found = _read(url, **token)
         for collector in KINDS["ConfigMap"]["data"]["serve.toml"].split("collect = [")[1].split("]")[0].split(", "):
             assert f"hopscope_collector_up{{collector={collector}}} 1" in found
         assert 'hopscope_point_attached{point="tx.sockets"} 1' in found  # at the root of all cgroups
+
+        def is_named() -> bool:
+            sink_traffic(way(lab, "veth-4"), 5, "--cgroup", group)
+            return 'k8s_namespace="shop",k8s_pod="web-7d9f",k8s_container="nginx"' in _read(url, **token)
+
+        eventually(is_named)
         child.terminate()
         assert child.wait() == 0, child.stderr.read()
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import socket
@@ -12,24 +11,24 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hopscope.lab import Lab, Workload
-from hopscope.probes.attach import cgroup_root
 from tests.lab.measure import (
     UDP_DATA_HOPS,
     NetworkPath,
+    cgroup,
     counts,
     discarded,
     group_counts,
     histogram,
     ping,
     run,
+    sink_traffic,
     tcp_pair,
     udp_pair,
     way,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from hopscope.lab import Lab
 
 pytestmark = pytest.mark.root
 
@@ -69,13 +68,6 @@ def test_protocol(lab: Lab, either: NetworkPath) -> None:
     assert group_counts(snapshot, "rx.tcp_total") == {"tcp": 7}
 
 
-def sink_traffic(path: NetworkPath, messages: int, *options: Any) -> int:  # noqa: ANN401 - words
-    with Workload(path.receiver, "udp-sink", "--bind", path.host, "--count", messages, *options) as sink:
-        Workload(path.sender, "udp-send", path.host, sink.port, "--count", messages, "--rate", 2000).result()
-        sink.result()
-        return sink.pid
-
-
 def test_process(lab: Lab, veth: NetworkPath) -> None:
     with run(lab, group_by="process") as rx:
         first = sink_traffic(veth, 23, "--comm", "first")
@@ -83,16 +75,6 @@ def test_process(lab: Lab, veth: NetworkPath) -> None:
         snapshot = rx.interval()
     for hop in ("rx.udp_read", "rx.udp_total"):
         assert group_counts(snapshot, hop) == {f"first ({first})": 23, f"second ({second})": 7}
-
-
-@contextlib.contextmanager
-def cgroup(name: str) -> Iterator[Path]:
-    path = cgroup_root() / f"hopscope-test-{os.getpid()}-{name}"
-    path.mkdir()
-    try:
-        yield path
-    finally:
-        path.rmdir()
 
 
 def test_cgroup_of_the_socket(lab: Lab, veth: NetworkPath) -> None:

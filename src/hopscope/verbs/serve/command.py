@@ -28,6 +28,7 @@ from hopscope.live.paths import FLEET as FLEET_PLACE
 from hopscope.live.paths import PATH
 from hopscope.live.seconds import Seconds
 from hopscope.verbs.serve.config import take_defaults
+from hopscope.verbs.serve.wanted import AUTO
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -95,6 +96,16 @@ class _Rereadable(Command):
 @protocol_option()
 @group_option(_GROUPS)
 @max_groups_option(8, "other")
+@section(
+    MEASURE,
+    option(
+        "--kubernetes",
+        metavar="[SOCKET]",
+        is_flag=False,
+        flag_value=AUTO,
+        help="Name pods, as the container runtime does (--group-by cgroup).",
+    ),
+)
 @listening_options("Serve metrics at this address.", "The server's certificate", "the clients")
 @section(CLIENTS, option("--token-file", type=PATH, metavar="FILE", help="Clients must send the token in FILE."))
 @section(
@@ -164,6 +175,7 @@ def command(  # noqa: PLR0913 # one parameter an option
     budget: float | None,
     group_by: str | None,
     max_groups: int,
+    kubernetes: str | None,
     listen: str | None,
     allowed: tuple[str, ...],
     allow_file: Path | None,
@@ -204,6 +216,8 @@ def command(  # noqa: PLR0913 # one parameter an option
     _require_something(context, listen, socket, otlp, fleet, of_flight["flight"])
     if otlp_token_file and otlp is None:
         raise UsageError("--otlp-token-file is for --otlp", "Give --otlp URL as well")
+    if kubernetes is not None:
+        _check_kubernetes(group_by)
     is_default = not _given(context, ["budget"])
     if exemplars:
         budget = None if is_default else budget
@@ -228,7 +242,16 @@ def command(  # noqa: PLR0913 # one parameter an option
         tally, pushes = recorder.tally if recorder else None, Tally(PUSHED) if receiver else None
         kept = Budget(budget, must_hold=not is_default) if budget is not None else None
         wanted = Wanted(
-            tuple(dict.fromkeys(collected)), interval, group_by, max_groups, kept, chosen, exemplars, tally, pushes
+            tuple(dict.fromkeys(collected)),
+            interval,
+            group_by,
+            max_groups,
+            kept,
+            chosen,
+            exemplars,
+            tally,
+            pushes,
+            kubernetes,
         )
         if fleet is not None:
             from hopscope.verbs.serve.fleet_minutes import prepared  # noqa: PLC0415 # DuckDB
@@ -325,6 +348,20 @@ def _check_exemplars(needed: Mapping[str, object], budget: float | None, group_b
     check_budget(budget, others={"--exemplars": True})
     if group_by is not None:
         raise UsageError("--exemplars are of hops of the whole host, which --group-by divides", "Give one of the two")
+
+
+def _check_kubernetes(group_by: str | None) -> None:
+    """Refuse names of pods where nothing is told apart by container.
+
+    Raises
+    ------
+    UsageError
+        So it is, or a library is missing.
+    """
+    if group_by != "cgroup":
+        raise UsageError("--kubernetes names what --group-by cgroup tells apart", "Give --group-by cgroup as well")
+    if find_spec("h2") is None:
+        raise UsageError("--kubernetes needs h2", "Install it: pip install 'hopscope[kubernetes]'")
 
 
 def _given(context: click.Context, names: Sequence[str]) -> str:

@@ -50,6 +50,8 @@ def _read(path: Path) -> Mapping[str, Any]:
 
 
 def _checked(path: Path, option: click.Option, value: object, name: str) -> object:
+    if value is True and isinstance(option.flag_value, str):
+        return option.flag_value  # as on the command line without a value
     wanted = list if option.multiple else bool if option.is_flag else (str, int, float)
     if not isinstance(value, wanted) or isinstance(value, bool) is not option.is_flag:
         kind = "a list" if option.multiple else "true or false" if option.is_flag else "a text or a number"

@@ -17,9 +17,10 @@ from hopscope.live.labels import OTHER
 from hopscope.model.parts import PARTS
 from hopscope.verbs.check.findings import SEVERITIES
 from hopscope.verbs.serve.family import Bounded, Exemplar, Family, figures_of, histogram_of
+from hopscope.verbs.serve.pods import LABELS as POD_LABELS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from hopscope.model.snapshot import HopRow, Overhead, PlanRow, Snapshot
     from hopscope.verbs.check.findings import Check
     from hopscope.verbs.serve.family import Labels, Type
+    from hopscope.verbs.serve.pods import Pods
     from hopscope.verbs.serve.tally import Tally
     from hopscope.verbs.sockets.report import SocketReport
 
@@ -65,14 +67,19 @@ class Families:
         What hops are told apart by, ``interface``, ``netns`` or ``cgroup``; None: nothing.
     most_groups
         How many groups have series of their own.
+    pods
+        Names of pods for cgroups; None: they have none.
     """
 
-    def __init__(self, collected: Sequence[str], group_by: str | None, most_groups: int) -> None:
+    def __init__(
+        self, collected: Sequence[str], group_by: str | None, most_groups: int, pods: Pods | None = None
+    ) -> None:
         self._collected = collected
-        self._label_names = _LABELS[group_by]
+        self._label_names = POD_LABELS if pods else _LABELS[group_by]
         self._most_groups = most_groups
         rest = (OTHER,) * len(self._label_names)
-        self._groups = {verb: _Groups(most_groups, rest) for verb in _NAMES}
+        labels = pods.labels if pods else None
+        self._groups = {verb: _Groups(most_groups, rest, labels) for verb in _NAMES}
         self._drops = Bounded(_MOST_DROPS, (OTHER, OTHER))
         self._places: dict[Labels, int] = {}
 
@@ -278,8 +285,8 @@ def _ratios(overheads: Mapping[str, Overhead]) -> Iterator[tuple[Labels, float]]
 class _Groups:
     """The hops of a verb, group by group: a group has a name for all hops, or for none."""
 
-    def __init__(self, most: int, rest: Labels) -> None:
-        self._named = Bounded(most, rest, lambda figures: figures[:, :-1].sum())
+    def __init__(self, most: int, rest: Labels, labels: Callable[[Labels], Labels] | None) -> None:
+        self._named = Bounded(most, rest, lambda figures: figures[:, :-1].sum(), labels)
         self._rest = rest
         # Hop and unit → row of its figures; hops appear when they have samples, or are attached again.
         self._numbers: dict[tuple[str, str], int] = {}

@@ -111,14 +111,22 @@ class Bounded:
         Labels of all others.
     count
         How much figures count.
+    labels
+        The labels of a series by what it is called in :meth:`update`; they may become others meanwhile, and then have
+        what is counted from then on. None: they are the same.
     """
 
     def __init__(
-        self, most: int, rest: Labels, count: Callable[[NDArray[np.int64]], int] = lambda all_: all_.sum()
+        self,
+        most: int,
+        rest: Labels,
+        count: Callable[[NDArray[np.int64]], int] = lambda all_: all_.sum(),
+        labels: Callable[[Labels], Labels] | None = None,
     ) -> None:
         self._most = most
         self._rest = rest
         self._count = count
+        self._labels = labels
         self._last: dict[Labels, NDArray[np.int64]] = {}
         self._named: dict[Labels, NDArray[np.int64]] = {}
         self._other: NDArray[np.int64] | None = None
@@ -138,6 +146,7 @@ class Bounded:
         added = {labels: figures - self._last[labels] if labels in self._last else figures
                  for labels, figures in found.items()}  # fmt: skip
         self._last |= found
+        added = self._labelled(added)
         self._name(added)
         for labels, figures in added.items():
             if labels in self._named:
@@ -156,6 +165,15 @@ class Bounded:
         self._last = {labels: wide(figures) for labels, figures in self._last.items()}
         self._named = {labels: wide(figures) for labels, figures in self._named.items()}
         self._other = None if self._other is None else wide(self._other)
+
+    def _labelled(self, added: dict[Labels, NDArray[np.int64]]) -> dict[Labels, NDArray[np.int64]]:
+        if self._labels is None:
+            return added
+        found: dict[Labels, NDArray[np.int64]] = {}
+        for called, figures in added.items():
+            labels = self._labels(called)
+            found[labels] = found[labels] + figures if labels in found else figures
+        return found
 
     def _name(self, added: Mapping[Labels, NDArray[np.int64]]) -> None:
         counts = {labels: self._count(figures) for labels, figures in added.items()}

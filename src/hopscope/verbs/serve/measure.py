@@ -25,9 +25,10 @@ from hopscope.verbs.frames.live import attach, words_for
 from hopscope.verbs.serve.beats import beat, fail
 from hopscope.verbs.serve.families import Families
 from hopscope.verbs.serve.fleet_minutes import Journal
+from hopscope.verbs.serve.pods import Pods
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from socket import socket
     from typing import TypeAlias
 
@@ -61,7 +62,11 @@ _CPU_SHARE: Final = 0.2
 
 
 def measure(
-    wanted: Wanted, lines: Sequence[tuple[socket, Form]], beats: socket, to_fleet: socket | None = None
+    wanted: Wanted,
+    lines: Sequence[tuple[socket, Form]],
+    beats: socket,
+    asks: socket,
+    to_fleet: socket | None = None,
 ) -> None:
     """Send metrics until a signal comes, or nobody takes them any more.
 
@@ -72,6 +77,8 @@ def measure(
         when counting began: CLOCK_REALTIME, ns.
     beats
         To the process that watches, for each time.
+    asks
+        To the process that asks for names of pods.
     to_fleet
         To the process that writes a fleet's histograms; None: there is none.
     """
@@ -80,7 +87,7 @@ def measure(
         with (
             contextlib.closing(journal) if journal else contextlib.nullcontext(),
             stop_on_signal() as stop,
-            Measurement(wanted, by_minute=journal is not None) as measurement,
+            Measurement(wanted, asks, by_minute=journal is not None) as measurement,
         ):
             while not measurement.wait(stop):
                 families = measurement.families()
@@ -100,6 +107,8 @@ class Measurement:
     ----------
     wanted
         What is measured.
+    asks
+        To the process that asks for names of pods.
     by_minute
         Whether to read at the end of each minute, too, so that what is read is of one.
 
@@ -116,11 +125,12 @@ class Measurement:
         On entry: none of them can be.
     """
 
-    def __init__(self, wanted: Wanted, *, by_minute: bool = False) -> None:
+    def __init__(self, wanted: Wanted, asks: socket, *, by_minute: bool = False) -> None:
         self._wanted = wanted
         self._by_minute = by_minute
         self.now: dict[str, Any] = {}
-        self._families = Families(wanted.collected, wanted.group_by, wanted.most_groups)
+        self._pods = Pods(wanted.kubernetes, asks) if wanted.kubernetes else None
+        self._families = Families(wanted.collected, wanted.group_by, wanted.most_groups, self._pods)
         self._running: dict[str, Running] = {}
         self._absent: dict[str, str] = {}
         self._told: set[str] = set()
@@ -208,9 +218,7 @@ class Measurement:
         yield from families.own(now, totals, self._absent, [row for each in totals.values() for row in each.plan])
         self._tell_budget(collectors.values())
         charge_others(sum(_rate(now[verb].overhead) for verb in now if verb not in _HOPS))
-        for verb in _HOPS:
-            if verb in totals:
-                yield from families.hops(verb, totals[verb], self._slowest(verb))
+        yield from self._hops(totals)
         if "cpu" in totals:
             yield from families.cpu(totals["cpu"])
         if "drops" in totals:
@@ -225,6 +233,15 @@ class Measurement:
             yield from families.flight(self._wanted.tally)
         if self._wanted.pushes:
             yield from families.pushes(self._wanted.pushes)
+
+    def _hops(self, totals: Mapping[str, Any]) -> Iterator[Family]:
+        if self._pods:
+            self._pods.take()
+        for verb in _HOPS:
+            if verb in totals:
+                yield from self._families.hops(verb, totals[verb], self._slowest(verb))
+        if self._pods:
+            self._pods.ask()
 
     def _slowest(self, verb: str) -> Message | None:
         """Return the slowest message of the last interval; None: there was none, or it is not wanted."""

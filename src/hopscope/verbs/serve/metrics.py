@@ -65,22 +65,25 @@ class Metrics:
             served, to_served = map(stack.enter_context, socket.socketpair())
             pushing, to_pushing = map(stack.enter_context, socket.socketpair())
             writing, to_writing = map(stack.enter_context, socket.socketpair())
+            naming, to_naming = map(stack.enter_context, socket.socketpair())
+            ours = (listening, served, to_served, pushing, to_pushing, writing, to_writing, naming, to_naming, beats)
 
             def keep(*kept: socket.socket) -> None:
                 """Close what belongs to the other processes, in one that was forked."""
-                for each in (listening, served, to_served, pushing, to_pushing, writing, to_writing, beats):
+                for each in ours:
                     if each and each not in kept:
                         each.close()
 
             def run_measuring() -> None:
                 from hopscope.verbs.serve.measure import measure  # noqa: PLC0415 # in this process alone
 
-                keep(to_served, to_pushing, to_writing, beats)
+                keep(to_served, to_pushing, to_writing, to_naming, beats)
                 lines = [(to_served, handed)] if self.access else []
                 lines += [(to_pushing, pushed)] if self.receiver else []
-                measure(self.wanted, lines, beats, to_writing if self.fleet else None)
+                measure(self.wanted, lines, beats, to_naming, to_writing if self.fleet else None)
 
             children[forked(run_measuring)] = "measures"
+            self._start_naming(children, naming, keep)
             if self.fleet:
                 self._start_writing(children, self.fleet, writing, keep)
             if self.receiver and (pushes := self.wanted.pushes):
@@ -138,6 +141,20 @@ class Metrics:
         if user:
             importlib.import_module("pyarrow.fs")
         children[forked(run_writing, user)] = "writes histograms"
+
+    def _start_naming(self, children: dict[int, str], naming: socket.socket, keep: Callable[..., None]) -> None:
+        if self.wanted.kubernetes is None:
+            return
+        from hopscope.verbs.serve.cri import name_pods  # noqa: PLC0415 # h2 is optional
+
+        importlib.import_module("tempfile")  # as below: which `confine` looks for
+
+        def run_naming() -> None:
+            keep(naming)
+            confine()
+            name_pods(naming)
+
+        children[forked(run_naming, unprivileged_user())] = "asks for names of pods"
 
     def end(self) -> None:
         """Do nothing: it leaves nothing."""

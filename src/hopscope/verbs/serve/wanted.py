@@ -4,12 +4,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from hopscope.verbs.serve.tally import Tally
+
+# A socket that is looked for where it usually is.
+AUTO: Final = "auto"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,9 @@ class Wanted:
         What the flight recorder does; None: there is none.
     pushes
         What became of pushed metrics; None: none are pushed.
+    kubernetes
+        The socket of the container runtime that knows the names of pods, or :data:`AUTO`;
+        None: containers have their ids.
     """
 
     collected: Sequence[str]
@@ -61,3 +67,4 @@ class Wanted:
     exemplars: bool = False
     tally: Tally | None = None
     pushes: Tally | None = None
+    kubernetes: str | None = None
