@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 _SOURCE: Final = DataSourceRef(type_val="prometheus", uid="${datasource}")
 _HOSTS: Final = 'instance=~"$instance"'
 # Those that a service without --group-by does not have match everything, as all of them is ".*".
-_GROUPS: Final = ("interface", "namespace", "cgroup")
+_GROUPS: Final = ("interface", "namespace", "cgroup", "k8s_namespace", "k8s_pod", "k8s_container")
 _HOPS: Final = ",".join([_HOSTS, *(f'{name}=~"${name}"' for name in _GROUPS)])
 _WINDOW: Final = "[$__rate_interval]"
 _WAYS: Final = {"receive": 'hop=~"rx.(tcp|udp)_total"', "transmit": 'hop=~"tx.(udp_)?total"'}
@@ -92,7 +92,7 @@ def _variables() -> Iterator[dashboard.DatasourceVariable | dashboard.QueryVaria
 def _variable(name: str, query: str) -> dashboard.QueryVariable:
     return (
         dashboard.QueryVariable(name)
-        .label(name.capitalize())
+        .label(name.replace("_", " ").capitalize())
         .datasource(_SOURCE)
         .query(query)
         .refresh(VariableRefresh.ON_TIME_RANGE_CHANGED)
@@ -134,8 +134,8 @@ def _hops(way: str) -> Iterator[Panel]:
     yield _lines(
         "p99 of the whole path, by group", "s",
         [(_quantile(way, 0.99, ("instance", *_GROUPS), _WAYS[way]),
-          "{{instance}} {{interface}} {{namespace}} {{cgroup}}")],
-        "By what --group-by says: interface and namespace, or cgroup. Without it, by host.",
+          " ".join(f"{{{{{name}}}}}" for name in ("instance", *_GROUPS)))],
+        "By what --group-by says: interface and namespace, or cgroup, or with --kubernetes, pod. Without it, by host.",
     ).scale_distribution(common.ScaleDistributionConfig().type(ScaleDistribution.LOG).log(10))  # fmt: skip
     yield _heat("The whole path, all of it", f"hopscope_{way}_hop_seconds", f"{_HOPS},{_WAYS[way]}")
     name = f"hopscope_{way}_hop_seconds"

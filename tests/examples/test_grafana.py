@@ -132,7 +132,7 @@ def test_variables_have_what_services_are_grouped_by(asked: Prometheus) -> None:
     assert values["instance"] == {f"127.0.0.1:{port}" for port in _ports(asked)}
     assert "server0" in values["interface"]
     assert values["namespace"]
-    assert values["cgroup"] == set()
+    assert values["cgroup"] == values["k8s_pod"] == set()
 
 
 def _ports(asked: Prometheus) -> list[str]:
