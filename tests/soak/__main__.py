@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _ROUNDS: Final = 6
 _LOOKS: Final = 240
-_PATIENCE_S: Final = 10.0
+_PATIENCE_S: Final = 60.0
 _DUMPS_MIB: Final = 64
 _WORDS: Final = (
     *("--listen=127.0.0.1:0", "--interval=1", "--budget=none", "--buffer=4"),

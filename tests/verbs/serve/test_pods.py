@@ -112,6 +112,16 @@ def test_a_runtime_that_is_not_there_is_told_of_once_and_asked_again(
     ]
 
 
+def test_a_runtime_that_is_not_there_is_told_of_without_any_container(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with naming(tmp_path / "s") as names:
+        for _ in range(3):
+            looked(names)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "No such file or directory" in line
+
+
 def silent(_connection: socket.socket) -> None:
     pass
 

@@ -55,8 +55,8 @@ class Pods:
         # Those without a name → whether there was an answer.
         self._unnamed: dict[str, bool] = {}
         self._received = bytearray()
-        self._asked: list[str] = []
-        self._asked_s, self._wait_s = -_MOST_S, _LEAST_S
+        self._asked: list[str] | None = None
+        self._asked_s, self._wait_s = 0.0, _LEAST_S
         self._failed = ""
 
     def labels(self, cgroup: Labels) -> Labels:
@@ -75,8 +75,10 @@ class Pods:
         return (text, "", "", "") if self._unnamed.setdefault(number, False) else _REST
 
     def ask(self) -> None:
-        """Ask for those without a name, if it is time, and nothing is asked already."""
-        if self._asked or not self._unnamed or time.monotonic() < self._asked_s + self._wait_s:
+        """Ask for those without a name, if it is time, and nothing is asked; the first time also for nothing."""
+        if self._asked is not None or time.monotonic() < self._asked_s + self._wait_s:
+            return
+        if self._asked_s and not self._unnamed:
             return
         self._asked_s = time.monotonic()
         wanted = list(self._unnamed)[-_MOST:]
@@ -93,7 +95,7 @@ class Pods:
 
     def take(self) -> None:
         """Take the answer, if it has come."""
-        if not self._asked:
+        if self._asked is None:
             return
         with contextlib.suppress(BlockingIOError):
             while data := self._line.recv(1 << 16):
@@ -104,7 +106,7 @@ class Pods:
         if len(self._received) >= size:
             answer = json.loads(self._received[HEAD.size : size])
             self._received.clear()
-            asked, self._asked = self._asked, []
+            asked, self._asked = self._asked, None
             self._answered(asked, answer)
 
     def _answered(self, asked: list[str], answer: dict[str, Any]) -> None:
@@ -118,7 +120,7 @@ class Pods:
         for known in (self._names, self._unnamed):
             while len(known) > _MOST:
                 known.pop(next(iter(known)))  # the oldest
-        self._wait_s = _LEAST_S if names else min(self._wait_s * 2, _MOST_S)
+        self._wait_s = _LEAST_S if names or not asked else min(self._wait_s * 2, _MOST_S)
         failed = answer.get("error", "")
         if failed and not self._failed:
             tell(
