@@ -216,8 +216,7 @@ def command(  # noqa: PLR0913 # one parameter an option
     _require_something(context, listen, socket, otlp, fleet, of_flight["flight"])
     if otlp_token_file and otlp is None:
         raise UsageError("--otlp-token-file is for --otlp", "Give --otlp URL as well")
-    if kubernetes is not None:
-        _check_kubernetes(group_by)
+    _check_kubernetes(kubernetes, group_by)
     is_default = not _given(context, ["budget"])
     if exemplars:
         budget = None if is_default else budget
@@ -253,11 +252,7 @@ def command(  # noqa: PLR0913 # one parameter an option
             pushes,
             kubernetes,
         )
-        if fleet is not None:
-            from hopscope.verbs.serve.fleet_minutes import prepared  # noqa: PLC0415 # DuckDB
-
-            _check_fleet(collected)
-            fleet = prepared(fleet)
+        fleet = _prepared(fleet, collected) if fleet is not None else None
         services.append(Metrics(access, receiver, wanted, fleet))
     if socket is not None:
         from hopscope.verbs.serve.subscriptions import Subscriptions  # noqa: PLC0415
@@ -322,16 +317,19 @@ def _require_something(context: click.Context, *services: object) -> None:
         raise UsageError(f"{given} is for --flight", "Give --flight and how many seconds to keep, e.g. 30")
 
 
-def _check_fleet(collected: Sequence[str]) -> None:
-    """Refuse a fleet of nothing.
+def _prepared(fleet: Path | str, collected: Sequence[str]) -> Path | str:
+    """Return where a fleet's histograms are written, once it is there.
 
     Raises
     ------
     UsageError
-        So it is.
+        It cannot be, or nothing is collected of what it keeps.
     """
+    from hopscope.verbs.serve.fleet_minutes import prepared  # noqa: PLC0415 # DuckDB
+
     if {"rx", "tx", "drops"}.isdisjoint(collected):
         raise UsageError("--fleet keeps hops and drops, and neither is collected", "Add --collect rx, tx or drops")
+    return prepared(fleet)
 
 
 def _check_exemplars(needed: Mapping[str, object], budget: float | None, group_by: str | None) -> None:
@@ -350,7 +348,7 @@ def _check_exemplars(needed: Mapping[str, object], budget: float | None, group_b
         raise UsageError("--exemplars are of hops of the whole host, which --group-by divides", "Give one of the two")
 
 
-def _check_kubernetes(group_by: str | None) -> None:
+def _check_kubernetes(kubernetes: str | None, group_by: str | None) -> None:
     """Refuse names of pods where nothing is told apart by container.
 
     Raises
@@ -358,6 +356,8 @@ def _check_kubernetes(group_by: str | None) -> None:
     UsageError
         So it is, or a library is missing.
     """
+    if kubernetes is None:
+        return
     if group_by != "cgroup":
         raise UsageError("--kubernetes names what --group-by cgroup tells apart", "Give --group-by cgroup as well")
     if find_spec("h2") is None:
