@@ -62,9 +62,15 @@ class CostMeter:
 
     The statistics cost two looks at the clock a run themselves, which are part of what they say. They are on only
     during :meth:`sample`; hits of the whole time are scaled up from that.
+
+    Attributes
+    ----------
+    last_rate
+        CPU time a second that they took when it was sampled last.
     """
 
     def __init__(self, programs: Iterable[Program]) -> None:
+        self.last_rate = 0.0
         self._programs = list(programs)
         self._counters = RunCounters(self._programs)
         self._hits = np.zeros(len(self._programs), np.int64)
@@ -94,9 +100,11 @@ class CostMeter:
         before = self._counters.read()
         yield
         after = self._counters.read()
-        self._window_s += time.monotonic() - started_s
+        window_s = time.monotonic() - started_s
+        self._window_s += window_s
         self._hits = self._hits + after[0] - before[0]
         self._time_ns = self._time_ns + after[1] - before[1]
+        self.last_rate = float((after[1] - before[1]).sum()) / 1e9 / window_s
 
     def read(self) -> CostReading:
         """Return the cumulative figures."""
@@ -149,9 +157,15 @@ class CostWindows:
     ----------
     meter
         Of the programs.
+
+    Attributes
+    ----------
+    rate
+        CPU time a second that they took in the last window.
     """
 
     def __init__(self, meter: CostMeter) -> None:
+        self.rate = 0.0
         self._meter = meter
         self._first = meter.read()
         self._window = contextlib.ExitStack()
@@ -179,6 +193,8 @@ class CostWindows:
     def close(self) -> None:
         """End the window; again is allowed."""
         self._window.close()
+        if self._is_open:
+            self.rate = self._meter.last_rate
         self._is_open, self._next_s = False, time.monotonic() + _BETWEEN_WINDOWS_S
 
 

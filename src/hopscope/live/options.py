@@ -137,16 +137,18 @@ class _Budget(click.FloatRange):
         return None if value == "none" else super().convert(value, param, ctx)
 
 
-def budget_option(default: str | None = None) -> Callable[[Decorated], Decorated]:
+def budget_option(
+    default: str | None = None, *, what: str = "Measure", title: str = MEASURE
+) -> Callable[[Decorated], Decorated]:
     """Add what measuring may cost; by default, whatever it costs."""
     return section(
-        MEASURE,
+        title,
         option(
             "--budget",
             type=_Budget(0, 100, min_open=True),
             metavar="PERCENT",
             default=default,
-            help="Measure a part, such that it costs at most PERCENT of one CPU."
+            help=f"{what} a part, such that it costs at most PERCENT of one CPU."
             + (f" none: measure all. [default: {default}]" if default else ""),
         ),
     )

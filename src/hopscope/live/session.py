@@ -95,6 +95,24 @@ class Session:
             self._everywhere.resume()
         self._paused = False
 
+    def require_resumable(self) -> None:
+        """Attach a second time, while nothing is lost by it.
+
+        Raises
+        ------
+        KernelError
+            The kernel does not attach programs a second time.
+        """
+        self.pause()
+        try:
+            self.resume()
+        except LoadError as error:
+            raise KernelError(
+                "This kernel attaches a function's program only once (Linux 5.13 does again), and --budget detaches "
+                "programs for a while",
+                "Omit --budget; --sample measures fewer packets",
+            ) from error
+
     def notes(self) -> list[str]:
         """Return a sentence on what is not attached for want of a capability."""
         unseen = unseen_namespaces() if self._everywhere else ""

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from hopscope.errors import KernelError, LoadError
 from hopscope.model.sampled import Coverage
 
 if TYPE_CHECKING:
@@ -108,7 +107,7 @@ class Slices:
         self._counters = session.bpf.maps["counters"].array()
         self._sampled = np.isin(np.arange(series.hops), [*sampled])
         self._lock = threading.Lock()  # of what counts
-        self._try()
+        session.require_resumable()
         self.halvings = 0
         self._series.estimate()
         self._open()
@@ -168,18 +167,6 @@ class Slices:
         with self._lock:
             self.covered = replace(self.covered, slices=self.covered.slices + 1)
             self._open()
-
-    def _try(self) -> None:
-        """Attach a second time, while nothing is lost by it."""
-        self._session.pause()
-        try:
-            self._session.resume()
-        except LoadError as error:
-            raise KernelError(
-                "This kernel attaches a function's program only once (Linux 5.13 does again), and --budget detaches "
-                "programs for a while",
-                "Omit --budget; --sample measures fewer packets",
-            ) from error
 
     def _open(self) -> None:
         self._sampling["since_ns"] = time.monotonic_ns()

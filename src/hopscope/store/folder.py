@@ -102,7 +102,7 @@ class OpenFolder:
         with contextlib.suppress(FileExistsError):
             os.mkdir(name, _OWNER, dir_fd=self._fd)
         made_fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=self._fd)
-        _settle(made_fd, _of_folder(self._mode))
+        _settle(made_fd, folder_mode(self._mode))
         return OpenFolder(made_fd, self._named / name, self._mode)
 
     def put(self, name: str, write: Write, *, sync: bool = False) -> int:
@@ -214,6 +214,25 @@ def open_folder(folder: Path | OpenFolder, mode: int = PRIVATE) -> OpenFolder:
     return found
 
 
+def own_folder(folder: Path, mode: int = PRIVATE) -> None:
+    """Make a folder for recordings, or find that the one which is there is ours, whatever it has.
+
+    Raises
+    ------
+    UsageError
+        It cannot be made, or belongs to somebody else, as does a link on the way to it.
+    """
+    try:
+        folder_fd, made = _descended(folder, mode)
+    except OSError as error:
+        raise UsageError(f"{folder} cannot be created: {error.strerror}", "Give another folder with -o") from error
+    try:
+        if not made:
+            _require_own(os.fstat(folder_fd), f"{folder} belongs")
+    finally:
+        os.close(folder_fd)
+
+
 def new_folder(folder: Path, mode: int = PRIVATE) -> OpenFolder:
     """Make a folder for a recording and open it.
 
@@ -286,7 +305,7 @@ def _descended(path: Path, mode: int) -> tuple[int, bool]:
     finally:
         os.close(here_fd)
     if made:
-        _settle(folder_fd, _of_folder(mode))
+        _settle(folder_fd, folder_mode(mode))
     return folder_fd, made
 
 
@@ -327,7 +346,8 @@ def _settle(fd: int, mode: int | None = None) -> None:
             os.fchown(fd, *owner)
 
 
-def _of_folder(mode: int) -> int:
+def folder_mode(mode: int) -> int:
+    """Return the mode of a folder whose files have this one."""
     return _OWNER | mode | (mode & _READ) >> 2
 
 

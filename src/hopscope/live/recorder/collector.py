@@ -202,8 +202,7 @@ class Recorder(SelfTrafficFilter, Attached):
         stack.enter_context(self._session.refreshed(_REFRESH_S))
         bpf = self._session.bpf
         self._note_plan(bpf, self._forced)
-        self._costs = CostWindows(self._cost)
-        stack.callback(self._costs.close)
+        stack.callback(lambda: self._costs.close())  # noqa: PLW0108 # the last ones
         for name in [*options.points, *(LIBRARY_POINTS if options.libraries else ())]:
             if name in self.not_granted():
                 raise KernelError(f"This kernel supports no attach method for {name}", "`hopscope probes` says why")
@@ -231,6 +230,10 @@ class Recorder(SelfTrafficFilter, Attached):
         stack.callback(self._rings.close)
         if options.tracepoints:
             self._tracepoints.start()
+        self._begin()
+
+    def _begin(self) -> None:
+        """Keep what comes from now on."""
         if self._captures:
             list(self._captures.read())  # they may be full of what came before
         if self._plaintexts:
@@ -242,8 +245,40 @@ class Recorder(SelfTrafficFilter, Attached):
         self._stopped = False
         self._captures_lost_before = self._captures_lost.copy()
         self._plaintexts_lost_before = self._plaintexts_lost.copy()
+        self._missed_before = int(self._cost.read().missed.sum())
+        self._costs = CostWindows(self._cost)
         self._tables = Tables()
-        self._unrecorded = Unrecorded(bpf, self.started_ns) if self._conditions.leave_out else None
+        self._unrecorded = Unrecorded(self._session.bpf, self.started_ns) if self._conditions.leave_out else None
+
+    def require_resumable(self) -> None:
+        """Find out whether :meth:`pause` can be followed by :meth:`resume`; what came before is not kept.
+
+        Raises
+        ------
+        KernelError
+            This kernel does not attach programs a second time.
+        """
+        self._session.require_resumable()
+        self._begin()
+
+    def pause(self) -> None:
+        """Detach all programs, after a recording has ended."""
+        self._costs.close()
+        self._session.pause()
+        self._cost.detached()
+
+    def resume(self) -> None:
+        """Attach them again, for a recording that knows nothing of the one before.
+
+        Raises
+        ------
+        LoadError
+            The kernel refuses what it has granted before.
+        """
+        self._forget_names()
+        self._session.resume()
+        self._cost.attached()
+        self._begin()
 
     def _attach_libraries(self, bpf: BpfObject) -> list[str]:
         """Attach to the libraries that are wanted, and return a sentence on each that is not seen."""
@@ -383,9 +418,12 @@ class Recorder(SelfTrafficFilter, Attached):
         To be called between two calls of :meth:`rows`. A thread that the kernel side notes at this very moment may be
         left out: a second call, later, has it come, too.
         """
+        self._forget_names()
+        self._tables.forget()
+
+    def _forget_names(self) -> None:
         for known in self._known_names:
             known[...] = np.zeros((), known.dtype)
-        self._tables.forget()
 
     def now_ns(self) -> int:
         """Return the time, by the clock of events."""
@@ -403,12 +441,17 @@ class Recorder(SelfTrafficFilter, Attached):
         return bool(self._options.snap_bytes)
 
     def missed(self) -> int:
-        """Return how many runs of the programs the kernel suppressed since they were loaded."""
-        return int(self._cost.read().missed.sum()) + self._tracepoints.missed()
+        """Return how many runs of the programs the kernel suppressed since the recording began."""
+        return int(self._cost.read().missed.sum()) - self._missed_before + self._tracepoints.missed()
 
     def look_at_cost(self) -> None:
         """Measure what the programs cost, now and then; to be called again and again."""
         self._costs.look()
+
+    @property
+    def cost_rate(self) -> float:
+        """CPU time a second that the programs take."""
+        return self._costs.rate
 
     def cost(self) -> Overhead | None:
         """Return what recording has cost so far; None: it was too short to tell."""

@@ -11,7 +11,9 @@ from hopscope.live.help import FLIGHT, RECORD, TRAFFIC, CommandBeside, option, s
 from hopscope.live.host_options import host_options
 from hopscope.live.options import (
     attach_options,
+    budget_option,
     buffer_option,
+    check_budget,
     duration_option,
     event_option,
     flight_memory_option,
@@ -28,8 +30,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hopscope.agent.tls import Tls
+    from hopscope.verbs.record.pipeline import Limits
 
 _DAY_S = 86_400
+# What is not detached between two recordings, or is of one alone: option → its name in Python.
+_WHOLE = {"event": "events", "library": "libraries", "flight": "flight", "snap": "snap"}
 _MIB = 1 << 20
 
 
@@ -153,6 +158,7 @@ _MIB = 1 << 20
         help="Follow one flow in N, both directions.",
     ),
 )
+@budget_option(what="Record", title=RECORD)
 @host_options()
 @attach_options(plan=False, title=RECORD)
 def command(  # noqa: PLR0913 # one parameter an option
@@ -166,6 +172,7 @@ def command(  # noqa: PLR0913 # one parameter an option
     remote_command: str | None,
     tls: Tls,
     wire: str | None,
+    budget: float | None,
     command: tuple[str, ...],
     **what: Any,  # noqa: ANN401 # what to record, here or there
 ) -> int:
@@ -196,6 +203,9 @@ def command(  # noqa: PLR0913 # one parameter an option
     from hopscope.verbs.record.pipeline import Limits  # noqa: PLC0415
 
     limits = Limits(duration, max_size * _MIB if max_size else None)
+    if budget is not None:
+        check_budget(budget, others={"--wire": bool(wire), "--host": bool(hosts)})
+        return _within(budget, output, mode, limits, what, command)
     if wire:
         from hopscope.errors import UsageError  # noqa: PLC0415
         from hopscope.live.words import words_of  # noqa: PLC0415
@@ -228,3 +238,35 @@ def command(  # noqa: PLR0913 # one parameter an option
     options, flight, counters_s = asked(what)
     with given_folder(output, mode) if output else dated_folder(mode) as folder:
         return record(Recorder(options), folder, limits, counters_s=counters_s, flight=flight, command=command)
+
+
+def _within(  # noqa: PLR0913, PLR0917 # one parameter an option
+    budget: float,
+    output: Path | None,
+    mode: int,
+    limits: Limits,
+    what: dict[str, Any],
+    command: tuple[str, ...],
+) -> int:
+    """Record what a budget allows."""
+    from hopscope.errors import UsageError  # noqa: PLC0415
+    from hopscope.kernel.capabilities import require_rights  # noqa: PLC0415 # numpy and libbpf only when they are needed
+    from hopscope.live.recorder.collector import Recorder, rights  # noqa: PLC0415
+    from hopscope.store.fleet.raw import Raw  # noqa: PLC0415
+    from hopscope.store.folder import own_folder  # noqa: PLC0415
+    from hopscope.verbs.record.asked import asked  # noqa: PLC0415
+    from hopscope.verbs.record.slices import record_slices  # noqa: PLC0415
+
+    others = {f"--{name}": bool(what[field]) for name, field in _WHOLE.items()}
+    check_budget(budget, others=others)
+    if output is None:
+        raise UsageError(
+            "--budget makes many recordings, and needs a directory for them",
+            "Give one: -o DIR (docs/fleet-recordings.md)",
+        )
+    require_rights(rights(()))
+    options, _, counters_s = asked(what)
+    own_folder(output, mode)
+    return record_slices(
+        Recorder(options), Raw(output), budget, limits, mode=mode, with_counters=bool(counters_s), command=command
+    )

@@ -59,10 +59,7 @@ def record(  # noqa: PLR0913 # one parameter a part
             pipeline = stack.enter_context(
                 Pipeline(recorder, Folder(folder), flight=flight, counters_s=counters_s, backlog_bytes=_BACKLOG_BYTES)
             )
-        if missing := recorder.not_granted():
-            tell(f"not granted by this kernel: {', '.join(missing)} (`hopscope probes` says why)")
-        for note in recorder.notes():
-            tell(note)
+        tell_of(recorder)
         progress = _Progress(pipeline)
         # The command begins with the priority that it would have without us.
         with running(command, stop, None) as child, prior():
@@ -74,6 +71,14 @@ def record(  # noqa: PLR0913 # one parameter a part
         if not quiet:
             sys.stderr.write(render_end(over, str(folder.path)) + "\n")
     return 0 if child is None or not ended else exit_code(child)
+
+
+def tell_of(recorder: Source) -> None:
+    """Tell what is not recorded."""
+    if missing := recorder.not_granted():
+        tell(f"not granted by this kernel: {', '.join(missing)} (`hopscope probes` says why)")
+    for note in recorder.notes():
+        tell(note)
 
 
 class _Progress:
