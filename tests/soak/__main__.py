@@ -43,6 +43,10 @@ _WORDS: Final = (
     *("--listen=127.0.0.1:0", "--interval=1", "--budget=none", "--buffer=4"),
     *("--flight=10", "--flight-memory=32", "--dump-every=0", f"--dump-size={_DUMPS_MIB}"),
 )
+_EXPLAINING: Final = (
+    *("hopscope_receive_packets_total", "hopscope_receive_discarded_samples_total"),
+    *("hopscope_missed_runs_total", "hopscope_lost_records_total"),
+)
 # In the order in which they are started.
 _PROCESSES: Final = (
     *("command", "measures", "pushes metrics", "serves metrics", "records", "serves subscribers"),
@@ -80,7 +84,9 @@ class Soak:
                 found = self._settled(before, traffic)
                 counted = ", ".join(f"{what} {count:,}" for what, count in found.kernel.items())
                 _say(f"{number} of {_ROUNDS}: {traffic.turns} turns; {counted}; {found.lost:,} lost")
-                self.wrong += found.differences()
+                if differences := found.differences():
+                    self.wrong += differences
+                    self._explain()
                 self._record()
         for process in self._processes:
             _say(process.summary())
@@ -107,6 +113,12 @@ class Soak:
         while (found := self._counts(traffic).since(before)).differences() and time.monotonic() < end_s:
             time.sleep(0.5)
         return found
+
+    def _explain(self) -> None:
+        """Say what became of packets that have no count."""
+        for (name, labels), value in self._served.samples().items():
+            if value and name.startswith(_EXPLAINING):
+                _say(f"  {name}{{{labels}}} {value:,.0f}")
 
     def _record(self) -> None:
         """Have the last seconds written."""
