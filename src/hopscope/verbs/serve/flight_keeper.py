@@ -19,6 +19,7 @@ from hopscope.errors import HopscopeError, UsageError
 from hopscope.gate import tell
 from hopscope.kernel.counters.reader import CounterReader
 from hopscope.live.lookup import record_options
+from hopscope.live.processes import share_arenas
 from hopscope.live.recorder.collector import Recorder
 from hopscope.live.recorder.options import PREFIX
 from hopscope.live.stop import stop_on_signal
@@ -158,6 +159,7 @@ def keep(flight: Flight, tally: Tally, lines: Sequence[socket.socket], beats: so
     beats
         See :func:`~hopscope.verbs.serve.beats.beat`.
     """
+    share_arenas()
     try:
         with stop_on_signal() as stop, Keeper(flight, tally) as keeper:
             keeper.run(stop, lines, beats)

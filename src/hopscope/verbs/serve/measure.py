@@ -19,6 +19,7 @@ from hopscope.live.attached import Attached, measure_costs
 from hopscope.live.budget import charge_others, starting, until_next
 from hopscope.live.interval import cost_window_s
 from hopscope.live.lookup import namespaces
+from hopscope.live.processes import share_arenas
 from hopscope.live.stop import stop_on_signal
 from hopscope.verbs.check.findings import Checker
 from hopscope.verbs.frames.live import attach, words_for
@@ -82,6 +83,7 @@ def measure(
     to_fleet
         To the process that writes a fleet's histograms; None: there is none.
     """
+    share_arenas()
     try:
         journal = Journal(to_fleet) if to_fleet else None
         with (
