@@ -19,6 +19,8 @@ _SHARE: Final = 0.02
 _BYTES: Final = 3 * _MIB
 # Buffers, and tables of names until old ones are forgotten, still fill in the first minutes: bytes, times seconds.
 _FILLS: Final = 40 * _MIB * 60
+# Some more there may be where other namespaces of this machine are looked at.
+_DESCRIPTORS: Final = 8
 _QUARTERS: Final = 4
 # There are as many of them as namespaces on this machine, where others come and go.
 _OF_NAMESPACES: Final = "link_type:\tnetfilter"
@@ -70,7 +72,7 @@ def growing(looks: Sequence[Look], seconds: float) -> list[str]:
     found = []
     if after > before * (1 + _SHARE) + _BYTES + _FILLS / seconds:
         found.append(f"memory grows from {before / _MIB:.1f} to {after / _MIB:.1f} MiB")
-    if fds_after > fds_before:
+    if fds_after > fds_before + _DESCRIPTORS:
         found.append(f"descriptors grow from {fds_before} to {fds_after}")
     return found
 

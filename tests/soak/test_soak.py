@@ -28,7 +28,7 @@ MIB = 1 << 20
         (lambda _: 150, lambda _: 20, []),
         (lambda at: min(100 + at, 150), lambda at: 20 + at % 7, []),  # it fills, and connections come and go
         (lambda at: 100 + at / 20, lambda _: 20, ["memory grows from 104.5 to 110.5 MiB"]),
-        (lambda _: 100, lambda at: 20 + at // 100, ["descriptors grow from 20 to 21"]),
+        (lambda _: 100, lambda at: 20 + at // 12, ["descriptors grow from 25 to 35"]),
     ],
 )
 def test_what_grows_is_seen(
