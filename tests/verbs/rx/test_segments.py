@@ -6,14 +6,12 @@ from __future__ import annotations
 import socket
 import struct
 import time
-from typing import TYPE_CHECKING
 
 import pytest
 
+from hopscope.lab import Lab
 from tests.lab.measure import UDP_DATA_HOPS, all_discarded, assert_each, histogram, ping, run, tcp_pair, udp_pair, way
-
-if TYPE_CHECKING:
-    from hopscope.lab import Lab
+from tests.verbs.cpu.test_softirq import NAPI
 
 pytestmark = pytest.mark.root
 UDP_SEGMENT = 103
@@ -46,3 +44,19 @@ def test_each_is_counted_with_the_time_of_its_packet(lab: Lab, name: str, filter
     # The kernel's stamp is taken between the driver and the core, and this thread looks at the clock after its read.
     assert total.sum_ns == pytest.approx(waited_ns, rel=0.3)
     assert {key: count for key, count in all_discarded(snapshot).items() if key[0].startswith("rx.udp")} == {}
+
+
+def test_a_list_of_datagrams_is_no_packet_that_was_cut() -> None:
+    # Cut before the device, they come in one poll, and the core takes all of them before IP has the first.
+    with Lab(offloads=NAPI) as lab, udp_pair(way(lab, "veth-4")) as (sender, receiver):
+        lab.client.run(["ethtool", "-K", "client0", "tx-udp-segmentation", "off"], check=True)
+        sender.setsockopt(socket.SOL_UDP, UDP_SEGMENT, SEGMENT_BYTES)
+        with run(lab) as rx:
+            for _ in range(CALLS):
+                sender.send(bytes(SEGMENTS * SEGMENT_BYTES))
+                for _ in range(SEGMENTS):
+                    assert len(receiver.recv(200)) == SEGMENT_BYTES
+            snapshot = rx.interval()
+    assert snapshot.packets
+    assert (snapshot.packets.entered, snapshot.packets.read) == (CALLS * SEGMENTS, CALLS * SEGMENTS)
+    assert_each(snapshot, UDP_DATA_HOPS, CALLS * SEGMENTS)

@@ -146,6 +146,7 @@ static __always_inline void enter(struct sk_buff *skb, struct stamp *stamp, u64 
 	stamp->way = 0;
 	stamp->skb = skb_identity(skb);
 	stamp->first_ns = 0;
+	stamp->last_ns = cpu->poll_ns;
 	if (wanted) {
 		stamp->group = entry_group(cpu, dev);
 		stamp->first_ns = stamp->last_ns = bpf_ktime_get_ns();

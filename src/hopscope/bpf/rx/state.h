@@ -214,6 +214,17 @@ static __always_inline void stamp_follow(const void *skb, u64 head, bool last)
 		cpu->packet = 0;
 }
 
+/* The core takes all packets of a list before the first of them goes on: is it one of these, of which `last` came last, rather
+ * than one that had the same address before?
+ */
+static __always_inline bool stamp_is_on_its_way(const struct stamp *stamp, const struct stamp *last,
+						const struct cpu_state *cpu)
+{
+	if (stamp->stage == HOP_STAGE_UNWANTED)
+		return stamp->last_ns == cpu->poll_ns;
+	return stamp->stage > HOP_STAGE_DRIVER && stamp->stage < HOP_STAGE_QUEUE && stamp->last_ns >= last->first_ns;
+}
+
 /* Several datagrams that came as one packet (UDP_SEGMENT of a sender on this host, or GRO) are cut for a socket that did not
  * ask for them as one (udp_unexpected_gso). Each has data of its own, and what the packet's stamp says of its way is true of
  * it. That of the packet itself is never queued. The packet is freed before the first of them comes, and its memory may have
@@ -222,17 +233,19 @@ static __always_inline void stamp_follow(const void *skb, u64 head, bool last)
 static __noinline int stamp_follow_cut(u64 head)
 {
 	struct cpu_state *cpu = this_cpu();
-	struct stamp *packet = stamp_slot(cpu->head), *stamp;
+	struct stamp *packet = stamp_slot(cpu->head), *stamp = stamp_slot(head);
 
-	stamp_drop(head);
 	if (!cpu->segment) {
 		if (packet->head != cpu->head || packet->stage >= HOP_STAGE_QUEUE || packet->first_ns != cpu->first_ns)
+			return 0;
+		if (stamp->head == head && stamp_is_on_its_way(stamp, packet, cpu))
 			return 0;
 		stamp_fill(&cpu->cut, packet);
 		packet->spent &= SEEN_ALL; /* the first one records what was put off */
 		packet->way = HOP_PLACE_UDP;
 	}
 	cpu->segment = head;
+	stamp_drop(head);
 	stamp = stamp_put(head, &cpu->cut);
 	cpu->cut.spent &= SEEN_ALL;
 	stamp->skb = 0;
