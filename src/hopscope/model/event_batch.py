@@ -19,6 +19,13 @@ if TYPE_CHECKING:
 
     from hopscope.model.condition import Condition, Sign
 
+
+def _has_one_of(values: NDArray[Any], bits: int) -> NDArray[np.bool_]:
+    """Return which numbers have a bit of these; a column may be of a type that has none of them."""
+    found: NDArray[np.bool_] = (values.astype(np.int64, copy=False) & (bits - (bits >> 63 << 64))) != 0
+    return found
+
+
 _SIGNS: Final[dict[Sign, Callable[[Any, Any], Any]]] = {
     "==": operator.eq,
     "!=": operator.ne,
@@ -26,7 +33,7 @@ _SIGNS: Final[dict[Sign, Callable[[Any, Any], Any]]] = {
     "<=": operator.le,
     ">": operator.gt,
     ">=": operator.ge,
-    "&": lambda values, bits: (values & bits) != 0,
+    "&": _has_one_of,
 }
 
 

@@ -14,7 +14,7 @@ from hopscope.verbs.record.command import command
 
 # What is the business of who records: files, programs, how to reach hosts, and when to stop.
 OURS = {
-    *("output", "mode", "duration", "max_size", "wire", "command"),
+    *("output", "mode", "duration", "max_size", "wire", "budget", "command"),
     *("hosts", "ssh", "remote_command", "tls_cert", "tls_key", "tls_ca"),
 }
 OPTIONS = (
