@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from hopscope.store.trace import Trace
 
 MESSAGE: Final = "message"
+# Of a datagram, the first point is the device, unless calls are recorded.
+_UDP: Final = 17
 
 
 def curves(trace: Trace, hop: str, by: str | None, most: int) -> list[Curve]:
@@ -49,7 +51,9 @@ def _messages(trace: Trace, by: str | None, most: int) -> list[Curve]:
     build(trace, "messages", "flow_names", selection=Selection())
     name = "f.name" if by else f"'{MESSAGE}'"
     rows = trace.rows(
-        f"SELECT {name}, list(total_ns) FROM messages m JOIN flow_names f ON f.flow = m.flow WHERE total_ns IS NOT NULL"
+        f"SELECT {name}, list(total_ns) FROM messages m JOIN flow_names f ON f.flow = m.flow"
+        f" WHERE coalesce(call_ns, send_ns, CASE WHEN m.protocol = {_UDP} THEN queue_ns END) IS NOT NULL"
+        " AND received_ns IS NOT NULL"
         f" GROUP BY 1 ORDER BY count(*) DESC, 1 LIMIT {most}"
     )
     if not rows:
