@@ -202,7 +202,8 @@ class Recorder(SelfTrafficFilter, Attached):
         stack.enter_context(self._session.refreshed(_REFRESH_S))
         bpf = self._session.bpf
         self._note_plan(bpf, self._forced)
-        stack.callback(lambda: self._costs.close())  # noqa: PLW0108 # the last ones
+        self._costs = CostWindows(self._cost)
+        stack.callback(lambda: self._costs.close())  # noqa: PLW0108 # those of the last recording
         for name in [*options.points, *(LIBRARY_POINTS if options.libraries else ())]:
             if name in self.not_granted():
                 raise KernelError(f"This kernel supports no attach method for {name}", "`hopscope probes` says why")
