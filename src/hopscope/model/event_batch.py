@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 def _has_one_of(values: NDArray[Any], bits: int) -> NDArray[np.bool_]:
     """Return which numbers have a bit of these; a column may be of a type that has none of them."""
-    found: NDArray[np.bool_] = (values.astype(np.int64, copy=False) & (bits - (bits >> 63 << 64))) != 0
+    signed = (bits + (1 << 63)) % (1 << 64) - (1 << 63)
+    found: NDArray[np.bool_] = (values.astype(np.int64, copy=False) & signed) != 0
     return found
 
 

@@ -104,7 +104,7 @@ def test_namespace_that_ends_before_it_is_entered(quiet: Namespace, monkeypatch:
 
 def test_process_number_that_is_another_namespaces_now(quiet: Namespace, monkeypatch: pytest.MonkeyPatch) -> None:
     another = netns.Namespace(quiet.inode, "gone", Path("/proc/self/ns/net"))
-    monkeypatch.setattr(netns, "namespaces", lambda: {quiet.inode: another})
+    monkeypatch.setattr(netns, "_namespaces", lambda: {quiet.inode: another})
     (unread,) = read(quiet.inode, "snmp").unread
     assert unread.reason == "its network namespace has ended"
 
@@ -112,11 +112,11 @@ def test_process_number_that_is_another_namespaces_now(quiet: Namespace, monkeyp
 def test_namespace_is_read_though_the_process_that_it_was_found_by_has_ended(
     quiet: Namespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = netns.namespaces
+    found = netns._namespaces
     with subprocess.Popen(["true"]) as ended:
         pass
     listed = [{quiet.inode: netns.Namespace(quiet.inode, "", Path(f"/proc/{ended.pid}/ns/net"))}]
-    monkeypatch.setattr(netns, "namespaces", lambda: listed.pop() if listed else found())
+    monkeypatch.setattr(netns, "_namespaces", lambda: listed.pop() if listed else found())
     readings = read(quiet.inode, "snmp")
     assert readings.unread == []
     assert {key.netns for key in readings.numbers} == {quiet.inode}
