@@ -57,9 +57,15 @@ def stub() -> Iterator[Path]:
     assert not any(path.exists() for path in paths)
 
 
-def tshark(*words: object, **more: Any) -> subprocess.Popen[str]:  # noqa: ANN401 # as for Popen
+@contextlib.contextmanager
+def tshark(*words: object, **more: Any) -> Iterator[subprocess.Popen[str]]:  # noqa: ANN401 # as for Popen
+    """Run it; whatever happens, it has ended at the end."""
     argv = ["tshark", *map(str, words)]
-    return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more)
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more) as child:
+        try:
+            yield child
+        finally:
+            child.kill()
 
 
 def let_others_in(folder: Path) -> None:
@@ -72,13 +78,14 @@ def let_others_in(folder: Path) -> None:
 def captures() -> list[int]:
     """Return the processes that a viewer has started to capture."""
     found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
+    # A glob for more fails where a process ends meanwhile.
+    for pid in (each.name for each in Path("/proc").iterdir() if each.name.isdigit()):
         try:
-            words = path.read_bytes().split(b"\0")
+            words = Path("/proc", pid, "cmdline").read_bytes().split(b"\0")
         except OSError:
             continue
         if b"hopscope.verbs.wireshark.extcap" in words:
-            found.append(int(path.parent.name))
+            found.append(int(pid))
     return found
 
 

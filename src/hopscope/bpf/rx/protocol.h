@@ -44,7 +44,7 @@ static __always_inline void reach_filter(struct sk_buff *skb)
 			reach(skb, head, HOP_RX_TCP, HOP_STAGE_L4);
 	} else if (sk->sk_protocol == IPPROTO_UDP) {
 		stamp_follow(skb, head, false); /* a datagram in fragments has the data of the first */
-		stamp_follow_segment(head);
+		stamp_follow_segment(head, skb_identity(skb));
 		if (cfg_cgroup_records_udp)
 			reach(skb, head, HOP_RX_UDP, HOP_STAGE_L4);
 		cpu = this_cpu();

@@ -237,12 +237,12 @@ static __always_inline int tcp_queue_probed(struct sock *sk, struct sk_buff *skb
 	return 0;
 }
 
-static __always_inline int udp_queue(struct sock *sk, u64 head, u16 network, u16 transport, s32 joins)
+static __always_inline int udp_queue(struct sock *sk, u64 head, u32 identity, u16 network, u16 transport, s32 joins)
 {
 	struct stamp *stamp;
 	u64 now_ns;
 
-	stamp_follow_segment(head);
+	stamp_follow_segment(head, identity);
 	stamp = stamp_find(head, HOP_RX_UDP_QUEUE);
 	if (!stamp) {
 		unstamped(sk, head, HOP_RX_UDP_QUEUE);
@@ -259,12 +259,12 @@ static __always_inline int udp_queue(struct sock *sk, u64 head, u16 network, u16
 
 static __always_inline int udp_queue_traced(struct sock *sk, struct sk_buff *skb)
 {
-	return udp_queue(sk, address(skb->head), skb->network_header, skb->transport_header, 0);
+	return udp_queue(sk, address(skb->head), skb_identity(skb), skb->network_header, skb->transport_header, 0);
 }
 
 static __always_inline int udp_queue_probed(struct sock *sk, struct sk_buff *skb)
 {
-	return udp_queue(sk, (u64)BPF_CORE_READ(skb, head), BPF_CORE_READ(skb, network_header),
+	return udp_queue(sk, (u64)BPF_CORE_READ(skb, head), skb_identity(skb), BPF_CORE_READ(skb, network_header),
 			 BPF_CORE_READ(skb, transport_header), 1);
 }
 
@@ -276,7 +276,7 @@ static __always_inline int udp_ready(struct cpu_state *cpu, struct sock *sk)
 
 	cpu->socket = 0;
 	if (cfg_ready_records_udp)
-		udp_queue(sk, head, cpu->network, cpu->transport, 0);
+		udp_queue(sk, head, 0, cpu->network, cpu->transport, 0);
 	state = udp_state_of(sk);
 	if (!state) {
 		discard(HOP_RX_UDP_READ, HOP_RX_NO_MEMORY);

@@ -218,10 +218,10 @@ static __always_inline void stamp_follow(const void *skb, u64 head, bool last)
  * than one that had the same address before?
  */
 static __always_inline bool stamp_is_on_its_way(const struct stamp *stamp, const struct stamp *last,
-						const struct cpu_state *cpu)
+						const struct cpu_state *cpu, u32 identity)
 {
 	if (stamp->stage == HOP_STAGE_UNWANTED)
-		return stamp->last_ns == cpu->poll_ns;
+		return stamp->skb == identity && stamp->last_ns == cpu->poll_ns;
 	return stamp->stage > HOP_STAGE_DRIVER && stamp->stage < HOP_STAGE_QUEUE && stamp->last_ns >= last->first_ns;
 }
 
@@ -230,7 +230,7 @@ static __always_inline bool stamp_is_on_its_way(const struct stamp *stamp, const
  * it. That of the packet itself is never queued. The packet is freed before the first of them comes, and its memory may have
  * another packet, of another CPU, before the last one does.
  */
-static __noinline int stamp_follow_cut(u64 head)
+static __noinline int stamp_follow_cut(u64 head, u32 identity)
 {
 	struct cpu_state *cpu = this_cpu();
 	struct stamp *packet = stamp_slot(cpu->head), *stamp = stamp_slot(head);
@@ -238,7 +238,7 @@ static __noinline int stamp_follow_cut(u64 head)
 	if (!cpu->segment) {
 		if (packet->head != cpu->head || packet->stage >= HOP_STAGE_QUEUE || packet->first_ns != cpu->first_ns)
 			return 0;
-		if (stamp->head == head && stamp_is_on_its_way(stamp, packet, cpu))
+		if (stamp->head == head && stamp_is_on_its_way(stamp, packet, cpu, identity))
 			return 0;
 		stamp_fill(&cpu->cut, packet);
 		packet->spent &= SEEN_ALL; /* the first one records what was put off */
@@ -254,12 +254,13 @@ static __noinline int stamp_follow_cut(u64 head)
 	return 0;
 }
 
-static __always_inline void stamp_follow_segment(u64 head)
+/* `identity`: skb_identity() of the datagram; 0: it was here before. */
+static __always_inline void stamp_follow_segment(u64 head, u32 identity)
 {
 	const struct cpu_state *cpu = this_cpu();
 
 	if (unlikely(head != cpu->head && head != cpu->segment))
-		stamp_follow_cut(head);
+		stamp_follow_cut(head, identity);
 }
 
 /* The stamp of a packet that is wanted, or NULL (and counted, if it should have been there; where only the socket knows
