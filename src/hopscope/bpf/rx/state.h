@@ -181,22 +181,22 @@ static __always_inline struct stamp *stamp_put(u64 head, const struct stamp *fro
 	return stamp;
 }
 
-/* A packet's data has another address. The stamp where it was before, NULL if there is none. */
-static __noinline struct stamp *stamp_move(u64 from_head, u64 head)
+/* A packet's data has another address. */
+static __noinline int stamp_move(u64 from_head, u64 head)
 {
 	u8 life;
 	struct stamp *from = stamp_slot(from_head), *stamp;
 
 	stamp_drop(head);
 	if (from->head != from_head)
-		return NULL;
+		return 0;
 	stamp = stamp_put(head, from);
 	life = from->life;
 	from->life = HOP_LIFE_NONE;
 	from->head = 0;
 	barrier();
 	stamp->life = life;
-	return from;
+	return 0;
 }
 
 /* Where a packet still has the pages of its sender (MSG_ZEROCOPY to a socket of the same host), the kernel copies it before

@@ -22,10 +22,11 @@ import secrets
 import shutil
 import time
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from hopscope.errors import HopscopeError, UsageError
+from hopscope.store.fleet.raw import HOUR_NS, RAW, Raw, hour_ns
 from hopscope.store.fleet.schema import HOURS_OF_DAY, VERSION
 from hopscope.store.lock import is_locked
 from hopscope.store.unwritable import unwritable_file
@@ -41,7 +42,6 @@ _DAY: Final = re.compile(r"day=(\d{4}-\d{2}-\d{2})")
 _NAME: Final = re.compile(r"v(\d+)-(\d{2})-(part|pack)-([0-9a-f]{16})")
 _COMING: Final = ".coming-"
 _GOING: Final = ".going-"
-_HOUR_FORM: Final = "%Y-%m-%dT%H"
 _LOCK: Final = ".lock"
 _FIRST_DAY: Final = date(1970, 1, 1)
 # A writer needs less from making its folder to locking it.
@@ -237,13 +237,10 @@ class Place:
 
     def recordings(self) -> list[tuple[int, Path]]:
         """Return the hour since 1970, and the folder, of each recording in ``raw``, the oldest first."""
-        found = []
-        for folder in self.folder.glob("raw/host=*/boot=*/hour=*"):
-            with contextlib.suppress(ValueError):
-                hour = folder.name.removeprefix("hour=").partition(".")[0]
-                began = datetime.strptime(hour, _HOUR_FORM).replace(tzinfo=UTC)
-                found.append((int(began.timestamp()) // 3600, folder))
-        return sorted(found)
+        if not (self.folder / RAW).is_dir():
+            return []
+        leaves, _ = Raw(self.folder).leaves()
+        return sorted((hour_ns(leaf.hour) // HOUR_NS, leaf.folder) for leaf in leaves)
 
     def remove(self, name: Name) -> None:
         """Remove a batch, at once for readers that have not begun.

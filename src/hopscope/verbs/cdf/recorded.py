@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from hopscope.errors import UsageError
 from hopscope.model.cdf import Curve
 from hopscope.model.histogram import Histogram
+from hopscope.trace.messages.udp import UDP
 from hopscope.trace.relation import build
 from hopscope.trace.selection import Selection
 from hopscope.verbs.report.hops import hops_of_groups, recorded_hops
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     from hopscope.store.trace import Trace
 
 MESSAGE: Final = "message"
-# Of a datagram, the first point is the device, unless calls are recorded.
-_UDP: Final = 17
 
 
 def curves(trace: Trace, hop: str, by: str | None, most: int) -> list[Curve]:
@@ -49,10 +48,11 @@ def _messages(trace: Trace, by: str | None, most: int) -> list[Curve]:
     if by not in {None, "flow"}:
         raise UsageError(f"Messages are not grouped by {by}", "Group them by flow, or name a hop of packets")
     build(trace, "messages", "flow_names", selection=Selection())
+    # Of a datagram, the first point is the device, unless calls are recorded.
     name = "f.name" if by else f"'{MESSAGE}'"
     rows = trace.rows(
         f"SELECT {name}, list(total_ns) FROM messages m JOIN flow_names f ON f.flow = m.flow"
-        f" WHERE coalesce(call_ns, send_ns, CASE WHEN m.protocol = {_UDP} THEN queue_ns END) IS NOT NULL"
+        f" WHERE coalesce(call_ns, send_ns, CASE WHEN m.protocol = {UDP} THEN queue_ns END) IS NOT NULL"
         " AND received_ns IS NOT NULL"
         f" GROUP BY 1 ORDER BY count(*) DESC, 1 LIMIT {most}"
     )

@@ -13,6 +13,7 @@ once.
 from __future__ import annotations
 
 import contextlib
+import platform
 import random
 import sys
 import time
@@ -158,10 +159,7 @@ class _Slices:
     def _record(self) -> None:
         realtime_ns = time.time_ns()
         most_s = min(_MOST_S, (HOUR_NS - realtime_ns % HOUR_NS) / 1e9, max(self._end_s - time.monotonic(), 0))
-        self._raw.add(self._host(), boot_id(), hour_of(realtime_ns), lambda folder: self._write(folder, most_s))
-
-    def _host(self) -> str:
-        return self._recorder.metadata().host["name"]
+        self._raw.add(platform.node(), boot_id(), hour_of(realtime_ns), lambda folder: self._write(folder, most_s))
 
     def _write(self, folder: Path, most_s: float) -> None:
         began_s = time.monotonic()
